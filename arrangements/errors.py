@@ -1,0 +1,50 @@
+"""The errors that are somebody else's doing: bad input, bad settings, a damaged file.
+
+A broken invariant of our own is an `AssertionError` or a `RuntimeError` and is not
+here.  Every message is lower case, names the object, and says what to do in a second
+line that begins with `Hint: `.
+"""
+
+from collections.abc import Sequence
+
+
+class IkebanaError(Exception):
+    """Something outside ikebana has to change before this can succeed."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message if hint is None else f"{message}\nHint: {hint}")
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(IkebanaError):
+    """A setting or a pipeline file asks for something that cannot be."""
+
+
+class PlanError(IkebanaError):
+    """The parts of a plan do not fit together; `problems` are (path, problem) pairs."""
+
+    def __init__(self, plan: str, problems: Sequence[tuple[str, str]]) -> None:
+        listed = "; ".join(f"{path}: {problem}" for path, problem in problems)
+        super().__init__(f'cannot plan "{plan}": {listed}')
+        self.problems = list(problems)
+
+
+class StateFileError(IkebanaError):
+    """A file of an arrangement shard is missing or damaged."""
+
+
+class CheckpointError(IkebanaError):
+    """A checkpoint does not belong to what it is being used for."""
+
+
+class FencedError(IkebanaError):
+    """A newer instance of the pipeline has taken over."""
+
+
+class SourceError(IkebanaError):
+    """A topic cannot give the records that the offset log names."""
+
+
+class BrokerError(IkebanaError):
+    """The embedded broker, or the Java that it needs, could not be started."""

@@ -1,0 +1,187 @@
+"""Where a shard's runs are kept for good: whole files under names that are never reused.
+
+A file's name ends in the hash of its content, so what is read is checked against its
+own name, and a damaged file is known for what it is.  A file exists whole or not at
+all: on a local file system it is written aside, synced, renamed, and its folder is
+synced before anyone is told its name; an object store shows an object only once it
+is complete.
+"""
+
+import hashlib
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ikebana.arrangements.errors import CheckpointError, StateFileError
+
+_HASH_DIGITS = 16
+_PIECE = 1 << 20
+
+
+class FileStore(Protocol):
+    """A folder of immutable files."""
+
+    def write(self, stem: str, suffix: str, pieces: Iterable[bytes]) -> tuple[str, int]:
+        """Write `<stem>-<hash><suffix>` durably; return the name and the size in bytes."""
+        ...
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """Yield the content piece by piece.
+
+        Raises:
+            StateFileError: the file is missing, or, after the last piece, its content
+                does not have the hash in its name.
+        """
+        ...
+
+    def names(self) -> list[str]:
+        """Every file, also what killed writers have left.
+
+        Such a file is not whole; its name is that of the file it was to be, but for a
+        dot before it and the hash.
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is gone already is no error."""
+        ...
+
+
+def file_system(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system and the path of a checkpoint location, a path or a URI.
+
+    Spark's names for object stores (`s3a://`) and the plain ones are both understood.
+
+    Raises:
+        CheckpointError: the location is not one that can be reached.
+    """
+    for spark, plain in (("s3a://", "s3://"), ("s3n://", "s3://"), ("gcs://", "gs://")):
+        if location.startswith(spark):
+            location = plain + location.removeprefix(spark)
+    if "://" not in location and not location.startswith("file:"):
+        return fs.LocalFileSystem(), os.path.abspath(location)
+    try:
+        found, path = fs.FileSystem.from_uri(location)
+    except (pa.ArrowException, OSError) as error:
+        raise CheckpointError(f'cannot use checkpoint location "{location}": {error}') from error
+    return found, path
+
+
+class Folder:
+    """A folder on any file system that pyarrow reaches."""
+
+    def __init__(self, system: fs.FileSystem, path: str) -> None:
+        self._system = system
+        self.path = path
+        self._local = isinstance(system, fs.LocalFileSystem)
+        self._made = False
+
+    @classmethod
+    def at(cls, location: str, *below: str) -> "Folder":
+        """The folder `below` a checkpoint location."""
+        system, path = file_system(location)
+        return cls(system, "/".join([path.rstrip("/"), *below]))
+
+    def write(self, stem: str, suffix: str, pieces: Iterable[bytes]) -> tuple[str, int]:
+        if not self._made:
+            self._make()
+            self._made = True
+        return (self._write_local if self._local else self._write_remote)(stem, suffix, pieces)
+
+    def _make(self) -> None:
+        unsynced = [os.path.dirname(self.path)]
+        while self._local and not os.path.isdir(unsynced[-1]):
+            unsynced.append(os.path.dirname(unsynced[-1]))
+        self._system.create_dir(self.path, recursive=True)
+        if self._local:
+            # A synced file in a folder that a crash takes back is gone as well.
+            for folder in unsynced:
+                _sync(folder)
+
+    def _write_local(self, stem: str, suffix: str, pieces: Iterable[bytes]) -> tuple[str, int]:
+        aside = f"{self.path}/.{stem}-{uuid.uuid4().hex}{suffix}"
+        try:
+            with open(aside, "xb") as file:
+                digest, size = _copy(pieces, file.write)
+                file.flush()
+                os.fsync(file.fileno())
+            name = f"{stem}-{digest}{suffix}"
+            os.rename(aside, f"{self.path}/{name}")
+        except BaseException:
+            if os.path.exists(aside):
+                os.unlink(aside)
+            raise
+        _sync(self.path)
+        return name, size
+
+    def _write_remote(self, stem: str, suffix: str, pieces: Iterable[bytes]) -> tuple[str, int]:
+        # The name needs the hash of all pieces, so they are spooled first.
+        with tempfile.TemporaryFile() as spool:
+            digest, size = _copy(pieces, spool.write)
+            spool.seek(0)
+            name = f"{stem}-{digest}{suffix}"
+            path = f"{self.path}/{name}"
+            with self._system.open_output_stream(path, compression=None) as out:
+                while piece := spool.read(_PIECE):
+                    out.write(piece)
+        return name, size
+
+    def read(self, name: str) -> Iterator[bytes]:
+        path = f"{self.path}/{name}"
+        digest = hashlib.sha256()
+        try:
+            with self._system.open_input_stream(path, compression=None) as stream:
+                while piece := stream.read(_PIECE):
+                    digest.update(piece)
+                    yield piece
+        except FileNotFoundError:
+            raise StateFileError(
+                f'state file "{path}" is missing',
+                hint="Restore it from a backup of the checkpoint, or start with a new "
+                "checkpoint and new output topics.",
+            ) from None
+        if digest.hexdigest()[:_HASH_DIGITS] != name.rpartition("-")[2].partition(".")[0]:
+            raise damaged(path, "its content does not have the hash in its name")
+
+    def names(self) -> list[str]:
+        found = self._system.get_file_info(
+            fs.FileSelector(self.path, allow_not_found=True, recursive=False)
+        )
+        return sorted(info.base_name for info in found if info.is_file)
+
+    def delete(self, name: str) -> None:
+        try:
+            self._system.delete_file(f"{self.path}/{name}")
+        except FileNotFoundError:
+            return
+
+
+def damaged(path: str, reason: str) -> StateFileError:
+    """The error for a file whose content is not what was written."""
+    return StateFileError(
+        f'state file "{path}" is damaged: {reason}',
+        hint="Restore it from a backup of the checkpoint, or start with a new checkpoint "
+        "and new output topics.",
+    )
+
+
+def _sync(folder: str) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _copy(pieces: Iterable[bytes], write: Callable[[bytes], object]) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+        write(piece)
+    return digest.hexdigest()[:_HASH_DIGITS], size

@@ -1,0 +1,198 @@
+"""Runs: sorted changes of a shard between two versions, in one immutable file.
+
+A delta is the run of one version; runs are merged into longer ones as they gather; a
+base is a run from the beginning, and so holds no deletions.  Applying a run to any
+state that lies within it gives the state at its end, for every key that changed holds
+its last value there.
+
+File: 8 bytes of magic and format, then blocks.  A block is two 4-byte lengths (stored,
+plain), the CRC-32 of these and of what follows, and zstd-compressed msgpack.  The
+first block is the `Head`, each further one a list of (key, value or None) in key order.
+"""
+
+import heapq
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from ikebana.arrangements.files import FileStore, damaged
+
+Change = tuple[bytes, bytes | None]
+
+_MAGIC = b"ikebana\x01"
+_SUFFIX = ".run"
+_BLOCK_ENTRIES = 20_000
+_BLOCK_BYTES = 4 << 20
+_LENGTHS = 8
+_CHECK = 4
+_NAME = re.compile(
+    r"\.?([0-9]{12,})-([0-9]{12,})-(?:delta|run|base)-[0-9a-f]+" + re.escape(_SUFFIX)
+)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What a run is, as its file says it.
+
+    `states` names the states that lie within the run, oldest first: the one after
+    each of its versions.  The last is the state at its end.
+    """
+
+    checkpoint: str
+    shard: int
+    lower: int
+    upper: int
+    states: list[str]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as a manifest names it: versions `lower < v <= upper`."""
+
+    name: str
+    lower: int
+    upper: int
+    state: str
+    entries: int
+    size: int
+
+
+class _Counted(NamedTuple):
+    blocks: Iterable[bytes]
+    count: list[int]
+
+
+def write(files: FileStore, head: Head, changes: Iterable[Change], kind: str) -> Run:
+    """Write changes, which must be in key order, as one file."""
+    counted = _encode(head, changes)
+    stem = f"{head.upper:012d}-{head.lower:012d}-{kind}"
+    name, size = files.write(stem, _SUFFIX, counted.blocks)
+    return Run(name, head.lower, head.upper, head.states[-1], counted.count[0], size)
+
+
+def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
+    """The head of a run and its changes, block by block, in key order.
+
+    Only when the last block has been taken is the whole file known to be sound: what
+    is built from the blocks must not be used before.
+
+    Raises:
+        StateFileError: the file is missing or damaged.
+    """
+    blocks = _blocks(files, name)
+    try:
+        head = msgspec.msgpack.decode(next(blocks), type=Head)
+    except (StopIteration, msgspec.MsgspecError):
+        raise damaged(name, "it has no head") from None
+    return head, _changes(blocks, name)
+
+
+def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
+    """The changes of adjoining runs, given oldest first, as of one run."""
+    opened = [_aged(files, name, age) for age, name in enumerate(names)]
+    last: bytes | None = None
+    # At equal keys the youngest comes first, and it alone counts.
+    for key, _, value in heapq.merge(*opened, key=_key_then_youngest):
+        if key != last:
+            yield key, value
+        last = key
+
+
+def bounds(name: str) -> tuple[int, int] | None:
+    """The versions (lower, upper) in a run's name, or None if it is no run.
+
+    What a killed writer of a run has left is taken for the run that it was to be.
+    """
+    found = _NAME.fullmatch(name)
+    return (int(found[2]), int(found[1])) if found else None
+
+
+def _aged(files: FileStore, name: str, age: int) -> Iterator[tuple[bytes, int, bytes | None]]:
+    for block in read(files, name)[1]:
+        for key, value in block:
+            yield key, -age, value
+
+
+def _key_then_youngest(entry: tuple[bytes, int, bytes | None]) -> tuple[bytes, int]:
+    return entry[0], entry[1]
+
+
+def _encode(head: Head, changes: Iterable[Change]) -> _Counted:
+    count = [0]
+
+    def blocks() -> Iterator[bytes]:
+        yield _MAGIC
+        yield _block(msgspec.msgpack.encode(head))
+        gathered: list[Change] = []
+        size = 0
+        for change in changes:
+            gathered.append(change)
+            size += len(change[0]) + len(change[1] or b"")
+            if len(gathered) >= _BLOCK_ENTRIES or size >= _BLOCK_BYTES:
+                count[0] += len(gathered)
+                yield _block(msgspec.msgpack.encode(gathered))
+                gathered, size = [], 0
+        if gathered:
+            count[0] += len(gathered)
+            yield _block(msgspec.msgpack.encode(gathered))
+
+    return _Counted(blocks(), count)
+
+
+def _block(plain: bytes) -> bytes:
+    stored = pa.compress(plain, codec="zstd", asbytes=True)
+    lengths = len(stored).to_bytes(4, "big") + len(plain).to_bytes(4, "big")
+    return lengths + _check(lengths, stored) + stored
+
+
+def _check(lengths: bytes, stored: bytes) -> bytes:
+    return zlib.crc32(stored, zlib.crc32(lengths)).to_bytes(_CHECK, "big")
+
+
+def _blocks(files: FileStore, name: str) -> Iterator[bytes]:
+    content = _Content(files.read(name))
+    if content.take(len(_MAGIC)) != _MAGIC:
+        content.drain()
+        raise damaged(name, "it does not begin as a run of this format")
+    while lengths := content.take(_LENGTHS):
+        check = content.take(_CHECK)
+        stored = content.take(int.from_bytes(lengths[:4], "big"))
+        # The hash of the whole comes too late for a reader of the head, or for a
+        # decoder that would be handed whatever bytes there are.
+        if check != _check(lengths, stored):
+            content.drain()
+            raise damaged(name, "a block does not have its checksum")
+        yield pa.decompress(stored, int.from_bytes(lengths[4:], "big"), codec="zstd", asbytes=True)
+
+
+def _changes(blocks: Iterator[bytes], name: str) -> Iterator[list[Change]]:
+    for block in blocks:
+        try:
+            yield msgspec.msgpack.decode(block, type=list[Change])
+        except msgspec.MsgspecError:
+            raise damaged(name, "a block does not hold changes") from None
+
+
+class _Content:
+    """Bytes taken in the lengths that the format wants, not those the file gives."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._held = bytearray()
+
+    def take(self, count: int) -> bytes:
+        while len(self._held) < count:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._held += piece
+        taken = bytes(self._held[:count])
+        del self._held[:count]
+        return taken
+
+    def drain(self) -> None:
+        """Read to the end, where a file that is damaged says so itself."""
+        for _ in self._pieces:
+            pass

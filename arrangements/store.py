@@ -1,0 +1,138 @@
+"""The ordered map of bytes to bytes that kernels see, and how a batch changes it.
+
+A kernel reads and writes a `Store` and does not know what keeps it: memory in
+`evaluate`, RocksDB in a shard.  A batch never changes what it reads: it works on an
+`Overlay`, whose changes become one delta when the batch is committed.  `Part` gives
+each operator its own key space in one store.
+
+The observable behaviour of every store is that of `MemoryStore`; one contract suite
+tests them all.
+"""
+
+import bisect
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+
+class Readable(Protocol):
+    """What can be read: by keys, or in key order."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Look up keys; the answers stand in the order asked, None where absent."""
+        ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries whose key starts with `prefix`, in key order.
+
+        The entries are those at the time of the call or later: a scan must not be
+        relied on while the same keys are written.
+        """
+        ...
+
+
+class Store(Readable, Protocol):
+    """A readable map that can be written."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set one entry."""
+        ...
+
+    def delete(self, key: bytes) -> None:
+        """Remove one entry; an absent key is no error."""
+        ...
+
+
+class MemoryStore:
+    """A store in memory: a dict, and its keys in order when someone scans."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, bytes] = {}
+        self._sorted: list[bytes] | None = []
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        entry = self._entries.get
+        return [entry(key) for key in keys]
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if self._sorted is None:
+            self._sorted = sorted(self._entries)
+        keys = self._sorted
+        for at in range(bisect.bisect_left(keys, prefix), len(keys)):
+            key = keys[at]
+            if not key.startswith(prefix):
+                return
+            if key in self._entries:
+                yield key, self._entries[key]
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key not in self._entries:
+            self._sorted = None
+        self._entries[key] = value
+
+    def delete(self, key: bytes) -> None:
+        if self._entries.pop(key, None) is not None:
+            self._sorted = None
+
+
+class Overlay:
+    """A store over something readable: reads see the writes, the base does not."""
+
+    def __init__(self, base: Readable) -> None:
+        self._base = base
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        changes = self.changes
+        if not changes:
+            return self._base.get_many(keys)
+        missing = [key for key in keys if key not in changes]
+        found = dict(zip(missing, self._base.get_many(missing), strict=True))
+        return [changes[key] if key in changes else found[key] for key in keys]
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        changed = sorted(key for key in self.changes if key.startswith(prefix))
+        # At equal keys merge takes the first iterable's entry first: the change wins.
+        merged = heapq.merge(
+            ((key, self.changes.get(key)) for key in changed),
+            self._base.scan(prefix),
+            key=lambda entry: entry[0],
+        )
+        last: bytes | None = None
+        for key, value in merged:
+            if key != last and value is not None:
+                yield key, value
+            last = key
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.changes[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self.changes[key] = None
+
+
+class Part:
+    """The entries of a store under one prefix, as a store of its own.
+
+    No prefix may begin another: callers use prefixes of one length or ones that end
+    in a separator that occurs nowhere else in them.
+    """
+
+    def __init__(self, store: Store, prefix: bytes) -> None:
+        self._store = store
+        self._prefix = prefix
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        prefix = self._prefix
+        return self._store.get_many([prefix + key for key in keys])
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        cut = len(self._prefix)
+        for key, value in self._store.scan(self._prefix + prefix):
+            yield key[cut:], value
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._store.put(self._prefix + key, value)
+
+    def delete(self, key: bytes) -> None:
+        self._store.delete(self._prefix + key)

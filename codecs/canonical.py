@@ -1,0 +1,80 @@
+"""Canonical bytes of JSON data, so that equal data are equal bytes.
+
+Equal means: objects regardless of field order, 1 = 1.0 = 1e0, 1 is neither true nor
+"1", strings exactly, null is not absent.  Numbers keep their exact value: a fraction
+that a double cannot carry in 15 digits stays a decimal.  Of a field that an object
+repeats the last one counts.
+"""
+
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs.errors import DecodeError
+
+# Every decimal of up to 15 significant digits survives a double and its shortest repr.
+_EXACT_DIGITS = 15
+# Beyond this, digits written out would be far longer than the message that they stood in.
+_LARGEST_EXPONENT = 300
+
+
+def _number(text: str) -> int | float | Decimal:
+    """The one form of a number: an integer, else a short double, else a decimal."""
+    if len(text) <= _EXACT_DIGITS and "e" not in text and "E" not in text:
+        value = float(text)
+        return int(value) if value.is_integer() else value
+    exact = Decimal(text)
+    if not exact:
+        return 0
+    if abs(exact.adjusted()) > _LARGEST_EXPONENT:
+        return _WIDE.normalize(exact)
+    if exact == (whole := exact.to_integral_value()):
+        return int(whole)
+    exact = _WIDE.normalize(exact)
+    return float(exact) if len(exact.as_tuple().digits) <= _EXACT_DIGITS else exact
+
+
+# No rounding: a number keeps every digit that it came with.
+_WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+_decode = msgspec.json.Decoder(float_hook=_number).decode
+_encode = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
+
+
+def encode(data: Any) -> bytes:
+    """Write data as its canonical bytes.
+
+    >>> encode({"b": 1.0, "a": [True, None]})
+    b'{"a":[true,null],"b":1}'
+    """
+    # Through the decoder, so that 1.0 given by a caller is 1 as well.
+    return _encode(_decode(msgspec.json.encode(data)))
+
+
+def canonical(message: bytes) -> bytes:
+    """Rewrite a JSON message as its canonical bytes.
+
+    Raises:
+        DecodeError: the message is not JSON, not UTF-8, or nested too deeply.
+    """
+    try:
+        return _encode(_decode(message))
+    except msgspec.DecodeError as error:
+        raise DecodeError("JSON", _without_payload(error)) from None
+    except UnicodeDecodeError as error:
+        raise DecodeError("JSON", f"byte {error.start} of a string is not UTF-8") from None
+    except (ValueError, ArithmeticError):
+        raise DecodeError("JSON", "a number has too many digits") from None
+    except RecursionError:
+        raise DecodeError("JSON", "it is nested too deeply") from None
+
+
+def decode(canonical_bytes: bytes) -> Any:
+    """Read canonical bytes back as Python data."""
+    return _decode(canonical_bytes)
+
+
+def _without_payload(error: msgspec.DecodeError) -> str:
+    # msgspec quotes no payload, only positions and characters' kinds.
+    return str(error)

@@ -1,0 +1,43 @@
+"""The `diff` format: one update a Kafka record, both ways.
+
+Kafka key and value are the data's key and value, as they are; the headers `time` and
+`diff` are ASCII integers.  The value is never null: a retraction carries the value
+that it retracts.
+"""
+
+from collections.abc import Iterable
+
+from ikebana.codecs.errors import DecodeError
+
+Headers = list[tuple[str, bytes]]
+
+
+def headers(time: int, diff: int) -> Headers:
+    """Write time and diff as headers.
+
+    >>> headers(7, -1)
+    [('time', b'7'), ('diff', b'-1')]
+    """
+    return [("time", b"%d" % time), ("diff", b"%d" % diff)]
+
+
+def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tuple[int, int]:
+    """Read time and diff from headers.
+
+    Raises:
+        DecodeError: one of them is missing or is no integer, or the diff is 0.
+    """
+    found = dict(given or ())
+    time, diff = _integer(found, "time"), _integer(found, "diff")
+    if diff == 0:
+        raise DecodeError("diff record", 'header "diff" is 0')
+    return time, diff
+
+
+def _integer(found: dict[str, bytes | str | None], name: str) -> int:
+    if name not in found:
+        raise DecodeError("diff record", f'header "{name}" is missing')
+    try:
+        return int(found[name])  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise DecodeError("diff record", f'header "{name}" is no integer') from None

@@ -1,0 +1,56 @@
+"""The progress record: what a reader of a diff topic may rely on, batch by batch.
+
+One record a batch in `<topic>.progress`, keyed by the batch's number.  A reader that
+has seen `upper` has, once it has read every partition up to `ends`, exactly the
+updates of every time before `upper`.  `lower` is the `upper` of the batch before;
+`count` is the number of update records of the batch.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ikebana.codecs.errors import DecodeError
+
+VERSION = 1
+# What a reader may rely on besides.  upserts: every key holds at most one value, once.
+# collection: no count is negative.  changes: sums may go below zero by design.
+Promise = Literal["upserts", "collection", "changes"]
+
+
+class ProgressRecord(msgspec.Struct, frozen=True):
+    """A closed batch of an output."""
+
+    checkpoint: str
+    pipeline: str
+    topic: str
+    batch: int
+    lower: int
+    upper: int
+    count: int
+    ends: dict[int, int]
+    promise: Promise
+    version: int = VERSION
+
+    def key(self) -> bytes:
+        """The Kafka key: the batch's number."""
+        return b"%d" % self.batch
+
+    def encode(self) -> bytes:
+        """The Kafka value."""
+        return msgspec.json.encode(self)
+
+
+def decode(message: bytes | None) -> ProgressRecord:
+    """Read the Kafka value of a progress record.
+
+    Raises:
+        DecodeError: it is none, or one of a later version.
+    """
+    try:
+        record = msgspec.json.decode(message or b"", type=ProgressRecord)
+    except msgspec.MsgspecError as error:
+        raise DecodeError("progress record", str(error)) from None
+    if record.version != VERSION:
+        raise DecodeError("progress record", f"version {record.version} is not {VERSION}")
+    return record

@@ -1,0 +1,214 @@
+"""A checkpoint: its birth record, and what Spark's logs in it say.
+
+The birth record, `ikebana.json`, is written once, before the first batch: the
+checkpoint's id, the plan that it is for, where it lies, how many shards it has and
+where reading starts.  Everything that leaves the checkpoint, transactional ids, markers
+and state files, carries the id, so that nothing of one checkpoint is ever taken for
+something of another.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from pyarrow import fs
+
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.files import file_system
+from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.plan import Plan
+from ikebana.processor.reclock import SourceOffset
+
+FORMAT = 1
+_BIRTH = "ikebana.json"
+
+
+class Birth(msgspec.Struct, frozen=True):
+    """What a checkpoint is, from its first moment.
+
+    `epoch` counts how often it was rescaled; `first_batch` is our number of Spark's
+    batch 0; `seeds` are the shards that it started with, when it was rescaled.
+    """
+
+    id: str
+    location: str
+    shards: int
+    plan: dict[str, Any]
+    start: SourceOffset
+    epoch: int = 0
+    first_batch: int = 0
+    seeds: dict[int, Manifest] = {}
+    format: int = FORMAT
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """The end of Spark's two logs, in our numbers; -1 and below `first_batch`: nothing."""
+
+    offset: SourceOffset | None
+    batch: int
+    committed: int
+
+
+class Checkpoint:
+    """A checkpoint's location; reads and writes nothing by itself."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._system, self._path = file_system(location)
+
+    @property
+    def identity(self) -> str:
+        """The location in one spelling, to know a copy by."""
+        return f"{self._system.type_name}:{self._path}"
+
+    def birth(self) -> Birth | None:
+        """The birth record; None for a location where nothing is yet.
+
+        Raises:
+            CheckpointError: there is something else, or the record cannot be used here.
+        """
+        raw = self._read(_BIRTH)
+        if raw is None:
+            if self._names("offsets") or self._names("shards"):
+                raise CheckpointError(
+                    f'"{self.location}" holds a checkpoint without {_BIRTH}: it is not '
+                    "one of ikebana's, or only a part of one",
+                    hint="Name another folder, or restore the whole checkpoint.",
+                )
+            return None
+        try:
+            birth = msgspec.json.decode(raw, type=Birth)
+        except msgspec.MsgspecError as error:
+            raise CheckpointError(
+                f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}'
+            ) from None
+        if birth.format != FORMAT:
+            raise CheckpointError(
+                f'checkpoint "{self.location}" has format {birth.format}, this version '
+                f"of ikebana reads {FORMAT}"
+            )
+        if birth.location != self.identity:
+            raise CheckpointError(
+                f'checkpoint "{self.location}" was made at {birth.location}: it was copied '
+                "or moved",
+                hint="If it was moved and nothing runs on the old place, say so with "
+                f"`ikebana state {self.location} --relocate`. A copy cannot be run: use "
+                "a new checkpoint and new output topics.",
+            )
+        return birth
+
+    def relocate(self) -> Birth:
+        """Accept that the checkpoint now lies here."""
+        raw = self._read(_BIRTH)
+        if raw is None:
+            raise CheckpointError(f'"{self.location}" holds no checkpoint of ikebana')
+        birth = msgspec.json.decode(raw, type=Birth)
+        moved = msgspec.structs.replace(birth, location=self.identity)
+        self.write(moved)
+        return moved
+
+    def write(self, birth: Birth) -> None:
+        """Write the birth record."""
+        self._system.create_dir(self._path, recursive=True)
+        path, content = f"{self._path}/{_BIRTH}", msgspec.json.encode(birth)
+        aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
+        local = isinstance(self._system, fs.LocalFileSystem)
+        with self._system.open_output_stream(aside if local else path) as out:
+            out.write(content)
+        if local:
+            self._system.move(aside, path)
+
+    def logged(self, first_batch: int) -> Logged:
+        """The last entries of Spark's offset and commit logs."""
+        offsets, commits = self._numbers("offsets"), self._numbers("commits")
+        committed = first_batch + max(commits, default=-1)
+        if not offsets:
+            return Logged(None, first_batch - 1, committed)
+        last = max(offsets)
+        return Logged(self.offset(last), first_batch + last, committed)
+
+    def offset(self, spark_batch: int) -> SourceOffset:
+        """The source's offset in one entry of Spark's offset log."""
+        raw = self._read(f"offsets/{spark_batch}")
+        # A version, the query's metadata, and one line for each source.
+        lines = (raw or b"").splitlines()
+        try:
+            return SourceOffset.from_json(msgspec.json.decode(lines[2]))
+        except (IndexError, msgspec.MsgspecError) as error:
+            raise CheckpointError(
+                f'cannot read entry {spark_batch} of the offset log of "{self.location}": {error}',
+                hint="The file is damaged or not of an ikebana pipeline.",
+            ) from None
+
+    def shards(self) -> list[int]:
+        """The shards that have files."""
+        return sorted(int(name) for name in self._names("shards") if name.isdigit())
+
+    def _numbers(self, folder: str) -> list[int]:
+        return [int(name) for name in self._names(folder) if name.isdigit()]
+
+    def _names(self, folder: str) -> Iterator[str] | list[str]:
+        selector = fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True)
+        return [info.base_name for info in self._system.get_file_info(selector)]
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            with self._system.open_input_stream(f"{self._path}/{name}") as stream:
+                content: bytes = stream.read()
+                return content
+        except FileNotFoundError:
+            return None
+
+
+def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birth:
+    """The birth record of a new checkpoint."""
+    return Birth(
+        id=uuid.uuid4().hex[:12],
+        location=Checkpoint(location).identity,
+        shards=shards,
+        plan=described(plan),
+        start=start,
+    )
+
+
+def described(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data, without what may change between restarts."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
+    for output in plain["outputs"]:
+        # Only used when the topic is made.
+        del output["partitions"]
+    for source in plain["inputs"]:
+        del source["start"]
+    return plain
+
+
+def check_unchanged(birth: Birth, plan: Plan, shards: int) -> None:
+    """Refuse a plan or a number of shards that the checkpoint was not made for.
+
+    Raises:
+        CheckpointError: with every difference.
+    """
+    if birth.shards != shards:
+        raise CheckpointError(
+            f"the checkpoint has {birth.shards} shards, run.shards is {shards}",
+            hint=f"Set run.shards to {birth.shards}, or rewrite the checkpoint with "
+            f"`ikebana rescale CHECKPOINT --shards {shards} --to NEW`.",
+        )
+    if differences := list(_differences("", birth.plan, described(plan))):
+        raise CheckpointError(
+            "the checkpoint was made by another plan: " + "; ".join(differences),
+            hint="Go on with the old plan, or use a new checkpoint and new output topics.",
+        )
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from _differences(f"{path}.{name}".lstrip("."), old.get(name), new.get(name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(f"{path}[{at}]", before, after)
+    elif old != new:
+        was, now = (msgspec.json.encode(side).decode() for side in (old, new))
+        yield f"{path} was {was}, is {now}"

@@ -1,0 +1,104 @@
+"""What a person sees of a running pipeline: a progress bar, or a line now and then."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from ikebana.processor.plan import ERRORS, Plan
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import BatchReport
+
+# Without a terminal: a line for the first batches, then this often.
+_LINE_EVERY_S = 10.0
+_FIRST_LINES = 3
+
+
+class BatchDisplay:
+    """Shows the batches of one run on standard error."""
+
+    def __init__(self, plan: Plan, *, once: bool) -> None:
+        self._plan = plan
+        self._once = once
+        self._console = Console(stderr=True, highlight=False)
+        self._live = self._console.is_terminal
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._batches = self._records = self._updates = self._errors = 0
+        self._last_line = 0.0
+        self._upper = 0
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bar.start()
+            self._task = self._bar.add_task(self._plan.name, total=None, told="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._bar.stop()
+
+    def step(self, what: str) -> None:
+        """Say what start-up is waiting for."""
+        if self._task is not None:
+            self._bar.update(self._task, told=what)
+        else:
+            self._line(f"{what} …")
+
+    def batch(self, report: "BatchReport") -> None:
+        """Show a committed batch."""
+        self._batches += 1
+        self._records += report.records
+        self._errors += report.counts[ERRORS]
+        self._updates += sum(n for name, n in report.counts.items() if name != ERRORS)
+        self._upper = report.upper
+        told = (
+            f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s, "
+            f"{self._updates:,} updates so far, frontier {report.upper}, "
+            f"{report.behind:,} offsets behind"
+        )
+        if report.counts[ERRORS]:
+            told += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
+        if self._task is not None:
+            self._bar.update(
+                self._task,
+                told=told,
+                completed=self._records,
+                total=self._records + report.behind if self._once else None,
+            )
+        elif self._batches <= _FIRST_LINES or self._due(report):
+            self._line(told)
+
+    def done(self, *, stopped: bool) -> None:
+        """Sum the run up."""
+        self._line(
+            f"{self._plan.name}: {'stopped' if stopped else 'caught up'} after "
+            f"{self._batches:,} batches, {self._records:,} records, {self._updates:,} updates"
+            + (f", {self._errors:,} changes of errors" if self._errors else "")
+            + (f", frontier {self._upper}" if self._batches else "")
+        )
+
+    def _due(self, report: "BatchReport") -> bool:
+        return bool(report.records) and time.monotonic() - self._last_line > _LINE_EVERY_S
+
+    def _line(self, text: str) -> None:
+        self._last_line = time.monotonic()
+        self._console.print(text, soft_wrap=True)
+        sys.stderr.flush()

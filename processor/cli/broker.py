@@ -1,0 +1,45 @@
+"""`ikebana broker`: the embedded broker in the foreground, until a signal ends it."""
+
+import signal
+from pathlib import Path
+
+import click
+
+from ikebana.processor.kafka.broker import KAFKA_VERSION, jars_fetched, running
+
+
+@click.command("broker")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=9092,
+    show_default=True,
+    help="The port at 127.0.0.1.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The folder of the topics, kept and reused.  [default: a temporary one, "
+    "removed at the end]",
+)
+def broker_command(port: int, data: Path | None) -> None:
+    """Run a one-node Kafka for trying things out.
+
+    It needs Java 17 or newer.  The first start fetches Kafka from Maven Central.
+    """
+    # SIGINT is ignored in a shell's background jobs unless set; both end the block below.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not jars_fetched():
+        click.echo(f"fetching Apache Kafka {KAFKA_VERSION}, 44 MB, once")
+    try:
+        with running(data, port) as broker:
+            kind = "temporary data" if data is None else "data"
+            click.echo(
+                f"broker ready at {broker.bootstrap_servers} "
+                f"({kind} in {broker.data}, log in {broker.log_file}); Ctrl-C to stop"
+            )
+            broker.wait()
+    except KeyboardInterrupt:
+        click.echo("broker stopped")

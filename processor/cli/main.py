@@ -1,0 +1,67 @@
+"""The `ikebana` command; each subcommand is a file of its own, imported when it is used."""
+
+import importlib
+import sys
+
+import click
+
+from ikebana import __version__
+from ikebana.arrangements.errors import FencedError, IkebanaError
+
+# Name: module, and what the list of commands says of it.
+_COMMANDS = {
+    "run": ("run", "Run a pipeline."),
+    "explain": ("explain", "Show what a pipeline will do."),
+    "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
+    "check": ("check", "Verify what an output topic promises."),
+    "snapshot": ("snapshot", "Print an output's collection as of a time."),
+    "state": ("state", "List, verify and read a checkpoint, offline."),
+    "rescale": ("rescale", "Rewrite a checkpoint for another number of shards."),
+    "broker": ("broker", "Start an embedded Kafka broker."),
+    "demo": ("demo", "Run the main job on real data and check the result."),
+}
+EXIT_ERROR = 1
+EXIT_FENCED = 3
+
+
+class _Commands(click.Group):
+    """Loads a command's module when it is called: `--help` needs neither Spark nor Kafka."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"ikebana.processor.cli.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told) for name, (_, told) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ikebana")
+def cli() -> None:
+    """Keyed upserts in, differential updates out, exactly once, with a frontier."""
+
+
+def main() -> None:
+    """Run the command line; an error of the user's world is one message, not a stack."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except FencedError as error:
+        click.echo(f"ikebana: {error}", err=True)
+        sys.exit(EXIT_FENCED)
+    except IkebanaError as error:
+        click.echo(f"ikebana: {error}", err=True)
+        sys.exit(EXIT_ERROR)

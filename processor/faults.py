@@ -1,0 +1,45 @@
+"""Points at which a fault test ends the process; nothing happens unless it asks.
+
+The environment variable `IKEBANA_FAULT` names a point, the least batch, the shard or
+`*`, and a file that is made first, so that the fault occurs once:
+`after_commit:3:0:/tmp/once`.  Add a sixth field, a process id, to have that process
+killed too: a driver, say, that must not see the task fail.
+"""
+
+import os
+import signal
+
+_VARIABLE = "IKEBANA_FAULT"
+
+
+def point(name: str, batch: int, shard: int | None = None) -> None:
+    """Die here if the environment says so."""
+    wanted = os.environ.get(_VARIABLE)
+    if not wanted:
+        return
+    at, least, of, once, *others = wanted.split(":")
+    if at != name or batch < int(least) or (of != "*" and str(shard) != of):
+        return
+    try:
+        os.close(os.open(once, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return
+    for pid in _targets(others):
+        os.kill(pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _targets(others: list[str]) -> list[int]:
+    """`session`: every process of our session but us, the driver among them."""
+    if others != ["session"]:
+        return [int(pid) for pid in others]
+    own = os.getsid(0)
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                if os.getsid(int(entry)) == own:
+                    found.append(int(entry))
+            except ProcessLookupError:
+                continue
+    return found

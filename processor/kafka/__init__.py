@@ -1,0 +1,1 @@
+"""Everything that talks to Kafka; confluent_kafka is imported nowhere else."""

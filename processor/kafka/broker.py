@@ -1,0 +1,557 @@
+"""The embedded broker: a real Apache Kafka, one node, as a child of this process.
+
+It is for the demo, for tests and for trying things out: controller and broker in one
+JVM, listening on 127.0.0.1 only, every replication factor 1.  What was acknowledged
+survives `stop` and `kill`, since the data folder is reused; it does not survive a
+power failure, since nothing is synced to disk.  A broker ends with the process that
+started it, however that one ends.
+
+The jars are fetched once into a cache folder by Ivy, which pyspark carries; pyspark
+itself is not imported.  This is not a way to run Kafka in production.
+"""
+
+import base64
+import fcntl
+import importlib.util
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NoReturn
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ikebana.arrangements.errors import BrokerError, ConfigError
+
+KAFKA_VERSION = "4.2.1"
+_OLDEST_JAVA = 17
+
+_FETCH_TIMEOUT_S = 900
+_FORMAT_TIMEOUT_S = 120
+_START_TIMEOUT_S = 120
+_STOP_TIMEOUT_S = 30
+
+# Kafka logs through slf4j, whose binding is part of Kafka's archive but not of its
+# published dependencies.
+_IVY_FILE = f"""\
+<ivy-module version="2.0">
+  <info organisation="ikebana" module="broker"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4"
+                conf="default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+_LOG4J_FILE = """\
+appender.stdout.type = Console
+appender.stdout.name = stdout
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = stdout
+"""
+
+# One short-lived node: start fast, stay small.  The C1 compiler alone starts in 1.8 s
+# instead of 2.5 s and halves the CPU time of a start.
+_JVM_OPTIONS = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dlog4j2.configurationFile=log4j2.properties",
+)
+
+_DEFAULT_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    # A killed broker is let back in when its session has ended: 9 s by default.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "500",
+    # Allocated at the start; the default of 128 MB is a quarter of our heap.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "message.max.bytes": "67108864",
+    "num.io.threads": "4",
+    "num.network.threads": "2",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+}
+
+# The broker must not outlive us, not even when we are killed.  PR_SET_PDEATHSIG would
+# tie it to the thread that started it rather than to the process, and exists on Linux
+# only.  So a small process stands between: it holds the reading end of a pipe whose
+# writing end is ours, and kills the broker at end of file, which the kernel
+# delivers however we die, also before it began to read.  Only this process reaps the
+# broker, in its only thread, so the process id that it signals is always the broker's.
+# It notices the broker's end by a second pipe that the broker holds open.
+_LEASH = """
+import os, select, subprocess, sys
+ended, held = os.pipe()
+broker = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=2, pass_fds=[held])
+os.close(held)
+os.write(1, b"%d\\n" % broker.pid)
+os.close(1)
+while True:
+    readable, _, _ = select.select([0, ended], [], [])
+    if ended in readable:
+        break
+    if os.read(0, 1) == b"t":
+        broker.terminate()
+    else:
+        broker.kill()
+        break
+status = broker.wait()
+os._exit(status if status >= 0 else 128 - status)
+"""
+
+
+class Broker:
+    """One node of Kafka over a data folder; `start`, `stop` and `kill` at will.
+
+    The port and the data stay the same over restarts.  Made by `running`, which also
+    stops it; not for use by several threads at once.
+    """
+
+    def __init__(
+        self, data: Path, port: int, settings: Mapping[str, str], java: Path, lib: Path
+    ) -> None:
+        self.data = data
+        self.port = port
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self.log_file = data / "broker.log"
+        self.pid: int | None = None
+        self._settings = dict(settings)
+        self._java = java
+        self._class_path = f"{lib}/*"
+        self._leash: subprocess.Popen[bytes] | None = None
+        self._lock: IO[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs, ready or not."""
+        return self._leash is not None and self._leash.poll() is None
+
+    def start(self) -> None:
+        """Start and return when clients are served; does nothing to a running broker.
+
+        Raises:
+            BrokerError: it ended, or was not ready within two minutes; the message
+                holds the end of the log.
+        """
+        if self.alive:
+            return
+        try:
+            self._hold_data()
+            self._write_files()
+            self._format()
+            self._launch()
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Shut down cleanly, by force when that takes longer than half a minute."""
+        self._end(b"t")
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would; returns when it is gone."""
+        self._end(b"k")
+
+    def wait(self) -> NoReturn:
+        """Wait for as long as it runs.
+
+        Raises:
+            BrokerError: always, since only a broker that ended by itself ends the wait.
+        """
+        assert self._leash is not None, "waiting for a broker that was not started"
+        status = self._leash.wait()
+        raise BrokerError(
+            f"the broker at {self.bootstrap_servers} ended by itself with status {status}; "
+            f"the end of {self.log_file}:\n{_end_of_log(self.log_file)}"
+        )
+
+    def restart(self) -> None:
+        """Start again on the same port and data; stop first if it runs."""
+        self.stop()
+        self.start()
+
+    def _hold_data(self) -> None:
+        # Two brokers on one folder share cluster id and log file, so that the one that
+        # Kafka's own lock turns away could not be told from the one that is ready.
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.data / "lock").open("wb")
+        except OSError as err:
+            raise BrokerError(f'could not start a broker on "{self.data}": {err}') from err
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            raise BrokerError(
+                f'could not start a broker on "{self.data}": another broker runs there, '
+                f"its log is {self.log_file}",
+                hint="Stop that broker or choose another data folder.",
+            ) from err
+
+    def _write_files(self) -> None:
+        # Paths are relative to the data folder, so that no character in its name can
+        # mean anything to a properties file or to a list of folders.
+        controller_port = _free_port()
+        settings = {
+            **_DEFAULT_SETTINGS,
+            **self._settings,
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}"
+            f",CONTROLLER://127.0.0.1:{controller_port}",
+            "log.dirs": "kafka",
+            "node.id": "1",
+            "process.roles": "broker,controller",
+        }
+        lines = [f"{key}={value}\n" for key, value in sorted(settings.items())]
+        (self.data / "broker.properties").write_text("".join(lines).replace("\\", "\\\\"))
+        (self.data / "log4j2.properties").write_text(_LOG4J_FILE)
+
+    def _java_command(self, main: str, *arguments: str) -> list[str]:
+        return [str(self._java), *_JVM_OPTIONS, "-cp", self._class_path, main, *arguments]
+
+    def _format(self) -> None:
+        # Kafka writes this file last, so an interrupted format is done again.
+        if (self.data / "kafka" / "meta.properties").exists():
+            return
+        command = self._java_command(
+            "kafka.tools.StorageTool", "format", "-t", _random_id(), "-c", "broker.properties"
+        )
+        with self.log_file.open("ab") as log:
+            try:
+                status = subprocess.run(
+                    command,
+                    cwd=self.data,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=_FORMAT_TIMEOUT_S,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired as err:
+                raise self._not_started(f"no end within {_FORMAT_TIMEOUT_S} s") from err
+        if status != 0:
+            raise self._not_started(f"the data folder was not formatted, exit status {status}")
+
+    def _launch(self) -> None:
+        command = self._java_command("kafka.Kafka", "broker.properties")
+        with self.log_file.open("ab") as log:
+            self._leash = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _LEASH, *command],
+                cwd=self.data,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                # Ctrl-C is for us; we stop the broker when we no longer need it.
+                start_new_session=True,
+            )
+        assert self._leash.stdout is not None
+        with self._leash.stdout as stdout:
+            pid = stdout.readline()
+        if not pid:
+            raise self._not_started(f'"{self._java}" could not be run')
+        self.pid = int(pid)
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        cluster_id = self._cluster_id()
+        # Whoever else holds the port may be a broker too: only our cluster id is us.
+        client = AdminClient(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "log_level": 0,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        while time.monotonic() < deadline:
+            try:
+                if client.list_topics(timeout=0.5).cluster_id == cluster_id:
+                    return
+            except KafkaException:
+                pass  # not yet
+            assert self._leash is not None
+            try:
+                status = self._leash.wait(timeout=0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            raise self._not_started(f"it ended with status {status}")
+        raise self._not_started(f"not ready within {_START_TIMEOUT_S} s")
+
+    def _cluster_id(self) -> str:
+        text = (self.data / "kafka" / "meta.properties").read_text(errors="replace")
+        found = re.search(r"^cluster\.id=(.*)$", text, re.MULTILINE)
+        return found[1].strip() if found else ""
+
+    def _not_started(self, fact: str) -> BrokerError:
+        return BrokerError(
+            f"could not start a broker at {self.bootstrap_servers}: {fact}; "
+            f"the end of {self.log_file}:\n{_end_of_log(self.log_file)}"
+        )
+
+    def _end(self, order: bytes) -> None:
+        leash, self._leash = self._leash, None
+        if leash is not None:
+            assert leash.stdin is not None
+            try:
+                leash.stdin.write(order)
+                leash.wait(_STOP_TIMEOUT_S)
+            except (BrokenPipeError, subprocess.TimeoutExpired):
+                pass  # ended by itself, or too slow: the end of the pipe is the last order
+            finally:
+                leash.stdin.close()
+            leash.wait()
+        self.pid = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+# What makes a broker this one; the rest of its settings are the caller's.
+_OWN_SETTINGS = frozenset(
+    {
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "node.id",
+        "process.roles",
+    }
+)
+
+
+@contextmanager
+def running(
+    data: Path | None = None,
+    port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Broker]:
+    """Run a broker for the length of a `with` block.
+
+    Without `data` its folder is temporary: removed at the end, but kept when the
+    broker did not start, for its log.  Without `port` a free one is chosen.
+    `settings` are Kafka's broker settings, on top of those of an embedded broker.
+
+    Raises:
+        BrokerError: Java is missing or too old, the jars could not be fetched, or the
+            broker did not start.
+        ConfigError: `settings` names what the embedded broker decides by itself.
+    """
+    settings = {} if settings is None else settings
+    if owned := sorted(_OWN_SETTINGS & settings.keys()):
+        raise ConfigError(f"cannot set {', '.join(owned)}: the embedded broker decides these")
+    java = find_java(os.environ)
+    lib = jars(java)
+    keep = data is not None
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-broker-")) if data is None else data.absolute()
+    broker = Broker(folder, _free_port() if port is None else port, settings, java, lib)
+    try:
+        try:
+            broker.start()
+        except BrokerError:
+            keep = True
+            raise
+        yield broker
+    finally:
+        broker.stop()
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_java(environ: Mapping[str, str]) -> Path:
+    """Find the `java` of JAVA_HOME, or else of PATH, and check its version.
+
+    A JAVA_HOME without a `java` is refused rather than passed over, since Spark would
+    stumble over it as well.
+
+    Raises:
+        BrokerError: there is none, or it is older than Java 17.
+    """
+    hint = f"Install Java {_OLDEST_JAVA} or newer and point JAVA_HOME to it."
+    if home := environ.get("JAVA_HOME"):
+        found = shutil.which("java", path=str(Path(home) / "bin"))
+        if found is None:
+            raise BrokerError(f'cannot find Java: JAVA_HOME "{home}" has no bin/java', hint=hint)
+    else:
+        found = shutil.which("java", path=environ.get("PATH", ""))
+        if found is None:
+            raise BrokerError(
+                "cannot find Java: JAVA_HOME is not set and PATH has no java", hint=hint
+            )
+    java = Path(found).absolute()
+    try:
+        printed = subprocess.run(
+            [java, "-version"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise BrokerError(f'cannot run Java "{java}": {err}', hint=hint) from err
+    version = java_version(printed)
+    if version is None:
+        raise BrokerError(
+            f'cannot tell the version of Java "{java}": it printed {printed.strip()[:300]!r}',
+            hint=hint,
+        )
+    if version < _OLDEST_JAVA:
+        raise BrokerError(
+            f'cannot use Java "{java}": it is version {version}, and Kafka needs {_OLDEST_JAVA}',
+            hint=hint,
+        )
+    return java
+
+
+def java_version(printed: str) -> int | None:
+    """Read the major version from what `java -version` prints, None if it is not there.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> java_version('java version "1.8.0_402"')
+    8
+    """
+    # Up to Java 8 the major version was the second number.
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
+    return int(found[1]) if found else None
+
+
+def _jars_folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).absolute() / "ikebana" / f"kafka-{KAFKA_VERSION}"
+
+
+def jars_fetched() -> bool:
+    """Whether the jars of the broker are in the cache already."""
+    return _jars_folder().is_dir()
+
+
+def jars(java: Path) -> Path:
+    """Return the folder of Kafka's jars, fetching them if this is the first time.
+
+    The fetch takes half a minute and 44 MB.  The folder appears whole or not at all;
+    of two processes at once, one fetches and the other waits for it.
+
+    Raises:
+        BrokerError: the jars could not be fetched; the message names Ivy's log.
+    """
+    folder = _jars_folder()
+    if jars_fetched():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars_fetched():
+            with tempfile.TemporaryDirectory(
+                dir=folder.parent, prefix=f"{folder.name}-", ignore_cleanup_errors=True
+            ) as private:
+                _fetch(java, Path(private), folder.with_name(f"{folder.name}-ivy.log"))
+                (Path(private) / "lib").rename(folder)
+    return folder
+
+
+def _fetch(java: Path, folder: Path, log_file: Path) -> None:
+    (folder / "ivy.xml").write_text(_IVY_FILE)
+    command = [
+        *(str(java), "-cp", str(_ivy()), "org.apache.ivy.Main"),
+        *("-ivy", "ivy.xml", "-confs", "default"),
+        # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
+        *("-types", "jar", "bundle"),
+        *("-retrieve", "lib/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    with log_file.open("wb") as log:
+        try:
+            status = subprocess.run(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=_FETCH_TIMEOUT_S,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = None
+    if status != 0 or not (folder / "lib" / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        fact = (
+            f"Ivy did not end within {_FETCH_TIMEOUT_S} s"
+            if status is None
+            else f"Ivy ended with status {status}"
+        )
+        raise BrokerError(
+            f"could not fetch the jars of Kafka {KAFKA_VERSION}: {fact}; "
+            f"the end of {log_file}:\n{_end_of_log(log_file)}",
+            hint="Check that Maven Central can be reached, then try again; "
+            "this is needed only once.",
+        )
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")
+    folder = Path(spec.origin).parent / "jars"
+    found = sorted(folder.glob("ivy-*.jar"))
+    if not found:
+        raise BrokerError(f'cannot find Ivy: no ivy-*.jar in "{folder}"', hint="Install pyspark.")
+    return found[-1]
+
+
+def _random_id() -> str:
+    # Kafka's own form; an id with a leading dash would read as an option.
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
+        pass
+    return text
+
+
+def _free_port() -> int:
+    # Below the range of ephemeral ports (32768 and up, 49152 and up on macOS): while the
+    # broker is down, a client that keeps connecting to an ephemeral port of its own host
+    # can be given that very port as its source, and then holds it.
+    for _ in range(1000):
+        port = 10_000 + secrets.randbelow(22_000)
+        with socket.socket() as probe:
+            # As Kafka does: ports of closed connections are free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise BrokerError("could not find a free port between 10000 and 32000")
+
+
+def _end_of_log(log_file: Path) -> str:
+    # Frames of Java stack traces would push out the lines that say something.
+    lines = [
+        line
+        for line in log_file.read_text(errors="replace").splitlines()
+        if line.strip() and not re.match(r"\s+(at |\.\.\. )", line)
+    ]
+    return "\n".join(f"  {line}" for line in lines[-8:]) or "  (empty)"

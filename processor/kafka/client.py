@@ -1,0 +1,124 @@
+"""How clients of the brokers are made, and what is waited for when brokers are away.
+
+Settings of the user's come first and ours last, so that what exactly-once stands on
+cannot be undone by a setting.  A broker that is away is waited for up to a deadline:
+librdkafka reconnects by itself, and what is left to us is to ask again.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from ikebana.arrangements.errors import SourceError
+
+Result = TypeVar("Result")
+
+# How long a broker may be away before the pipeline stops with an error.
+PATIENCE_S = 90.0
+_REQUEST_S = 10.0
+
+_QUIET = {"log_level": "0"}
+# Without these a client that lost its broker waits up to 10 s before it tries again.
+_RECONNECT = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "500"}
+# Errors that mean: ask again later.
+AWAY = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+}
+
+
+def admin(settings: Mapping[str, str]) -> AdminClient:
+    """A client for questions about topics."""
+    return AdminClient({**_QUIET, **_RECONNECT, **settings})
+
+
+def consumer(settings: Mapping[str, str]) -> Consumer:
+    """A client that reads committed records from assigned offsets, and only those."""
+    return Consumer(
+        {
+            **_QUIET,
+            **_RECONNECT,
+            "fetch.wait.max.ms": "5",
+            # What is prefetched beyond a range is thrown away: hold little.
+            "queued.min.messages": "10000",
+            "queued.max.messages.kbytes": "16384",
+            "message.max.bytes": "104857600",
+            **settings,
+            "group.id": "ikebana",  # never joined: nothing is committed to it
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "enable.partition.eof": "true",
+            "isolation.level": "read_committed",
+            # A range that is gone is an error, not a reason to read another one.
+            "auto.offset.reset": "error",
+        }
+    )
+
+
+def transactional_producer(
+    settings: Mapping[str, str], transactional_id: str, timeout_s: float
+) -> Producer:
+    """A producer that has fenced every earlier one of this transactional id.
+
+    Whatever they left open is aborted.  The caller must look at what they committed
+    *after* this, and before it begins a transaction of its own.
+    """
+    made = Producer(
+        {
+            **_QUIET,
+            **_RECONNECT,
+            "linger.ms": "5",
+            "compression.type": "lz4",
+            "message.max.bytes": "104857600",
+            "queue.buffering.max.messages": "200000",
+            "queue.buffering.max.kbytes": "131072",
+            **settings,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": str(int(timeout_s * 1000)),
+            "partitioner": "murmur2_random",
+        }
+    )
+    # Connecting first keeps init_transactions from its half-second of waiting.
+    patiently(lambda: made.list_topics(timeout=_REQUEST_S), "the brokers")
+    patiently(lambda: made.init_transactions(_REQUEST_S), f"transaction {transactional_id}")
+    return made
+
+
+def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE_S) -> Result:
+    """Ask until there is an answer; other errors than a broker that is away are raised.
+
+    Raises:
+        SourceError: there was no answer in `patience_s`.
+    """
+    deadline = time.monotonic() + patience_s
+    pause_s = 0.05
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            cause = error.args[0]
+            away = cause.code() in AWAY or cause.retriable()
+            if not away or cause.fatal():
+                raise
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    f"could not reach {what} for {patience_s:.0f} s: {cause.str()}",
+                    hint="Check kafka.bootstrap.servers and that the brokers are up.",
+                ) from error
+        time.sleep(pause_s)
+        pause_s = min(1.0, pause_s * 2)

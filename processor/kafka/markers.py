@@ -1,0 +1,135 @@
+"""Markers: what a task's transaction says of itself, and who holds the pipeline.
+
+Each shard has one partition of the markers topic, and its last record is the truth
+about the shard: which batch it last committed to Kafka, what the batch came to, and
+the manifest that goes with it.  It is written in the same transaction as the batch's
+updates.  A replay adopts it instead of computing again, for what it would read may
+have been compacted meanwhile.  Partition 0 is the driver's: its last record is the
+lease.  The topic is compacted and has no retention, so markers outlive any downtime.
+"""
+
+from typing import TypeVar
+
+import msgspec
+from confluent_kafka import Message, Producer
+
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.kafka.reader import Range, Reader
+
+TOPIC_SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.5",
+}
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The instance that last took over the pipeline, and the topics that it found."""
+
+    checkpoint: str
+    incarnation: int
+    holder: str
+    topic_ids: dict[str, str]
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What a shard last committed.
+
+    `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
+    update records by output.  `epoch` counts rescalings of the checkpoint.
+    """
+
+    checkpoint: str
+    epoch: int
+    incarnation: int
+    shard: int
+    batch: int
+    lower: int
+    upper: int
+    offset: str
+    plan: str
+    records: int
+    behind: int
+    counts: dict[str, int]
+    manifest: Manifest
+
+
+def topic_of(pipeline: str) -> str:
+    """The markers topic of a pipeline."""
+    return pipeline + ".markers"
+
+
+def driver_id(checkpoint: str) -> str:
+    """The transactional id of the driver: holding it is the lease."""
+    return f"ikebana-{checkpoint}-driver"
+
+
+def task_id(checkpoint: str, shard: int) -> str:
+    """The transactional id of a shard's task."""
+    return f"ikebana-{checkpoint}-{shard}"
+
+
+def partition_of(shard: int) -> int:
+    """Where a shard's markers are; partition 0 is the driver's."""
+    return shard + 1
+
+
+def last_marker(reader: Reader, topic: str, shard: int) -> Marker | None:
+    """The last committed marker of a shard."""
+    return last_record(reader, topic, partition_of(shard), Marker)
+
+
+def last_lease(reader: Reader, topic: str) -> Lease | None:
+    """The last committed lease."""
+    return last_record(reader, topic, 0, Lease)
+
+
+def last_record(reader: Reader, topic: str, partition: int, kind: type[Record]) -> Record | None:
+    """The last committed record of a partition, decoded."""
+    message = last_message(reader, topic, partition)
+    if message is None:
+        return None
+    try:
+        return msgspec.json.decode(message.value() or b"", type=kind)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(
+            f"cannot read {topic}[{partition}]@{message.offset()}: {error}",
+            hint="The markers topic holds what no ikebana of this version wrote.",
+        ) from None
+
+
+def last_message(reader: Reader, topic: str, partition: int) -> Message | None:
+    """The last committed message of a partition, looked for from its tail backwards.
+
+    Its cost does not grow with the topic.  Whoever asks has just fenced the writers of
+    the partition, so that nothing is still open before the high watermark.
+    """
+    low, high = reader.watermarks(topic, partition)
+    # A record and its transaction's marker are two offsets.
+    back = 4
+    while high > low:
+        start = max(low, high - back)
+        found = [m for _, ms in reader.read([Range(topic, partition, start, high)]) for m in ms]
+        if found:
+            return found[-1]
+        if start == low:
+            return None
+        back *= 8
+    return None
+
+
+def produce_marker(producer: Producer, topic: str, marker: Marker) -> None:
+    """Add a marker to the open transaction."""
+    producer.produce(
+        topic,
+        key=b"shard-%d" % marker.shard,
+        value=msgspec.json.encode(marker),
+        partition=partition_of(marker.shard),
+    )
+
+
+def produce_lease(producer: Producer, topic: str, lease: Lease) -> None:
+    """Add a lease to the open transaction."""
+    producer.produce(topic, key=b"driver", value=msgspec.json.encode(lease), partition=0)

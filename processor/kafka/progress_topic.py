@@ -1,0 +1,65 @@
+"""Publishing and reading the progress of outputs."""
+
+from collections.abc import Iterable
+
+from confluent_kafka.admin import AdminClient
+
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.codecs import progress
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.kafka import topics
+from ikebana.processor.kafka.markers import Marker, last_message
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.transactions import Transactions
+from ikebana.processor.plan import Plan
+
+
+def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:
+    """The last progress record of a topic; None while there is none (any more)."""
+    message = last_message(reader, topic, 0)
+    if message is None:
+        return None
+    try:
+        return progress.decode(message.value())
+    except DecodeError as error:
+        raise CheckpointError(
+            f"cannot use {topic}[0]@{message.offset()}: {error.reason}",
+            hint="The topic holds what no ikebana of this version wrote.",
+        ) from None
+
+
+def publish(
+    plan: Plan, lease: Transactions, admin: AdminClient, found: Iterable[Marker]
+) -> list[ProgressRecord]:
+    """Publish a batch, from its markers alone, for all outputs in one transaction.
+
+    The end offsets are high watermarks taken after the batch's last commit returned:
+    all of its updates lie before them.
+    """
+    batch = list(found)
+    first = batch[0]
+    partitions = {
+        name: topic.partitions
+        for name, topic in topics.describe(admin, [o.topic for o in plan.published]).items()
+    }
+    ends = topics.high_watermarks(admin, partitions)
+    records = [
+        ProgressRecord(
+            checkpoint=first.checkpoint,
+            pipeline=plan.name,
+            topic=output.topic,
+            batch=first.batch,
+            lower=first.lower,
+            upper=first.upper,
+            count=sum(marker.counts.get(output.name, 0) for marker in batch),
+            ends=ends[output.topic],
+            promise=plan.promise(output),
+        )
+        for output in plan.published
+    ]
+    producer = lease.begin()
+    for output, record in zip(plan.published, records, strict=True):
+        producer.produce(output.progress_topic, key=record.key(), value=record.encode())
+    lease.commit()
+    return records

@@ -1,0 +1,141 @@
+"""Reading exactly the committed records of a range of offsets.
+
+Aborted records and transaction markers take offsets and are never seen, so a range is
+not read when some number of records has come, but when the position has reached its
+end: by a record at or beyond it, or by the end of the partition lying there.  An end
+of the partition before it means waiting: the last stable offset follows a commit.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.processor.kafka import client
+from ikebana.processor.kafka.client import PATIENCE_S
+
+_BATCH = 10_000
+# consume() waits out its time-out when fewer come; for so few poll() is better.
+_FEW = 200
+_WAIT_S = 0.02
+_REQUEST_S = 10.0
+
+
+class Range(NamedTuple):
+    """The offsets `start <= offset < end` of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class Reader:
+    """One consumer, used for range after range; it holds no position in between."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._consumer: Consumer = client.consumer(settings)
+
+    def read(
+        self, ranges: Sequence[Range], patience_s: float = PATIENCE_S
+    ) -> Iterator[tuple[Range, list[Message]]]:
+        """Yield the records of each range, in order within it, ranges interleaved.
+
+        Raises:
+            SourceError: a range does not exist (any more), or did not come in time.
+        """
+        left = {(r.topic, r.partition): r for r in ranges if r.start < r.end}
+        if not left:
+            return
+        consumer = self._consumer
+        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in left.values()])
+        try:
+            yield from self._taken(left, patience_s)
+        finally:
+            consumer.unassign()
+
+    def _taken(
+        self, left: dict[tuple[str, int], Range], patience_s: float
+    ) -> Iterator[tuple[Range, list[Message]]]:
+        consumer = self._consumer
+        remaining = sum(r.end - r.start for r in left.values())
+        deadline = time.monotonic() + patience_s
+        while left:
+            if remaining > _FEW:
+                messages = consumer.consume(min(remaining, _BATCH), _WAIT_S)
+            else:
+                message = consumer.poll(_WAIT_S)
+                messages = [] if message is None else [message]
+            found: dict[tuple[str, int], list[Message]] = {}
+            finished = set()
+            for message in messages:
+                at = message.topic(), message.partition()
+                wanted = left.get(at)
+                if (error := message.error()) is not None:
+                    if _at_the_end(error, wanted, message.offset()):
+                        finished.add(at)
+                elif wanted is not None:
+                    offset = message.offset()
+                    if offset < wanted.end:
+                        found.setdefault(at, []).append(message)
+                    if offset >= wanted.end - 1:
+                        finished.add(at)
+            for at, held in found.items():
+                yield left[at], held
+                remaining -= len(held)
+            for at in finished:
+                del left[at]
+            if finished and left:
+                # Nothing of a finished partition is prefetched in vain.
+                consumer.incremental_unassign([TopicPartition(*at) for at in finished])
+            if found or finished:
+                deadline = time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
+                raise _too_late(left, patience_s)
+
+    def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset and the one after the last of a partition, committed or not."""
+        low, high = client.patiently(
+            lambda: self._consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_REQUEST_S
+            ),
+            f"{topic}[{partition}]",
+        )
+        return low, high
+
+    def close(self) -> None:
+        """Give up the connection."""
+        self._consumer.close()
+
+
+def expired(wanted: Range) -> SourceError:
+    """The error for a range whose beginning the broker no longer has."""
+    return SourceError(
+        f"cannot read {wanted.topic}[{wanted.partition}]@{wanted.start}: the broker no "
+        "longer has this offset; the records up to the first one that it has are lost",
+        hint="Raise the topic's retention. To go on without the lost records, start with "
+        "a new checkpoint and new output topics.",
+    )
+
+
+def _at_the_end(error: KafkaError, wanted: Range | None, offset: int) -> bool:
+    """Whether an event says that the range has been read; raises what ends reading."""
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:
+        return wanted is not None and offset >= wanted.end
+    if code == KafkaError._AUTO_OFFSET_RESET and wanted is not None:
+        raise expired(wanted)
+    if not error.retriable() and code not in client.AWAY:
+        raise SourceError(f"could not read {wanted or 'a topic'}: {error.str()}")
+    return False
+
+
+def _too_late(left: Mapping[tuple[str, int], Range], patience_s: float) -> SourceError:
+    named = ", ".join(f"{r.topic}[{r.partition}]@{r.end}" for r in left.values())
+    return SourceError(
+        f"could not read up to {named} in {patience_s:.0f} s",
+        hint="A transaction of another producer that stays open holds readers back; its "
+        "transaction.timeout.ms ends it. Otherwise check the brokers.",
+    )

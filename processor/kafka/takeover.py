@@ -1,0 +1,273 @@
+"""Taking over a pipeline: the driver's steps before its query may start.
+
+The order is what makes two instances on one checkpoint exact.  First the driver's
+transactional id, which is the lease: an older driver can publish nothing after this.
+Then everything is looked at and, if it does not fit together, refused by name before
+anything is written.  Then the new incarnation is committed, in the driver's partition
+and in each shard's, fencing the shard's tasks of older instances.  An older instance
+that finds a greater incarnation stops for good.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.manifest import Manifest
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.checkpoint import Birth, Logged
+from ikebana.processor.kafka import client, markers, topics
+from ikebana.processor.kafka.markers import Lease, Marker
+from ikebana.processor.kafka.progress_topic import last_progress
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.transactions import Transactions, commit_marker
+from ikebana.processor.plan import Output, Plan
+from ikebana.processor.settings import Settings
+
+_DIFF_TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class Takeover(NamedTuple):
+    """What the driver holds when it may start."""
+
+    lease: Transactions
+    incarnation: int
+    adopted: bool
+    """Whether every shard has committed the last logged batch already."""
+    published: int
+    """The last batch whose progress is published."""
+
+
+def take_over(
+    plan: Plan,
+    settings: Settings,
+    birth: Birth,
+    look: Callable[[], Logged],
+    accepted: Callable[[], None],
+    holder: str,
+) -> Takeover:
+    """Become the one instance of the pipeline.
+
+    `look` reads the checkpoint's logs, which is only right once the lease is held;
+    `accepted` is called when everything fits and before anything is written.
+
+    Raises:
+        CheckpointError: checkpoint, markers and output topics do not belong together.
+    """
+    sink = {**settings.kafka, **settings.sink_kafka}
+    admin = client.admin(settings.kafka)
+    reader = Reader(settings.kafka)
+    lease = Transactions(sink, markers.driver_id(birth.id), settings.max_batch_s)
+    topic = markers.topic_of(plan.name)
+    logged = look()
+    existing = topics.describe(
+        admin, [topic, *(t for o in plan.published for t in (o.topic, o.progress_topic))]
+    )
+    progress = _check_outputs(plan, birth, logged, reader, admin, existing)
+    known: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
+    before: Lease | None = None
+    if topic in existing:
+        before = markers.last_lease(reader, topic) if existing[topic].partitions else None
+        _check_lease(plan, birth, before, existing)
+        for shard in range(min(birth.shards, existing[topic].partitions - 1)):
+            # Ends what a task of an older instance left open, so that it can be read past.
+            _fence(sink, birth, shard, settings)
+            known[shard] = markers.last_marker(reader, topic, shard)
+    _check_markers(birth, logged, known, plan)
+    accepted()
+    _create(plan, settings, birth, admin, existing)
+    found = topics.describe(admin, [output.topic for output in plan.published])
+    incarnation = before.incarnation + 1 if before else 1
+    markers.produce_lease(
+        lease.begin(),
+        topic,
+        Lease(birth.id, incarnation, holder, {name: t.id for name, t in found.items()}),
+    )
+    lease.commit()
+    for shard, marker in known.items():
+        fenced = _fence(sink, birth, shard, settings)
+        commit_marker(fenced, topic, _taken(birth, plan, shard, marker, incarnation))
+    reader.close()
+    adopted = logged.batch > logged.committed and all(
+        marker is not None and marker.batch == logged.batch for marker in known.values()
+    )
+    return Takeover(lease, incarnation, adopted, progress)
+
+
+def _fence(sink: Mapping[str, str], birth: Birth, shard: int, settings: Settings) -> Transactions:
+    return Transactions(dict(sink), markers.task_id(birth.id, shard), settings.max_batch_s)
+
+
+def _taken(
+    birth: Birth, plan: Plan, shard: int, marker: Marker | None, incarnation: int
+) -> Marker:
+    if marker is not None:
+        return replace(marker, incarnation=incarnation)
+    return Marker(
+        checkpoint=birth.id,
+        epoch=birth.epoch,
+        incarnation=incarnation,
+        shard=shard,
+        batch=birth.first_batch - 1,
+        lower=birth.start.lower,
+        upper=birth.start.upper,
+        offset=birth.start.digest(),
+        plan=plan.fingerprint(),
+        records=0,
+        behind=0,
+        counts={},
+        manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
+    )
+
+
+def _check_outputs(
+    plan: Plan,
+    birth: Birth,
+    logged: Logged,
+    reader: Reader,
+    admin: AdminClient,
+    existing: Mapping[str, topics.Topic],
+) -> int:
+    """Refuse outputs that are not this checkpoint's; return the last published batch."""
+    published = []
+    for output in plan.published:
+        last: ProgressRecord | None = None
+        if output.progress_topic in existing:
+            last = last_progress(reader, output.progress_topic)
+        if last is not None and last.checkpoint != birth.id:
+            raise CheckpointError(
+                f'output topic "{output.topic}" belongs to another checkpoint '
+                f"({last.checkpoint}, pipeline {last.pipeline!r}), not to {birth.id}",
+                hint="If that checkpoint was deleted, its topics cannot be gone on with: "
+                "write to new ones.",
+            )
+        if last is not None and last.batch > logged.batch:
+            raise _rolled_back(f'the progress of "{output.topic}"', last.batch, logged)
+        if output.topic in existing:
+            policy = topics.settings_of(admin, output.topic).get("cleanup.policy", "delete")
+            if "compact" in policy:
+                raise CheckpointError(
+                    f'output topic "{output.topic}" is compacted: it would lose updates',
+                    hint="Set its cleanup.policy to delete, or write to another topic.",
+                )
+        published.append(-1 if last is None else last.batch)
+    return min(published)
+
+
+def _check_lease(
+    plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, topics.Topic]
+) -> None:
+    if before is None:
+        return
+    if before.checkpoint != birth.id:
+        raise CheckpointError(
+            f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
+            f'to {birth.id}: topic "{markers.topic_of(plan.name)}" says so',
+            hint="If that checkpoint was deleted, start under a new pipeline name and with "
+            "new output topics.",
+        )
+    for output in plan.published:
+        known = before.topic_ids.get(output.topic)
+        if known is None:
+            continue
+        if output.topic not in existing or existing[output.topic].id != known:
+            gone = "was deleted" if output.topic not in existing else "was deleted and made anew"
+            raise CheckpointError(
+                f'output topic "{output.topic}" {gone} since the checkpoint last ran',
+                hint="The updates in it cannot be made again: start with a new checkpoint "
+                "and new output topics.",
+            )
+
+
+def _check_markers(
+    birth: Birth, logged: Logged, known: Mapping[int, Marker | None], plan: Plan
+) -> None:
+    if (
+        logged.offset is not None
+        and logged.batch > logged.committed
+        and logged.offset.plan != plan.fingerprint()
+    ):
+        raise CheckpointError(
+            f"batch {logged.batch} is unfinished, and is one of another plan",
+            hint="Run the old pipeline file once more, with --once, then change it.",
+        )
+    for shard, marker in known.items():
+        if marker is None:
+            if logged.committed >= birth.first_batch:
+                raise CheckpointError(
+                    f"the checkpoint has committed batch {logged.committed}, but shard {shard} "
+                    f'has no marker in "{markers.topic_of(plan.name)}"',
+                    hint="The topic was deleted, or this is another cluster. Start with a "
+                    "new checkpoint and new output topics.",
+                )
+            continue
+        if marker.checkpoint != birth.id or marker.epoch > birth.epoch:
+            raise CheckpointError(
+                f"the markers are those of checkpoint {marker.checkpoint} after "
+                f"{marker.epoch} rescalings, this one is {birth.id} after {birth.epoch}",
+                hint="The checkpoint was rescaled: use the new one.",
+            )
+        if marker.batch > logged.batch:
+            raise _rolled_back(f"the marker of shard {shard}", marker.batch, logged)
+        if marker.batch < logged.committed:
+            raise CheckpointError(
+                f"the checkpoint has committed batch {logged.committed}, the marker of shard "
+                f"{shard} says {marker.batch}",
+                hint="The markers topic lost records, or the checkpoint ran elsewhere.",
+            )
+        if (
+            marker.batch == logged.batch
+            and marker.epoch == birth.epoch
+            and logged.offset is not None
+            and marker.offset != logged.offset.digest()
+        ):
+            raise CheckpointError(
+                f"batch {logged.batch} was committed to Kafka with another offset than the "
+                "checkpoint logs: it was rolled back or replaced",
+                hint="Use the checkpoint as it was left.",
+            )
+
+
+def _rolled_back(what: str, batch: int, logged: Logged) -> CheckpointError:
+    return CheckpointError(
+        f"{what} is of batch {batch}, but the checkpoint's log ends at batch {logged.batch}: "
+        "the checkpoint was rolled back, or is an old copy",
+        hint="Use the checkpoint as it was left, or start with a new one and new output topics.",
+    )
+
+
+def _create(
+    plan: Plan,
+    settings: Settings,
+    birth: Birth,
+    admin: AdminClient,
+    existing: Mapping[str, topics.Topic],
+) -> None:
+    """Make the topics that are missing."""
+    wanted = markers.topic_of(plan.name)
+    partitions = birth.shards + 1
+    if wanted in existing and existing[wanted].partitions < partitions:
+        topics.add_partitions(admin, wanted, partitions)
+
+    def make(name: str, count: int, own: Mapping[str, str]) -> None:
+        if name not in existing:
+            topic_settings = {**own, **settings.topic_settings}
+            topics.create(admin, name, count, settings.replication_factor, topic_settings)
+
+    make(wanted, partitions, markers.TOPIC_SETTINGS)
+    for output in plan.published:
+        make(output.topic, _partitions(plan, output, admin), _DIFF_TOPIC)
+        make(output.progress_topic, 1, _DIFF_TOPIC)
+
+
+def _partitions(plan: Plan, output: Output, admin: AdminClient) -> int:
+    """As many as the output asks for, else as its input's topics have at most."""
+    if output.partitions is not None:
+        return output.partitions
+    operator = next(o for o in plan.operators if o.name == output.source)
+    found: Iterable[topics.Topic] = topics.describe(
+        admin, plan.input(operator.input).topics
+    ).values()
+    return max((topic.partitions for topic in found), default=1)

@@ -1,0 +1,143 @@
+"""Questions about topics: which partitions, which ids, up to where; and making them."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from ikebana.processor.kafka.client import patiently
+
+# By topic, by partition.
+Positions = dict[str, dict[int, int]]
+
+_REQUEST_S = 10.0
+
+
+class Topic(NamedTuple):
+    """What distinguishes a topic from a later one of the same name."""
+
+    id: str
+    partitions: int
+
+
+def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
+    """The topics of these names that exist."""
+    asked = patiently(
+        lambda: admin.describe_topics(TopicCollection(list(names)), request_timeout=_REQUEST_S),
+        "the brokers",
+    )
+    found = {}
+    for name, answer in asked.items():
+        try:
+            description = patiently(answer.result, f'topic "{name}"')
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
+            raise
+        found[name] = Topic(str(description.topic_id), len(description.partitions))
+    return found
+
+
+def ends(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
+    """The last stable offset of each partition: beyond it lie open transactions.
+
+    `partitions` gives their number by topic.  A reader of committed records can reach
+    these offsets; the high watermark it perhaps cannot.
+    """
+    return _offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+
+def high_watermarks(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
+    """The offset after the last record of each partition, committed or not.
+
+    What a transaction has written lies before it as soon as its commit has returned;
+    the last stable offset follows a moment later.
+    """
+    return _offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def beginnings(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
+    """The first offset of each partition that still exists."""
+    return _offsets(admin, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def _offsets(
+    admin: AdminClient,
+    partitions: Mapping[str, int],
+    which: OffsetSpec,
+    isolation: IsolationLevel,
+) -> Positions:
+    asked = {
+        TopicPartition(topic, partition): which
+        for topic, count in partitions.items()
+        for partition in range(count)
+    }
+
+    def ask() -> Positions:
+        found: Positions = {topic: {} for topic in partitions}
+        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_S)
+        for at, answer in answers.items():
+            found[at.topic][at.partition] = answer.result().offset
+        return found
+
+    return patiently(ask, "the brokers") if asked else {topic: {} for topic in partitions}
+
+
+def settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
+    """The settings of an existing topic."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+
+    def ask() -> dict[str, str]:
+        answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
+        return {name: entry.value for name, entry in answer.result().items()}
+
+    return patiently(ask, f'topic "{topic}"')
+
+
+def create(
+    admin: AdminClient, name: str, partitions: int, replication: int, settings: Mapping[str, str]
+) -> None:
+    """Make a topic; one that exists by now is left as it is."""
+    new = NewTopic(name, partitions, replication, config=dict(settings))
+
+    def ask() -> None:
+        try:
+            admin.create_topics([new], request_timeout=_REQUEST_S)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    patiently(ask, f'topic "{name}"')
+    patiently(lambda: _known(admin, name), f'topic "{name}"')
+
+
+def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
+    """Raise the number of partitions of a topic."""
+    from confluent_kafka.admin import NewPartitions
+
+    patiently(
+        lambda: admin.create_partitions([NewPartitions(name, partitions)])[name].result(),
+        f'topic "{name}"',
+    )
+
+
+def _known(admin: AdminClient, name: str) -> None:
+    """Raise a retriable error until the brokers name leaders for a new topic."""
+    topic = admin.list_topics(name, timeout=_REQUEST_S).topics[name]
+    if topic.error is not None:
+        raise KafkaException(topic.error)
+    if not topic.partitions or any(p.leader < 0 for p in topic.partitions.values()):
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))

@@ -1,0 +1,104 @@
+"""One transaction of a task: a batch's updates and its marker become visible together.
+
+The order is the safety: fence whoever held the transactional id, *then* read what was
+committed, then begin.  Between reading and committing nobody else can commit, for
+that would take fencing us.
+"""
+
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from ikebana.arrangements.errors import FencedError, SourceError
+from ikebana.codecs import diff
+from ikebana.processor.kafka import markers
+from ikebana.processor.kafka.client import PATIENCE_S, patiently, transactional_producer
+from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.rows import KeyedUpdate
+
+_REQUEST_S = 10.0
+_FENCED = {
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+}
+
+
+class Transactions:
+    """A producer that is alone in holding its transactional id, until it is fenced."""
+
+    def __init__(self, settings: dict[str, str], transactional_id: str, timeout_s: float) -> None:
+        self.id = transactional_id
+        self._timeout_s = timeout_s
+        self._producer: Producer = transactional_producer(settings, transactional_id, timeout_s)
+
+    def begin(self) -> Producer:
+        """Begin a transaction; the caller produces into it and then commits."""
+        self._guarded(self._producer.begin_transaction)
+        return self._producer
+
+    def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
+        """Add updates in the `diff` format; return how many there were."""
+        produce, poll = self._producer.produce, self._producer.poll
+        known: dict[tuple[int, int], diff.Headers] = {}
+        count = 0
+        for key, value, time, change in updates:
+            headers = known.get((time, change))
+            if headers is None:
+                headers = known[time, change] = diff.headers(time, change)
+            while True:
+                try:
+                    produce(topic, value, key, headers=headers)
+                    break
+                except BufferError:
+                    poll(0.1)
+                except KafkaException as error:
+                    raise self._named(error) from error
+            count += 1
+            if len(known) > 10_000:
+                known.clear()
+        return count
+
+    def commit(self) -> None:
+        """Commit; returns once the brokers have made all records of it visible.
+
+        Raises:
+            FencedError: a newer holder of the transactional id has taken over.
+            SourceError: the brokers were away for too long, or the transaction took
+                longer than its timeout; whether it was committed, its marker tells.
+        """
+        self._guarded(
+            lambda: patiently(
+                lambda: self._producer.commit_transaction(_REQUEST_S),
+                f"transaction {self.id}",
+                PATIENCE_S,
+            )
+        )
+
+    def abort(self) -> None:
+        """Abort what is open."""
+        self._guarded(lambda: self._producer.abort_transaction(_REQUEST_S))
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except KafkaException as error:
+            raise self._named(error) from error
+
+    def _named(self, error: KafkaException) -> Exception:
+        cause = error.args[0]
+        if cause.code() in _FENCED:
+            return FencedError(f"transaction {self.id} has been taken over by a newer holder")
+        if cause.code() == KafkaError.INVALID_TXN_STATE or cause.txn_requires_abort():
+            return SourceError(
+                f"could not commit transaction {self.id}: {cause.str()}",
+                hint=f"It is aborted by the brokers after {self._timeout_s:.0f} s; if batches "
+                "take longer, raise run.max_batch or lower source.max_records_per_batch.",
+            )
+        return error
+
+
+def commit_marker(transactions: Transactions, topic: str, marker: Marker) -> None:
+    """Commit a transaction that holds a marker and nothing else."""
+    markers.produce_marker(transactions.begin(), topic, marker)
+    transactions.commit()

@@ -1,0 +1,1 @@
+"""Keyed operators as pure functions over a store: no Spark, no Kafka, no clock."""

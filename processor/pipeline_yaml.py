@@ -1,0 +1,156 @@
+"""YAML text -> values, with what values do not know: lines, repeated keys, variables.
+
+Keys are always text, and one given twice is a problem.  `${NAME}` and
+`${NAME:-default}` in values stand for variables of the given environment, `$${` for
+`${`; what they stand for is text and is never read as YAML.  Dates and merge keys have
+no meaning here.  Which keys and values are wanted is not known here.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import yaml
+from yaml.constructor import SafeConstructor
+
+from ikebana.arrangements.errors import ConfigError
+
+_VARIABLE = re.compile(
+    r"\$(?:(?P<escaped>\$\{)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
+)
+
+
+class Document(NamedTuple):
+    """A YAML document; paths are keys joined by dots."""
+
+    value: object
+    lines: Mapping[str, int]
+    """The line of each path, from 1."""
+    problems: list[tuple[str, str]]
+    unread: frozenset[str]
+    """Paths whose problem is that the value could not be read: it is the text it was."""
+
+
+def read_yaml(text: str, source: str, environ: Mapping[str, str]) -> Document:
+    """Read one YAML document, which errors call `source`.
+
+    Raises: ConfigError, with line and column, for what is not YAML.
+    """
+    reader = _Reader(environ)
+    value = reader.value(_composed(text, source), ())
+    return Document(value, reader.lines, reader.problems, frozenset(reader.unread))
+
+
+def _composed(text: str, source: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as err:
+        mark = err.problem_mark or err.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        said = ", ".join(filter(None, (err.context, err.problem)))
+        raise ConfigError(f"cannot read pipeline file {source}: {where}{said}") from None
+    except yaml.reader.ReaderError as err:
+        before = text[: err.position]
+        line, column = before.count("\n") + 1, err.position - before.rfind("\n")
+        raise ConfigError(
+            f"cannot read pipeline file {source}: line {line}, column {column}: "
+            f"the character {text[err.position]!a} cannot be in a YAML file"
+        ) from None
+
+
+class _Reader:
+    """Walks the nodes of a document and remembers where it has been."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.lines: dict[str, int] = {}
+        self.problems: list[tuple[str, str]] = []
+        self.unread: set[str] = set()
+        self._environ = environ
+        self._open: list[yaml.Node] = []
+        self._scalars = SafeConstructor()
+
+    def value(self, node: yaml.Node | None, path: tuple[str, ...]) -> object:
+        """The value of a node; of one that cannot be read, its text."""
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, ".".join(path))
+        if node in self._open:
+            self._refuse(".".join(path), "is an alias of what it stands in")
+            return None
+        if node is None:
+            return None
+        self._open.append(node)
+        value: object
+        if isinstance(node, yaml.MappingNode):
+            value = self._mapping(node, path)
+        else:
+            value = [self.value(item, (*path, str(i))) for i, item in enumerate(node.value)]
+        self._open.pop()
+        return value
+
+    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, object]:
+        where = ".".join(path) or "the file"
+        values: dict[str, object] = {}
+        given: dict[str, list[int]] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.append((where, f"has a key that is not text, at line {line}"))
+                continue
+            key = key_node.value
+            given.setdefault(key, []).append(line)
+            self.lines[".".join((*path, key))] = line
+            values[key] = self.value(value_node, (*path, key))
+        for key, lines in given.items():
+            if len(lines) > 1:
+                at = " and ".join(map(str, lines))
+                self.problems.append(
+                    (".".join((*path, key)), f"must be given once; is given at lines {at}")
+                )
+        return values
+
+    def _scalar(self, node: yaml.ScalarNode, path: str) -> object:
+        text: str = node.value
+        construct = {
+            "null": self._scalars.construct_yaml_null,
+            "bool": self._scalars.construct_yaml_bool,
+            "int": self._scalars.construct_yaml_int,
+            "float": self._scalars.construct_yaml_float,
+        }
+        match node.tag.removeprefix("tag:yaml.org,2002:"):
+            # Dates and merge keys have no meaning here, so they are the text they are.
+            case "str" | "timestamp" | "merge" | "value":
+                return self._substituted(text, path)
+            case "null" | "bool" | "int" | "float" as kind:
+                try:
+                    value: object = construct[kind](node)
+                except (ValueError, KeyError):
+                    self._refuse(
+                        path, f'is not a readable "{kind}"; put it in quotes if it is text'
+                    )
+                    return text
+                return value
+            case tag:
+                self._refuse(path, f'has a tag that has no meaning here, "{tag}"')
+                return text
+
+    def _substituted(self, text: str, path: str) -> str:
+        def variable(found: re.Match[str]) -> str:
+            if found["escaped"]:
+                return "${"
+            name, default = found["name"], found["default"]
+            if name is None:
+                self._refuse(path, 'has a "${" that is not ${NAME} or ${NAME:-default}')
+            elif default is not None:
+                # As in a shell, the default also stands for an empty variable.
+                return self._environ.get(name) or default
+            elif name in self._environ:
+                return self._environ[name]
+            else:
+                self._refuse(path, f"the variable {name} is not set")
+            return found[0]
+
+        return _VARIABLE.sub(variable, text)
+
+    def _refuse(self, path: str, problem: str) -> None:
+        self.problems.append((path, problem))
+        self.unread.add(path)

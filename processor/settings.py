@@ -1,0 +1,153 @@
+"""Where and how a plan runs: brokers, checkpoint, sizes of micro-batches, Spark.
+
+Settings change nothing of what is computed; that is the plan.  Settings that exist are
+in range and leave alone what ikebana itself has to set; making any others raises a
+`SettingsError` that lists every problem under its path in the pipeline file.  Their
+repr shows no secret.  Whether a broker knows a setting is not checked here.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from ikebana.arrangements.errors import ConfigError
+
+# Client settings that ikebana sets, each with the one to use instead, if there is one.
+OWNED_KAFKA: Mapping[str, str] = {
+    "auto.offset.reset": "inputs.<name>.start",
+    "enable.auto.commit": "",
+    "enable.idempotence": "",
+    "enable.partition.eof": "",
+    "group.id": "",
+    "isolation.level": "",
+    "partitioner": "",
+    "transaction.timeout.ms": "run.max_batch",
+    "transactional.id": "",
+}
+OWNED_SPARK: Mapping[str, str] = {
+    "spark.driver.memory": "run.driver_memory",
+    "spark.master": "run.master",
+    "spark.speculation": "",
+    "spark.sql.adaptive.enabled": "",
+    "spark.sql.shuffle.partitions": "run.shards",
+    "spark.sql.streaming.checkpointLocation": "run.checkpoint",
+    "spark.sql.streaming.minBatchesToRetain": "run.retained_batches",
+    "spark.sql.streaming.stateStore.providerClass": "",
+}
+
+_SECRET = re.compile(
+    r"password|secret|token|sasl\.jaas|sasl\.oauthbearer\.config|ssl\.key|account\.key",
+    re.IGNORECASE,
+)
+_USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")
+_MEMORY = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
+
+
+class SettingsError(ConfigError):
+    """Settings are out of range; `problems` are (path, problem) pairs."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        count = "1 setting needs" if len(problems) == 1 else f"{len(problems)} settings need"
+        listed = "; ".join(f"{path}: {problem}" for path, problem in problems)
+        super().__init__(f"{count} attention: {listed}")
+        self.problems = list(problems)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Where and how a plan runs."""
+
+    checkpoint: str
+    """A path or a URI, such as `s3://bucket/x`."""
+    kafka: Mapping[str, str]
+    """Settings of every Kafka client; `bootstrap.servers` is needed."""
+    source_kafka: Mapping[str, str] = field(default_factory=dict)
+    """More settings for consumers only; they win over `kafka`."""
+    sink_kafka: Mapping[str, str] = field(default_factory=dict)
+    """More settings for producers only; they win over `kafka`."""
+    shards: int = 4
+    max_records_per_batch: int = 250_000
+    trigger_interval_s: float = 0.0
+    """The least time from one micro-batch's start to the next one's; 0 waits for none."""
+    heartbeat_s: float = 10.0
+    """Without records, how often the frontier moves on; 0: never."""
+    local_directory: str | None = None
+    """Where the shards' local databases live; None: a temporary directory."""
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    retained_batches: int = 20
+    max_batch_s: float = 300.0
+    """The longest a micro-batch may take; the timeout of its transactions."""
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the topics that are made, such as `min.insync.replicas`."""
+    replication_factor: int = 1
+
+    def __post_init__(self) -> None:
+        if problems := list(_problems(self)):
+            raise SettingsError(problems)
+
+    def __repr__(self) -> str:
+        shown = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
+        return f"Settings({', '.join(shown)})"
+
+
+def redacted(mapping: Mapping[str, str]) -> dict[str, str]:
+    """Hide the values of the keys that name secrets.
+
+    >>> redacted({"sasl.username": "ann", "sasl.password": "hunter2"})
+    {'sasl.username': 'ann', 'sasl.password': '***'}
+    """
+    return {key: "***" if _SECRET.search(key) else value for key, value in mapping.items()}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return repr(redacted(value))
+    if isinstance(value, str):
+        return repr(_USER_OF_URI.sub("***", value))
+    return repr(value)
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if not settings.checkpoint:
+        yield "run.checkpoint", "is missing; set it here or with --checkpoint"
+    if not settings.kafka.get("bootstrap.servers"):
+        yield (
+            "kafka.bootstrap.servers",
+            "is missing; set it here or with --bootstrap-servers",
+        )
+    for path, mapping, owned in (
+        ("kafka", settings.kafka, OWNED_KAFKA),
+        ("source.kafka", settings.source_kafka, OWNED_KAFKA),
+        ("sink.kafka", settings.sink_kafka, OWNED_KAFKA),
+        ("spark", settings.spark, OWNED_SPARK),
+    ):
+        for key in mapping:
+            if key in owned:
+                instead = f"; use {owned[key]}" if owned[key] else ""
+                yield f"{path}.{key}", f"is for ikebana alone to set{instead}"
+    for path, count in (
+        ("run.shards", settings.shards),
+        ("source.max_records_per_batch", settings.max_records_per_batch),
+        ("run.retained_batches", settings.retained_batches),
+        ("sink.replication_factor", settings.replication_factor),
+    ):
+        if count < 1:
+            yield path, f"must be at least 1; is {count}"
+    for path, seconds in (
+        ("run.trigger_interval", settings.trigger_interval_s),
+        ("run.heartbeat", settings.heartbeat_s),
+    ):
+        if not (math.isfinite(seconds) and seconds >= 0):
+            yield path, f"must be 0 seconds or more; is {seconds}"
+    if not (math.isfinite(settings.max_batch_s) and settings.max_batch_s >= 1):
+        yield "run.max_batch", f"must be at least 1 second; is {settings.max_batch_s}"
+    if not settings.master:
+        yield "run.master", "is empty"
+    if not _MEMORY.fullmatch(settings.driver_memory):
+        yield (
+            "run.driver_memory",
+            f'must be a size such as "512m" or "2g"; is "{settings.driver_memory}"',
+        )

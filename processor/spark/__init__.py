@@ -1,0 +1,1 @@
+"""The Spark shell: the only importer of pyspark."""

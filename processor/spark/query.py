@@ -1,0 +1,254 @@
+"""A plan as one streaming query: take over, start, publish each batch, stop between two."""
+
+import functools
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from ikebana.arrangements import errors
+from ikebana.arrangements.errors import FencedError, IkebanaError
+from ikebana.processor import faults
+from ikebana.processor.checkpoint import Birth, Checkpoint, check_unchanged, newborn
+from ikebana.processor.kafka import client, progress_topic
+from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.kafka.takeover import Takeover, take_over
+from ikebana.processor.plan import Plan
+from ikebana.processor.settings import Settings
+from ikebana.processor.shard_batch import Job, encode_state
+from ikebana.processor.spark import keyed_operator, session, source
+from ikebana.processor.spark.source import IkebanaSource, SourceConfig
+
+_LOOK_EVERY_S = 0.1
+_STOP_WITHIN_S = 60.0
+
+
+class BatchReport(NamedTuple):
+    """A committed batch, for whoever watches."""
+
+    batch: int
+    lower: int
+    upper: int
+    records: int
+    behind: int
+    counts: dict[str, int]
+    state_bytes: int
+    seconds: float
+
+
+class Running:
+    """A pipeline that is running; made by `start`."""
+
+    def __init__(self, query: StreamingQuery, checkpoint: Checkpoint, stop: Path) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+        self._stop = stop
+
+    def wait(self, stopping: Callable[[], bool]) -> None:
+        """Return when the query has ended, or has been stopped between two batches.
+
+        Raises:
+            IkebanaError: what ended the query, by its name.
+        """
+        asked: float | None = None
+        try:
+            while not self._query.awaitTermination(_LOOK_EVERY_S):
+                if asked is None and stopping():
+                    self._stop.touch()
+                    asked = time.monotonic()
+                if asked is not None and self._idle(asked):
+                    self._query.stop()
+                    return
+        except StreamingQueryException as error:
+            raise named(error) from error
+
+    def _idle(self, asked: float) -> bool:
+        if time.monotonic() - asked > _STOP_WITHIN_S:
+            return True
+        if not self._stop.with_suffix(".ack").exists():
+            return False
+        logged = self._checkpoint.logged(0)
+        return logged.batch == logged.committed
+
+
+def start(
+    plan: Plan,
+    settings: Settings,
+    *,
+    once: bool,
+    on_batch: Callable[[BatchReport], None],
+    on_step: Callable[[str], None],
+) -> Running:
+    """Take over the pipeline and start its query; with `once` it ends when caught up.
+
+    Raises:
+        IkebanaError: checkpoint, topics and plan do not belong together.
+    """
+    checkpoint = Checkpoint(settings.checkpoint)
+    birth = checkpoint.birth()
+    on_step("looking at the input topics")
+    kafka = {**settings.kafka, **settings.source_kafka}
+    inputs = Inputs(plan, kafka)
+    start_offset = inputs.start()
+    new = birth is None
+    if birth is None:
+        birth = newborn(settings.checkpoint, plan, settings.shards, start_offset)
+    check_unchanged(birth, plan, settings.shards)
+    on_step("taking over the outputs")
+    taken = take_over(
+        plan,
+        settings,
+        birth,
+        look=functools.partial(checkpoint.logged, birth.first_batch),
+        accepted=functools.partial(checkpoint.write, birth) if new else lambda: None,
+        holder=f"{socket.gethostname()}:{os.getpid()}",
+    )
+    on_step("starting Spark")
+    spark = session.build(settings, plan.name)
+    spark.dataSource.register(IkebanaSource)
+    labels = session.labels(spark, settings.shards)
+    logged = checkpoint.logged(birth.first_batch)
+    stop = Path(tempfile.mkdtemp(prefix="ikebana-run-")) / "stop"
+    config = SourceConfig(
+        plan=plan,
+        kafka=kafka,
+        start=birth.start,
+        labels=list(labels),
+        readers=spark.sparkContext.defaultParallelism,
+        max_records=settings.max_records_per_batch,
+        heartbeat_s=settings.heartbeat_s,
+        stop=str(stop),
+        adopted=logged.offset.digest() if taken.adopted and logged.offset else None,
+    )
+    job = Job(
+        plan=plan,
+        kafka=dict(settings.kafka),
+        sink_kafka=dict(settings.sink_kafka),
+        checkpoint=birth.id,
+        epoch=birth.epoch,
+        incarnation=taken.incarnation,
+        first_batch=birth.first_batch,
+        location=settings.checkpoint,
+        local=settings.local_directory or f"{tempfile.gettempdir()}/ikebana-shards",
+        labels=labels,
+        seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
+        retained=settings.retained_batches,
+        max_batch_s=settings.max_batch_s,
+    )
+    on_step("starting the query")
+    query = _query(spark, config, job, birth, taken, settings, on_batch, once=once)
+    return Running(query, checkpoint, stop)
+
+
+def _query(
+    spark: SparkSession,
+    config: SourceConfig,
+    job: Job,
+    birth: Birth,
+    taken: Takeover,
+    settings: Settings,
+    on_batch: Callable[[BatchReport], None],
+    *,
+    once: bool,
+) -> StreamingQuery:
+    rows = (
+        spark.readStream.format(source.NAME)
+        .option(source.OPTION, msgspec.json.encode(config).decode())
+        .load()
+    )
+    found = rows.groupBy("label").applyInPandasWithState(
+        functools.partial(keyed_operator.run_group, job),
+        keyed_operator.OUTPUT_SCHEMA,
+        keyed_operator.STATE_SCHEMA,
+        "append",
+        "NoTimeout",
+    )
+    sink = _Sink(job, taken, settings, on_batch)
+    writer = (
+        found.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", settings.checkpoint)
+        .queryName(f"{job.plan.name}-{birth.id}")
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{int(settings.trigger_interval_s * 1000)} ms").start()
+
+
+class _Sink:
+    """Runs a batch with one action, and publishes its progress from the markers."""
+
+    def __init__(
+        self,
+        job: Job,
+        taken: Takeover,
+        settings: Settings,
+        on_batch: Callable[[BatchReport], None],
+    ) -> None:
+        self._job = job
+        self._lease = taken.lease
+        self._published = taken.published
+        self._admin = client.admin(settings.kafka)
+        self._on_batch = on_batch
+
+    def __call__(self, frame: DataFrame, spark_batch: int) -> None:
+        job = self._job
+        begun = time.monotonic()
+        # One action and no second one: each would run the keyed operator again.
+        markers = [msgspec.json.decode(bytes(row[0]), type=Marker) for row in frame.collect()]
+        batch = job.first_batch + spark_batch
+        shards = sorted(marker.shard for marker in markers)
+        assert shards == list(range(len(job.labels))), f"batch {batch}: markers of {shards}"
+        assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
+        faults.point("before_progress", batch)
+        if batch > self._published:
+            progress_topic.publish(job.plan, self._lease, self._admin, markers)
+            self._published = batch
+        faults.point("after_progress", batch)
+        self._on_batch(_report(markers, time.monotonic() - begun))
+
+
+def _report(markers: list[Marker], seconds: float) -> BatchReport:
+    first = markers[0]
+    counts = {name: sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
+    return BatchReport(
+        batch=first.batch,
+        lower=first.lower,
+        upper=first.upper,
+        records=sum(marker.records for marker in markers),
+        behind=first.behind,
+        counts=counts,
+        state_bytes=sum(marker.manifest.size for marker in markers),
+        seconds=seconds,
+    )
+
+
+def named(error: StreamingQueryException) -> Exception:
+    """The error of ours that ended a query, found in the text that Spark passes on."""
+    text = str(error)
+    known = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, IkebanaError)
+    }
+    module = errors.__name__ + "."
+    for line_at, line in enumerate(lines := text.splitlines()):
+        start_at = line.find(module)
+        if start_at < 0:
+            continue
+        name, _, message = line[start_at + len(module) :].partition(": ")
+        if name in known and name != "PlanError":
+            following = lines[line_at + 1] if line_at + 1 < len(lines) else ""
+            hint = following.removeprefix("Hint: ") if following.startswith("Hint: ") else None
+            return known[name](message, hint=hint)
+    if "SparkConcurrentModificationException" in text or "CONCURRENT_STREAM_LOG_UPDATE" in text:
+        return FencedError("another instance writes to this checkpoint's offset log")
+    return error

@@ -1,0 +1,218 @@
+"""The source: Kafka topics as a Python data source that yields packed rows.
+
+`latestOffset` runs on the driver, in a process of its own, and mints each batch; Spark
+logs what it returns before the batch runs.  Everything that a batch reads, and the
+tick that tells every shard what the batch is, follows from two logged offsets alone.
+"""
+
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ikebana.processor import progress, reclock
+from ikebana.processor.decoding import Decoding
+from ikebana.processor.envelope import SCHEMA, Tick, pack
+from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.plan import Plan
+from ikebana.processor.reclock import Slice, SourceOffset
+
+NAME = "ikebana"
+# Spark hides the values of options whose name has this word; settings hold passwords.
+OPTION = "secretconfig"
+# An idle source asks the brokers this often, and Spark a tenth as often.
+_ASK_EVERY_S = 0.02
+_ANSWER_AFTER_S = 0.2
+
+
+class SourceConfig(msgspec.Struct, frozen=True):
+    """What the source is told; it goes through a Spark option as JSON.
+
+    `adopted` is the digest of a batch that all shards have committed.  While the file
+    `stop` exists no batch is minted; `stop`.ack says that this has been understood.
+    """
+
+    plan: Plan
+    kafka: dict[str, str]
+    start: SourceOffset
+    labels: list[int]
+    readers: int
+    max_records: int
+    heartbeat_s: float
+    stop: str
+    adopted: str | None = None
+
+
+@dataclass
+class Share(InputPartition):
+    """What one source task does: hand out ticks, read some slices."""
+
+    ticks: Sequence[tuple[int, bytes]]
+    slices: Sequence[Slice]
+
+
+class IkebanaSource(DataSource):
+    """The data source as Spark registers it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> "StreamReader":
+        return StreamReader(msgspec.json.decode(self.options[OPTION], type=SourceConfig))
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Mints batches on the driver, reads their slices in tasks."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._target: reclock.Positions | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._config.start.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._config.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._inputs.look({}).ends
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        last = SourceOffset.from_json(start)
+        stop = Path(self._config.stop)
+        until = time.monotonic() + _ANSWER_AFTER_S
+        while not stop.exists():
+            found = self._minted(last, limit)
+            if found is not None:
+                return found.to_json()
+            if self._target is not None or time.monotonic() > until:
+                return start
+            time.sleep(_ASK_EVERY_S)
+        stop.with_suffix(".ack").touch()
+        return start
+
+    def _minted(self, last: SourceOffset, limit: ReadLimit) -> SourceOffset | None:
+        config = self._config
+        look = self._inputs.look(last.positions, last.topic_ids)
+        ends = look.ends if self._target is None else _capped(self._target, last.positions)
+        now_ms = time.time_ns() // 1_000_000
+        news = any(
+            end > last.positions.get(topic, {}).get(partition, look.begins[topic][partition])
+            for topic, by in ends.items()
+            for partition, end in by.items()
+        )
+        heartbeat = config.heartbeat_s and now_ms - last.upper >= config.heartbeat_s * 1000
+        if not news and (not heartbeat or self._target is not None):
+            return None
+        minted = reclock.mint(
+            config.plan,
+            msgspec.structs.replace(last, topic_ids=look.ids),
+            ends,
+            begins=look.begins,
+            limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            now_ms=now_ms,
+        )
+        return minted if minted.batch != last.batch else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
+        config = self._config
+        before, after = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        adopted = after.digest() == config.adopted
+        tick = pack(
+            Tick(
+                batch=after.batch,
+                lower=after.lower,
+                upper=after.upper,
+                offset=after.digest(),
+                plan=after.plan,
+                intervals={
+                    name: (interval.lower, interval.upper)
+                    for name, interval in progress.intervals(
+                        before.frontiers, after.frontiers
+                    ).items()
+                },
+                behind=after.behind,
+                adopted=adopted,
+            )
+        )
+        slices = [] if adopted else list(reclock.slices(config.plan, before, after))
+        shares = _shares(slices, config.readers)
+        shares[0].ticks = [(label, tick) for label in config.labels]
+        return shares
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Share)
+        if partition.ticks:
+            yield _rows(partition.ticks)
+        config = self._config
+        by_range = {
+            Range(s.place.topic, s.place.partition, s.place.start, s.end): Decoding(
+                config.plan.input(s.input), s.place, len(config.labels)
+            )
+            for s in partition.slices
+        }
+        if not by_range:
+            return
+        labels = config.labels
+        for at, messages in _reader(tuple(sorted(config.kafka.items()))).read(list(by_range)):
+            chunks = by_range[at].add([(m.offset(), m.key(), m.value()) for m in messages])
+            if rows := [(labels[shard], chunk) for shard, chunk in chunks]:
+                yield _rows(rows)
+        for decoding in by_range.values():
+            if rows := [(labels[shard], chunk) for shard, chunk in decoding.flush()]:
+                yield _rows(rows)
+
+    @functools.cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs(self._config.plan, self._config.kafka)
+
+
+def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    labels, chunks = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(labels, pa.int32()), pa.array(chunks, pa.binary())], names=["label", "chunk"]
+    )
+
+
+def _shares(slices: Sequence[Slice], readers: int) -> list[Share]:
+    """Spread slices over tasks by size; a task costs more than a partition."""
+    count = max(1, min(readers, len(slices)))
+    shares: list[list[Slice]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for piece in sorted(slices, key=lambda s: -s.size):
+        least = sizes.index(min(sizes))
+        shares[least].append(piece)
+        sizes[least] += piece.size
+    return [Share([], share) for share in shares]
+
+
+def _capped(
+    target: reclock.Positions, positions: Mapping[str, Mapping[int, int]]
+) -> reclock.Positions:
+    """The target, or where reading has got to if a later run has gone beyond it."""
+    return {
+        topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
+        for topic, by in target.items()
+    }
+
+
+@functools.lru_cache(maxsize=4)
+def _reader(settings: tuple[tuple[str, str], ...]) -> Reader:
+    # A worker lives through many batches; connecting anew would cost more than reading.
+    return Reader(dict(settings))

@@ -1,0 +1,28 @@
+"""Keyed upserts in, differential updates out, exactly once, with a frontier.
+
+A plan is a value; `evaluate` runs it in this process on literal records, and the
+`ikebana run` command runs it over Kafka topics on Spark.  Neither Spark nor Kafka is
+imported here.
+"""
+
+from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
+from ikebana.arrangements.update import Update, accumulate, consolidate, negate
+from ikebana.processor.evaluate import evaluate
+from ikebana.processor.plan import Input, Output, Plan, Upsert
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigError",
+    "IkebanaError",
+    "Input",
+    "Output",
+    "Plan",
+    "PlanError",
+    "Update",
+    "Upsert",
+    "accumulate",
+    "consolidate",
+    "evaluate",
+    "negate",
+]

@@ -1,0 +1,33 @@
+"""What tests share: one embedded broker for the whole run, and unique topic names."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from ikebana.processor.kafka.broker import Broker, running
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalBroker:
+    """A broker that somebody else runs, named by IKEBANA_TEST_BOOTSTRAP."""
+
+    bootstrap_servers: str
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker | ExternalBroker]:
+    """One broker for the whole run; a test that stops or kills one runs its own."""
+    if servers := os.environ.get("IKEBANA_TEST_BOOTSTRAP"):
+        yield ExternalBroker(servers)
+        return
+    with running() as embedded:
+        yield embedded
+
+
+@pytest.fixture
+def topic_name() -> Callable[[str], str]:
+    """Name a topic that no test has used, also on a broker that outlives the run."""
+    return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:12]}"
