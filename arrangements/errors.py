@@ -46,5 +46,9 @@ class SourceError(IkebanaError):
     """A topic cannot give the records that the offset log names."""
 
 
+class SparkStartError(IkebanaError):
+    """Spark's JVM did not come up."""
+
+
 class BrokerError(IkebanaError):
     """The embedded broker, or the Java that it needs, could not be started."""

@@ -121,7 +121,8 @@ class LocalDatabases:
     """The folders of this host's local databases of one checkpoint.
 
     A folder that another process holds, say a worker that its driver has given up,
-    is left alone: a fresh one beside it is used and removed afterwards.
+    is left alone: a fresh one beside it is used and removed afterwards.  One that a
+    killed process left is removed by whoever next opens the folder itself.
     """
 
     def __init__(self, root: Path, checkpoint: str) -> None:
@@ -132,13 +133,16 @@ class LocalDatabases:
         path = self._folder / f"{shard:04d}"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return LocalDatabase(path, _open(path))
+            opened = _open(path)
         except Exception as error:  # noqa: BLE001 - rocksdict raises bare exceptions
             if "/LOCK:" in str(error):
                 path = path.with_name(f"{path.name}-{uuid.uuid4().hex[:8]}")
             else:
                 shutil.rmtree(path, ignore_errors=True)
-        return LocalDatabase(path, _open(path))
+            return LocalDatabase(path, _open(path))
+        for stand_in in path.parent.glob(f"{path.name}-*"):
+            _sweep(stand_in)
+        return LocalDatabase(path, opened)
 
     def release(self, database: LocalDatabase) -> None:
         """Close; keep the folder for the next micro-batch unless it was a stand-in."""
@@ -165,6 +169,15 @@ def _open(path: Path) -> Rdict:
     table.set_block_cache(Cache(_BLOCK_CACHE))
     options.set_block_based_table_factory(table)
     return Rdict(str(path), options, access_type=AccessType.read_write())
+
+
+def _sweep(path: Path) -> None:
+    try:
+        # Refused while the process that made it still has it open.
+        Rdict.destroy(str(path))
+    except Exception:  # noqa: BLE001 - rocksdict raises bare exceptions
+        return
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

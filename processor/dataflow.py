@@ -24,6 +24,16 @@ def operator_part(store: Store, operator: str) -> Part:
     return Part(store, operator.encode() + b"\0")
 
 
+def key_of(place: bytes, entry: bytes) -> bytes:
+    """The key that an entry of a shard belongs to, which decides its shard."""
+    return upsert.key_of(place[place.index(b"\0") + 1 :], entry)
+
+
+def operator_of(place: bytes) -> str:
+    """The operator that an entry of a shard belongs to."""
+    return place[: place.index(b"\0")].decode()
+
+
 def advance(plan: Plan, store: Store, rows: Rows, intervals: Mapping[str, Interval]) -> Emitted:
     """Move every operator of `plan` through its interval."""
     emitted: Emitted = {output.name: [] for output in plan.published}

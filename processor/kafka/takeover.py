@@ -103,7 +103,7 @@ def _fence(sink: Mapping[str, str], birth: Birth, shard: int, settings: Settings
 def _taken(
     birth: Birth, plan: Plan, shard: int, marker: Marker | None, incarnation: int
 ) -> Marker:
-    if marker is not None:
+    if marker is not None and marker.epoch == birth.epoch:
         return replace(marker, incarnation=incarnation)
     return Marker(
         checkpoint=birth.id,

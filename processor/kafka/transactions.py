@@ -95,7 +95,7 @@ class Transactions:
                 hint=f"It is aborted by the brokers after {self._timeout_s:.0f} s; if batches "
                 "take longer, raise run.max_batch or lower source.max_records_per_batch.",
             )
-        return error
+        return SourceError(f"could not go on with transaction {self.id}: {cause.str()}")
 
 
 def commit_marker(transactions: Transactions, topic: str, marker: Marker) -> None:

@@ -81,6 +81,13 @@ def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     return [None if state is None else split(state)[0] for state in states]
 
 
+def key_of(place: bytes, entry: bytes) -> bytes:
+    """The key that an entry of the store belongs to, whatever kind of entry it is."""
+    if place[:1] == b"k":
+        return place[1:]
+    return msgspec.msgpack.decode(entry, type=Waiting).key
+
+
 def split(state: bytes) -> tuple[bytes | None, bytes | None]:
     """The value and the error record of a state."""
     if state[0] == _VALUE_TAG:

@@ -251,4 +251,4 @@ def named(error: StreamingQueryException) -> Exception:
             return known[name](message, hint=hint)
     if "SparkConcurrentModificationException" in text or "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return FencedError("another instance writes to this checkpoint's offset log")
-    return error
+    return RuntimeError(text)

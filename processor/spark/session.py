@@ -4,12 +4,16 @@ Some of these are frozen into a checkpoint by its first batch (the state store p
 and the number of state partitions); the others can change from restart to restart.
 """
 
+import contextlib
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from importlib import resources
 
 from pyspark.sql import SparkSession
 
+from ikebana.arrangements.errors import SparkStartError
 from ikebana.processor.settings import Settings
 
 # What a user may not change: the user's own settings come before these.
@@ -71,8 +75,36 @@ def build(settings: Settings, name: str) -> SparkSession:
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    session: SparkSession
+    with _jvm_words(aside=master.startswith("local")):
+        session = builder.getOrCreate()
     return session
+
+
+@contextlib.contextmanager
+def _jvm_words(*, aside: bool) -> Iterator[None]:
+    """Let the JVM that is started here write to a log file instead of to our stderr.
+
+    It inherits the descriptor, so the exchange need only last until it runs.
+    """
+    if not aside:
+        yield
+        return
+    descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    except Exception as error:
+        raise SparkStartError(
+            f"could not start Spark: {str(error).splitlines()[0]}",
+            hint=f"Its words are in {path}. Java 17 or newer is needed.",
+        ) from error
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(descriptor)
 
 
 def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:

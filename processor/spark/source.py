@@ -56,14 +56,14 @@ class SourceConfig(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Share(InputPartition):
+class Share(InputPartition):  # type: ignore[misc]
     """What one source task does: hand out ticks, read some slices."""
 
     ticks: Sequence[tuple[int, bytes]]
     slices: Sequence[Slice]
 
 
-class IkebanaSource(DataSource):
+class IkebanaSource(DataSource):  # type: ignore[misc]
     """The data source as Spark registers it."""
 
     @classmethod
@@ -77,7 +77,7 @@ class IkebanaSource(DataSource):
         return StreamReader(msgspec.json.decode(self.options[OPTION], type=SourceConfig))
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Mints batches on the driver, reads their slices in tasks."""
 
     def __init__(self, config: SourceConfig) -> None:

@@ -1,0 +1,97 @@
+"""What a command costs: CPU seconds, memory and time of every process that it starts."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+_SAMPLE_S = 0.1
+
+
+class Cost(NamedTuple):
+    """The cost of a run.  CPU is user and system time of the whole process tree."""
+
+    wall_s: float
+    cpu_s: float
+    cpu_by_kind: dict[str, float]
+    peak_rss_mib: float
+    returncode: int
+
+
+class Watched:
+    """A command in a session of its own, sampled until it ends."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._log = log.open("wb")
+        self.process = subprocess.Popen(
+            command,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(environ or {})},
+        )
+        self._begun = time.monotonic()
+        self._cpu: dict[int, tuple[str, float]] = {}
+        self._peak = 0.0
+        self._ended = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+
+    def cpu_s(self) -> float:
+        """CPU seconds up to now."""
+        return sum(seconds for _, seconds in self._cpu.values())
+
+    def wait(self, timeout_s: float) -> Cost:
+        """Wait for the end; a command that takes longer is killed."""
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            for process in self._session():
+                process.kill()
+            self.process.wait()
+        wall = time.monotonic() - self._begun
+        self._ended.set()
+        self._sampler.join()
+        self._log.close()
+        kinds: dict[str, float] = {}
+        for kind, seconds in self._cpu.values():
+            kinds[kind] = kinds.get(kind, 0.0) + seconds
+        return Cost(wall, self.cpu_s(), kinds, self._peak, self.process.returncode)
+
+    def _sample(self) -> None:
+        while True:
+            last = self._ended.is_set()
+            rss = 0
+            for process in self._session():
+                try:
+                    with process.oneshot():
+                        times, name = process.cpu_times(), process.name()
+                        rss += process.memory_info().rss
+                        parent = process.ppid()
+                except psutil.Error:
+                    continue
+                kind = "jvm" if name == "java" else "driver"
+                if name != "java" and parent != os.getpid():
+                    kind = "workers"
+                self._cpu[process.pid] = kind, times.user + times.system
+            self._peak = max(self._peak, rss / 2**20)
+            if last:
+                return
+            self._ended.wait(_SAMPLE_S)
+
+    def _session(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.process.pid:
+                    found.append(process)
+            except ProcessLookupError:
+                continue
+        return found

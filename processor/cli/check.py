@@ -1,0 +1,119 @@
+"""`ikebana check`: whether a diff topic holds what its progress and its promise say."""
+
+import sys
+import time
+from typing import Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from ikebana.processor.cli.connection import connected
+from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.verify import Summary, Verifier
+
+EXIT_OFFENCE = 1
+EXIT_NOT_VERIFIABLE = 2
+# Without a terminal: a line this often.
+_LINE_EVERY_S = 10.0
+_SHOW_EVERY_S = 0.2
+
+
+@click.command("check")
+@click.argument("topic")
+@connected
+def check_command(topic: str, *, settings: dict[str, str]) -> None:
+    """Verify the diff topic TOPIC from its beginning up to its frontier.
+
+    Progress must be without gaps, each batch must hold as many updates as it counts, at
+    times of its own, and after every time the collection must be what the topic
+    promises.  Updates that no progress covers yet are counted, not judged.
+
+    Exit status 0: ok.  1: not as promised; the first offence is printed.  2: not
+    verifiable, since there is no progress or the topic's beginning was deleted.
+    """
+    reading = DiffTopic(settings, topic)
+    try:
+        if gone := reading.deleted():
+            click.echo(f"not verifiable: {gone}")
+            sys.exit(EXIT_NOT_VERIFIABLE)
+        ends = reading.ends()
+        verifier = Verifier(topic, complete=reading.complete)
+        with _Display(topic, sum(ends.values())) as display:
+            for part in reading.closed():
+                if verifier.feed(part):
+                    break
+                display.show(reading)
+        if verifier.offence is not None:
+            click.echo(_told(topic, verifier.summary()))
+            click.echo(f"not as promised: {verifier.offence.sentence}")
+            sys.exit(EXIT_OFFENCE)
+        not_closed = reading.not_closed(ends)
+        if verifier.verdict() == "not verifiable":
+            click.echo(f"{topic}: {not_closed:,} updates")
+            click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
+            sys.exit(EXIT_NOT_VERIFIABLE)
+        summary = verifier.summary()
+        click.echo(_told(topic, summary))
+        click.echo(f"accumulated: {_size(summary)}")
+        click.echo(f"not closed yet: {not_closed:,} updates")
+        if not reading.complete:
+            click.echo(
+                f"verified from time {summary.verified_from}: earlier progress was deleted, "
+                f"{summary.history:,} updates before that time are taken as they are"
+            )
+        click.echo("ok")
+    finally:
+        reading.close()
+
+
+def _told(topic: str, summary: Summary) -> str:
+    told = f"{topic}: {summary.batches:,} batches, {summary.updates:,} updates"
+    return told if summary.frontier is None else f"{told}, frontier {summary.frontier}"
+
+
+def _size(summary: Summary) -> str:
+    return f"{summary.keys:,} keys, {summary.data:,} values, {summary.total:,} with their counts"
+
+
+class _Display:
+    """How far the check has come: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, topic: str, total: int) -> None:
+        self._topic = topic
+        self._total = total
+        console = Console(stderr=True, highlight=False)
+        self._console = console
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._shown = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar.start()
+            self._task = self._bar.add_task(self._topic, total=self._total, told="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, reading: DiffTopic) -> None:
+        """Show how far the reading is, if it is time to."""
+        now = time.monotonic()
+        if now - self._shown < (_LINE_EVERY_S if self._task is None else _SHOW_EVERY_S):
+            return
+        self._shown = now
+        done = reading.read_so_far()
+        told = f"{done:,} of {self._total:,} offsets, frontier {reading.frontier}"
+        if self._task is None:
+            self._console.print(f"{self._topic}: {told}", soft_wrap=True, markup=False)
+        else:
+            self._bar.update(self._task, completed=done, told=told)

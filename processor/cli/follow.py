@@ -1,0 +1,316 @@
+"""`ikebana follow`: a diff topic live, as its batches close."""
+
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from types import FrameType, TracebackType
+from typing import Literal, Protocol, Self
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.cli.connection import connected
+from ikebana.processor.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.verify import batch_offence
+
+# How often the brokers are asked for more.
+_ASK_EVERY_S = 0.2
+_ROWS = 15
+# Milliseconds since 1970 in the years 2001 to 2286; other times are no wall clock.
+_EPOCH_MS = range(10**12, 10**13)
+
+
+@click.command("follow")
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["beginning", "now"]),
+    default="beginning",
+    show_default=True,
+    help="now: only what is closed from now on; sizes then count from here.",
+)
+@click.option(
+    "--updates",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="How many updates to show, of each batch in lines, at once on a terminal.  "
+    f"[default: all, {_ROWS} on a terminal]",
+)
+@click.option("--until", type=int, metavar="T", help="End when the frontier is at or beyond T.")
+@connected
+def follow_command(
+    topic: str,
+    *,
+    start: Literal["beginning", "now"],
+    updates: int | None,
+    until: int | None,
+    settings: dict[str, str],
+) -> None:
+    """Watch the diff topic TOPIC: its updates, its frontier, how large it is.
+
+    Where the output is no terminal there is a line `time diff key value` for each
+    update, and a line `frontier T` after those of each batch: every update before T
+    has been printed.  Ctrl-C or SIGTERM ends it.
+    """
+    reading = DiffTopic(settings, topic)
+    try:
+        tally = Tally()
+        before = None
+        if start == "now":
+            before = reading.skip_closed()
+            tally.frontier = reading.frontier
+        else:
+            reading.require_beginning()
+        console = Console(highlight=False)
+        with _until_signal() as stopping, _view(console, topic, updates, tally) as view:
+            _follow(reading, tally, view, stopping, until, before)
+        click.echo(
+            f"{topic}: {tally.batches:,} batches, {tally.updates:,} updates, "
+            f"{tally.data:,} data, sum {tally.total:,}"
+            + ("" if tally.frontier is None else f", frontier {tally.frontier}"),
+            err=True,
+        )
+    finally:
+        reading.close()
+
+
+class Tally:
+    """What was seen so far, and how large the collection is by it."""
+
+    def __init__(self) -> None:
+        self.frontier: int | None = None
+        self.batches = self.updates = self.total = 0
+        self._counts: dict[bytes, int] = {}
+
+    @property
+    def data(self) -> int:
+        """How many distinct data have a count."""
+        return len(self._counts)
+
+    def add(self, part: Part) -> None:
+        """Count one more part."""
+        if isinstance(part, ClosedBatch):
+            self.batches += 1
+            self.frontier = part.progress.upper
+        self.updates += len(part.updates)
+        for update in part.updates:
+            self.total += update.diff
+            key = b"-" if update.key is None else b"%d:" % len(update.key) + update.key
+            datum = blake2b(key + update.value, digest_size=16).digest()
+            if count := self._counts.get(datum, 0) + update.diff:
+                self._counts[datum] = count
+            else:
+                self._counts.pop(datum, None)
+
+
+class View(Protocol):
+    """Where parts are shown."""
+
+    def show(self, part: Part) -> None:
+        """Show a part that has been counted."""
+
+    def wait(self, not_closed: int) -> None:
+        """Show that there is nothing more now, but so many offsets not closed yet."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def line(update: PlacedUpdate, width: int | None = None) -> str:
+    """One update as a line: time, diff, key, value.
+
+    >>> line(PlacedUpdate(b"frank", b"zappa", 1, -1, 0, 0))
+    '1 -1 frank zappa'
+    """
+    key = "null" if update.key is None else text(update.key, width)
+    return f"{update.time} {update.diff:+d} {key} {text(update.value, width)}"
+
+
+def text(data: bytes, width: int | None = None) -> str:
+    r"""Show bytes as text that can do nothing to a terminal, cut to a width.
+
+    >>> text(b"two\nlines \x1b[2J \xff"), text(b"a long value", 6)
+    ('two\\nlines \\x1b[2J \\xff', 'a lon…')
+    """
+    whole = data if width is None else data[: 4 * width]
+    shown = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode()
+        for c in whole.decode(errors="backslashreplace")
+    )
+    return shown if width is None or len(shown) <= width else shown[: width - 1] + "…"
+
+
+def lag(frontier: int | None, now_ms: int, not_closed: int) -> str:
+    """How far behind the frontier is: by the clock if its times are the clock's.
+
+    >>> lag(1_700_000_000_000, 1_700_000_001_500, 7), lag(42, 1_700_000_001_500, 7)
+    ('1,500 ms', '7 offsets not closed yet')
+    """
+    if frontier in _EPOCH_MS and frontier is not None:
+        return f"{max(0, now_ms - frontier):,} ms"
+    return f"{not_closed:,} offsets not closed yet"
+
+
+def _follow(
+    reading: DiffTopic,
+    tally: Tally,
+    view: View,
+    stopping: threading.Event,
+    until: int | None,
+    before: ProgressRecord | None,
+) -> None:
+    def ended() -> bool:
+        reached = until is not None and tally.frontier is not None and tally.frontier >= until
+        return reached or stopping.is_set()
+
+    while not ended():
+        for part in reading.closed():
+            if isinstance(part, ClosedBatch):
+                if offence := batch_offence(reading.topic, before, part):
+                    raise SourceError(
+                        f"cannot go on: {offence.sentence}",
+                        hint=f"ikebana check {reading.topic} verifies the topic.",
+                    )
+                before = part.progress
+            tally.add(part)
+            view.show(part)
+            if ended():
+                return
+        view.wait(reading.behind())
+        stopping.wait(_ASK_EVERY_S)
+
+
+@contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; the second one ends the process."""
+    stopping = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if stopping.is_set():
+            raise SystemExit(128 + number)
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _view(console: Console, topic: str, updates: int | None, tally: Tally) -> View:
+    if console.is_terminal:
+        return _Screen(console, topic, _ROWS if updates is None else updates, tally)
+    return _Lines(updates)
+
+
+class _Lines:
+    """A line for each update, and one for each batch."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+
+    def show(self, part: Part) -> None:
+        for update in part.updates[: self._most]:
+            print(line(update))
+        if (left := len(part.updates[: self._most])) < len(part.updates):
+            print(f"… and {len(part.updates) - left:,} more updates")
+        if not isinstance(part, History):
+            print(f"frontier {part.progress.upper}", flush=True)
+
+    def wait(self, not_closed: int) -> None:
+        sys.stdout.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.flush()
+
+
+class _Screen:
+    """The last updates, and what they come to."""
+
+    def __init__(self, console: Console, topic: str, rows: int, tally: Tally) -> None:
+        self._console = console
+        self._topic = topic
+        self._tally = tally
+        self._last: deque[PlacedUpdate] = deque(maxlen=rows)
+        self._not_closed = 0
+        self._rate = _Rate()
+        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=5)
+
+    def show(self, part: Part) -> None:
+        self._last.extend(part.updates)
+        self._rate.count(len(part.updates), time.monotonic())
+
+    def wait(self, not_closed: int) -> None:
+        self._not_closed = not_closed
+        self._rate.count(0, time.monotonic())
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _drawn(self) -> Group:
+        width = max(8, (self._console.width - 30) // 2)
+        table = Table(box=None, pad_edge=False, title=Text(self._topic), title_justify="left")
+        for name in ("time", "diff"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for name in ("key", "value"):
+            table.add_column(name, no_wrap=True, overflow="ellipsis")
+        for update in list(self._last):
+            table.add_row(
+                str(update.time),
+                Text(f"{update.diff:+d}", style="green" if update.diff > 0 else "red"),
+                Text("null" if update.key is None else text(update.key, width)),
+                Text(text(update.value, width)),
+            )
+        tally = self._tally
+        frontier = "none yet" if tally.frontier is None else str(tally.frontier)
+        now_ms = time.time_ns() // 1_000_000
+        told = (
+            f"{tally.data:,} data, sum {tally.total:,}   frontier {frontier}   "
+            f"lag {lag(tally.frontier, now_ms, self._not_closed)}   "
+            f"{self._rate.per_second(time.monotonic()):,.0f} updates/s"
+        )
+        return Group(table, Text(told))
+
+
+class _Rate:
+    """Updates a second over the last seconds."""
+
+    _SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self._counted: deque[tuple[float, int]] = deque()
+
+    def count(self, updates: int, now: float) -> None:
+        self._counted.append((now, updates))
+        while self._counted[0][0] < now - self._SECONDS:
+            self._counted.popleft()
+
+    def per_second(self, now: float) -> float:
+        recent = [n for at, n in list(self._counted) if at >= now - self._SECONDS]
+        return sum(recent) / self._SECONDS

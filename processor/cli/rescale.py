@@ -1,0 +1,45 @@
+"""`ikebana rescale`: a checkpoint rewritten for another number of shards."""
+
+import sys
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.cli.checkpoints import existing
+from ikebana.processor.rescale import rescale
+
+
+@click.command("rescale")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--shards", required=True, type=click.IntRange(1), help="The new number.")
+@click.option("--to", "to", required=True, metavar="DIR", help="Where to write the new one.")
+def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
+    """Rewrite CHECKPOINT, which must be stopped, for another number of shards.
+
+    The old checkpoint stays as it is, as a way back until the new one has started.
+    """
+    from ikebana.processor.spark import state_rows
+
+    old, birth = existing(checkpoint)
+    manifests = state_rows.manifests(old, birth)
+    total = sum(run.entries for manifest in manifests for run in manifest.runs)
+    console = Console(stderr=True, highlight=False)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("placing entries", total=total)
+        placed = 0
+
+        def count(entries: int) -> None:
+            nonlocal placed
+            placed += entries
+            if placed % 10_000 == 0:
+                bar.update(task, completed=placed)
+
+        reborn = rescale(old, birth, manifests, Checkpoint(to), shards, count)
+    click.echo(
+        f"{to}: {placed:,} entries in {shards} shards, goes on with batch {reborn.first_batch}\n"
+        f"Set run.checkpoint to {to} and run.shards to {shards}. Once that has started, "
+        f"{checkpoint} is refused and can be deleted."
+    )
+    sys.stdout.flush()

@@ -1,0 +1,153 @@
+"""`ikebana snapshot`: a diff topic's collection as of a time, as JSON lines."""
+
+import base64
+import os
+import sys
+from collections.abc import Callable, Iterable
+
+import click
+import msgspec
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.codecs.canonical import canonical
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.cli.connection import connected
+from ikebana.processor.diff_reader import History, PlacedUpdate
+from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.verify import batch_offence
+
+Counts = dict[tuple[bytes | None, bytes], int]
+Written = Callable[[bytes], object]
+
+
+@click.command("snapshot")
+@click.argument("topic")
+@click.option(
+    "--as-of",
+    type=int,
+    metavar="T",
+    help="The time of the snapshot; every update at or before it counts.  [default: the "
+    "greatest closed time, which is the frontier - 1]",
+)
+@connected
+def snapshot_command(topic: str, *, as_of: int | None, settings: dict[str, str]) -> None:
+    """Print the collection of the diff topic TOPIC as of a time.
+
+    Each line is {"key": ..., "value": ..., "count": ...}, ordered by the bytes of key
+    and value.  All keys are printed in one way: as JSON if every key is JSON, else as
+    strings if every key is UTF-8, else as {"base64": "..."}; and so are all values.  A
+    record without a key has the key null.
+    """
+    reading = DiffTopic(settings, topic)
+    try:
+        reading.require_beginning()
+        counts = _accumulated(reading, as_of)
+    finally:
+        reading.close()
+    try:
+        _print(counts)
+    except BrokenPipeError:
+        # Whoever read has seen enough; nothing may be flushed at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:
+    if (frontier := _frontier(reading)) is None:
+        raise SourceError(
+            f'cannot take a snapshot of "{reading.topic}": '
+            f'"{reading.progress_topic}" holds no progress, no time is closed yet',
+            hint="Wait until the pipeline has published its first batch.",
+        )
+    if as_of is None:
+        as_of = frontier - 1
+    if as_of >= frontier:
+        raise SourceError(
+            f'cannot take a snapshot of "{reading.topic}" as of {as_of}: its frontier is '
+            f"{frontier}",
+            hint=f"Wait until the frontier is beyond {as_of}, or ask for {frontier - 1} or less.",
+        )
+    counts: Counts = {}
+    before: ProgressRecord | None = None
+    earliest: int | None = None
+    for part in reading.closed():
+        if not isinstance(part, History):
+            if offence := batch_offence(reading.topic, before, part):
+                raise SourceError(
+                    f"cannot take a snapshot: {offence.sentence}",
+                    hint=f"ikebana check {reading.topic} verifies the topic.",
+                )
+            if before is None:
+                earliest = _least(earliest, [part.progress.lower])
+            before = part.progress
+        else:
+            earliest = _least(earliest, (update.time for update in part.updates))
+        _add(counts, part.updates, as_of)
+        if before is not None and before.upper > as_of:
+            break
+    assert earliest is not None, "a frontier without a batch"
+    if as_of < earliest:
+        raise SourceError(
+            f'cannot take a snapshot of "{reading.topic}" as of {as_of}: it begins at time '
+            f"{earliest}",
+            hint=f"Ask for {earliest} or more, and less than the frontier {frontier}.",
+        )
+    return counts
+
+
+def _frontier(reading: DiffTopic) -> int | None:
+    last = reading.last_closed()
+    return None if last is None else last.upper
+
+
+def _least(known: int | None, times: Iterable[int]) -> int | None:
+    least = min(times, default=None)
+    return least if known is None else known if least is None else min(known, least)
+
+
+def _add(counts: Counts, updates: Iterable[PlacedUpdate], as_of: int) -> None:
+    for update in updates:
+        if update.time <= as_of:
+            data = update.key, update.value
+            if count := counts.get(data, 0) + update.diff:
+                counts[data] = count
+            else:
+                counts.pop(data, None)
+
+
+def _print(counts: Counts) -> None:
+    key_written = _way({key for key, _ in counts if key is not None})
+    value_written = _way({value for _, value in counts})
+    for key, value in sorted(counts, key=lambda data: (data[0] or b"", data[1])):
+        line = {
+            "key": None if key is None else key_written(key),
+            "value": value_written(value),
+            "count": counts[key, value],
+        }
+        click.echo(msgspec.json.encode(line).decode())
+    sys.stdout.flush()
+
+
+def _way(found: Iterable[bytes]) -> Written:
+    """The first way of writing that suits all."""
+    for way in (_json, _string):
+        try:
+            for data in found:
+                way(data)
+        except (DecodeError, UnicodeDecodeError):
+            continue
+        return way
+    return _base64
+
+
+def _json(data: bytes) -> msgspec.Raw:
+    # Canonical, so that no line break of the data's own ends a line.
+    return msgspec.Raw(canonical(data))
+
+
+def _string(data: bytes) -> str:
+    return data.decode()
+
+
+def _base64(data: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(data).decode()}

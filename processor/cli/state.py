@@ -1,0 +1,123 @@
+"""`ikebana state`: what a checkpoint holds, read offline."""
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from ikebana.arrangements.errors import ConfigError, StateFileError
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.shard import entries, verify
+from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.cli.checkpoints import existing
+from ikebana.processor.cli.values import shown
+from ikebana.processor.dataflow import operator_of
+from ikebana.processor.kernels import upsert
+
+
+@click.command("state")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--verify", "verifying", is_flag=True, help="Read every file and check it.")
+@click.option("--read", "reading", metavar="OPERATOR", help="Print an operator's entries as JSON.")
+@click.option("--batch", type=int, help="As of this batch; default: the last committed one.")
+@click.option("--relocate", is_flag=True, help="Accept that the checkpoint was moved here.")
+def state_command(
+    checkpoint: str, *, verifying: bool, reading: str | None, batch: int | None, relocate: bool
+) -> None:
+    """List what CHECKPOINT holds; nothing of it needs to run.
+
+    With --verify every state file is read and compared with its name and its manifest;
+    the exit status is 1 if one is damaged.  With --read the current entries of an
+    operator are printed as JSON lines.
+    """
+    if relocate:
+        moved = Checkpoint(checkpoint).relocate()
+        click.echo(f"checkpoint {moved.id} now lies at {moved.location}")
+        return
+    found, birth = existing(checkpoint)
+    from ikebana.processor.spark import state_rows
+
+    manifests = state_rows.manifests(found, birth, batch)
+    if reading is not None:
+        _read(found, birth, manifests, reading)
+        return
+    _list(found, birth, manifests, batch)
+    if verifying:
+        _verify(found, manifests)
+
+
+def _files(checkpoint: Checkpoint, shard: int) -> Folder:
+    return Folder.at(checkpoint.location, "shards", f"{shard:04d}")
+
+
+def _list(
+    checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], batch: int | None
+) -> None:
+    logged = checkpoint.logged(birth.first_batch)
+    click.echo(f"checkpoint {birth.id} of pipeline {birth.plan['name']}, epoch {birth.epoch}")
+    click.echo(f"batches: committed up to {logged.committed}, logged up to {logged.batch}")
+    if logged.offset is not None:
+        click.echo(f"frontier: {logged.offset.upper}")
+        for topic, by in sorted(logged.offset.positions.items()):
+            ends = ", ".join(f"[{p}]@{end}" for p, end in sorted(by.items()))
+            click.echo(f"read up to: {topic} {ends}")
+    table = Table("shard", "version", "runs", "changes", "MiB", "files", box=None)
+    for manifest in manifests:
+        table.add_row(
+            str(manifest.shard),
+            str(manifest.version),
+            str(len(manifest.runs)),
+            f"{sum(run.entries for run in manifest.runs):,}",
+            f"{manifest.size / 2**20:.1f}",
+            str(len(_files(checkpoint, manifest.shard).names())),
+        )
+    Console(highlight=False).print(table)
+
+
+def _verify(checkpoint: Checkpoint, manifests: list[Manifest]) -> None:
+    console = Console(stderr=True)
+    count: Counter[str] = Counter()
+    for manifest in track(
+        manifests, "verifying", console=console, transient=True, disable=not console.is_terminal
+    ):
+        files = _files(checkpoint, manifest.shard)
+        verify(files, manifest)
+        for place, _ in entries(files, manifest):
+            count[operator_of(place)] += 1
+    for operator, number in sorted(count.items()):
+        click.echo(f"operator {operator}: {number:,} entries")
+    click.echo(f"verified: {sum(len(manifest.runs) for manifest in manifests)} files are sound")
+
+
+def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], operator: str) -> None:
+    known = [o["name"] for o in birth.plan["operators"]]
+    if operator not in known:
+        raise ConfigError(f'there is no operator "{operator}"; there are {", ".join(known)}')
+    try:
+        for manifest in manifests:
+            for place, entry in entries(_files(checkpoint, manifest.shard), manifest):
+                if operator_of(place) == operator:
+                    inner = place[place.index(b"\0") + 1 :]
+                    line = _line(inner, entry)
+                    sys.stdout.write(json.dumps({"shard": manifest.shard, **line}) + "\n")
+    except StateFileError:
+        sys.stdout.flush()
+        raise
+
+
+def _line(place: bytes, entry: bytes) -> dict[str, Any]:
+    """An entry of an upsert operator as JSON."""
+    key = shown(upsert.key_of(place, entry))
+    if place[:1] != b"k":
+        return {"key": key, "waits_until": int.from_bytes(place[1:9], "big")}
+    value, record = upsert.split(entry)
+    line: dict[str, Any] = {"key": key, "value": None if value is None else shown(value)}
+    if record is not None:
+        line["error"] = shown(record)
+    return line

@@ -1,0 +1,165 @@
+"""Reading a diff topic by its progress: cutting partitions of records into closed batches.
+
+Progress names for each batch where it ends in every partition, so that the records of
+a batch are those between the ends of the batch before and its own.  A partition that
+older progress does not name was added later and begins at 0.  Of a batch that progress
+repeats, the first record counts.
+
+Progress whose oldest records were deleted begins in the middle: what lies before the
+end of its first batch is then that batch, told by its times, and a *history* that no
+count vouches for.  Nothing here asks a broker, and nothing is verified: `verify` does.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import NamedTuple
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.codecs import diff
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+
+# Batches are read together up to this many, since each read of a range has its price.
+_MOST_RECORDS = 2_000
+
+
+class PlacedUpdate(NamedTuple):
+    """The multiplicity of (key, value) changes by `diff` at `time`, and where it says so."""
+
+    key: bytes | None
+    value: bytes
+    time: int
+    diff: int
+    partition: int
+    offset: int
+
+
+class ClosedBatch(NamedTuple):
+    """A batch and all of its updates, by time, partition and offset."""
+
+    progress: ProgressRecord
+    updates: list[PlacedUpdate]
+
+
+class History(NamedTuple):
+    """Some of the updates before the first batch that progress still names."""
+
+    updates: list[PlacedUpdate]
+
+
+Part = History | ClosedBatch
+
+
+class Portion(NamedTuple):
+    """Consecutive batches that are read together, from `starts` by partition."""
+
+    batches: list[ProgressRecord]
+    starts: dict[int, int]
+
+    def ends(self) -> dict[int, int]:
+        """Where the last of the batches ends in each partition."""
+        return _advanced(self.starts, *self.batches)
+
+
+def decode(
+    topic: str,
+    at: tuple[int, int],
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | str | None]] | None,
+) -> PlacedUpdate:
+    """Read a record of a diff topic, found at (partition, offset).
+
+    Raises:
+        SourceError: it is no update in the `diff` format.
+    """
+    try:
+        time, change = diff.read_headers(headers)
+        if value is None:
+            raise DecodeError("diff record", "the value is null")
+    except DecodeError as error:
+        raise SourceError(
+            f"cannot read {topic}[{at[0]}]@{at[1]} as an update: {error.reason}",
+            hint="Something other than ikebana has written to the topic.",
+        ) from None
+    return PlacedUpdate(key, value, time, change, *at)
+
+
+def without_repeats(
+    records: Iterable[ProgressRecord], last: ProgressRecord | None
+) -> Iterator[ProgressRecord]:
+    """Drop each record that repeats the one before it; `last` came before the first.
+
+    A repetition may end elsewhere, since it looked at the partitions later.  One that
+    says something else of the same batch is passed on, to be found fault with.
+    """
+    for record in records:
+        if last is None or _of(record) != _of(last):
+            yield record
+        last = record
+
+
+def portions(
+    records: Iterable[ProgressRecord],
+    starts: Mapping[int, int],
+    most: int,
+    *,
+    first_alone: bool = False,
+) -> Iterator[Portion]:
+    """Group batches into portions of at most about `most` offsets, of at least one batch."""
+    portion = Portion([], dict(starts))
+    reached, size, alone = portion.starts, 0, first_alone
+    for record in records:
+        after = _advanced(reached, record)
+        grown = sum(after.values()) - sum(reached.values())
+        full = size + grown > most or len(portion.batches) >= _MOST_RECORDS or alone
+        if portion.batches and full:
+            yield portion
+            portion, size, alone = Portion([], reached), 0, False
+        portion.batches.append(record)
+        reached, size = after, size + grown
+    if portion.batches:
+        yield portion
+
+
+def split(portion: Portion, updates: Iterable[PlacedUpdate]) -> list[ClosedBatch]:
+    """Give each update of a portion to the batch that it lies in."""
+    bounds: dict[int, list[int]] = {partition: [] for partition in portion.ends()}
+    reached = portion.starts
+    for record in portion.batches:
+        reached = _advanced(reached, record)
+        for partition, ends in bounds.items():
+            ends.append(reached.get(partition, 0))
+    found: list[list[PlacedUpdate]] = [[] for _ in portion.batches]
+    for update in updates:
+        found[bisect_right(bounds[update.partition], update.offset)].append(update)
+    for held in found:
+        held.sort(key=_by_time_and_place)
+    return [ClosedBatch(*batch) for batch in zip(portion.batches, found, strict=True)]
+
+
+def split_history(
+    first: ProgressRecord, updates: Iterable[PlacedUpdate]
+) -> tuple[History, list[PlacedUpdate]]:
+    """Part what came before the first batch of a progress from what is in it."""
+    before, within = [], []
+    for update in updates:
+        (before if update.time < first.lower else within).append(update)
+    return History(before), within
+
+
+def _advanced(reached: Mapping[int, int], *records: ProgressRecord) -> dict[int, int]:
+    """The furthest ends; ends that go back are for `verify` to find fault with."""
+    ends = dict(reached)
+    for record in records:
+        for partition, end in record.ends.items():
+            ends[partition] = max(end, ends.get(partition, 0))
+    return ends
+
+
+def _of(record: ProgressRecord) -> tuple[object, ...]:
+    return record.checkpoint, record.batch, record.lower, record.upper, record.count
+
+
+_by_time_and_place = itemgetter(2, 4, 5)

@@ -1,0 +1,210 @@
+"""A diff topic on the brokers, read by its progress: closed batches, as far as there are.
+
+Only what progress covers is read, up to the ends that it names, so a reader never sees
+a part of a batch.  Reading starts at the beginning, or at the last closed batch.  What
+is closed later is had by asking again: nothing here waits for a pipeline.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.codecs import progress
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor import diff_reader
+from ikebana.processor.diff_reader import Part, PlacedUpdate, Portion
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.reader import Range, Reader
+
+_Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
+# About how many offsets are held in memory at once; a larger batch is held whole.
+_PORTION = 100_000
+
+
+class DiffTopic:
+    """One reading of a diff topic; `frontier` is that of the last batch it gave."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        self.topic = topic
+        self.progress_topic = topic + ".progress"
+        self._admin = client.admin(settings)
+        # Progress is read while the updates that it names are.
+        self._progress_reader = Reader(settings)
+        self._reader = Reader(settings)
+        self._last: ProgressRecord | None = None
+        self._positions: dict[int, int] = {}
+        self._progress_at = 0
+        self._high: dict[int, int] = {}
+        self.complete = True
+        """Whether progress still has its first record."""
+        if topic not in topics.describe(self._admin, [topic]):
+            raise SourceError(
+                f'cannot read topic "{topic}": it does not exist',
+                hint="Check its name and --bootstrap-servers.",
+            )
+        if found := topics.describe(self._admin, [self.progress_topic]):
+            partitions = {self.progress_topic: found[self.progress_topic].partitions}
+            beginnings = topics.beginnings(self._admin, partitions)
+            self._progress_at = beginnings[self.progress_topic][0]
+            self.complete = self._progress_at == 0
+
+    @property
+    def frontier(self) -> int | None:
+        """The `upper` of the last batch that was given; None before the first."""
+        return None if self._last is None else self._last.upper
+
+    def deleted(self) -> str | None:
+        """Say what is gone of the topic's beginning, None if nothing is."""
+        for partition, low in sorted(self._ends_by(topics.beginnings).items()):
+            if low > 0:
+                return (
+                    f"the beginning of {self.topic}[{partition}] was deleted, its first "
+                    f"record is at or after offset {low}"
+                )
+        return None
+
+    def require_beginning(self) -> None:
+        """Refuse a topic of which no collection can be accumulated any more.
+
+        Raises:
+            SourceError: records at its beginning were deleted.
+        """
+        if gone := self.deleted():
+            raise SourceError(
+                f'cannot accumulate "{self.topic}": {gone}',
+                hint="Diff topics need retention.ms=-1 and retention.bytes=-1. What was "
+                "deleted can only be made again, by a new checkpoint with new output topics.",
+            )
+
+    def last_closed(self) -> ProgressRecord | None:
+        """The last record of the progress there is by now, looked for from its end."""
+        end, back = self._progress_end(), 4
+        while end > self._progress_at:
+            start = max(self._progress_at, end - back)
+            if found := list(self._records(start, end)):
+                return found[-1]
+            if start == self._progress_at:
+                break
+            back *= 8
+        return None
+
+    def skip_closed(self) -> ProgressRecord | None:
+        """Go on after the last closed batch, which is returned, without reading any."""
+        if (last := self.last_closed()) is not None:
+            self._last = last
+            self._positions = dict(last.ends)
+        return last
+
+    def closed(self) -> Iterator[Part]:
+        """Yield what is closed by now and was not given yet; a history comes first.
+
+        Raises:
+            SourceError: records are missing or are no updates, or a record of the
+                progress topic is none.
+        """
+        end = self._progress_end()
+        middle = not self.complete and self._last is None
+        records = diff_reader.without_repeats(self._records(self._progress_at, end), self._last)
+        for portion in diff_reader.portions(
+            records, self._positions, _PORTION, first_alone=middle
+        ):
+            found = self._updates(portion)
+            if middle:
+                within: list[PlacedUpdate] = []
+                for updates in found:
+                    history, rest = diff_reader.split_history(portion.batches[0], updates)
+                    within += rest
+                    yield history
+                found, middle = iter([within]), False
+            for batch in diff_reader.split(portion, chain.from_iterable(found)):
+                self._last = batch.progress
+                yield batch
+            self._positions = portion.ends()
+        self._progress_at = max(end, self._progress_at)
+
+    def not_closed(self, ends: Mapping[int, int]) -> int:
+        """Count the committed records from the last batch that was given up to `ends`."""
+        ranges = [
+            Range(self.topic, partition, self._positions.get(partition, 0), end)
+            for partition, end in ends.items()
+        ]
+        return sum(len(messages) for _, messages in self._reader.read(ranges))
+
+    def ends(self) -> dict[int, int]:
+        """Up to where the partitions can be read now."""
+        return self._ends_by(topics.ends)
+
+    def behind(self) -> int:
+        """How many offsets lie beyond the last batch that was given."""
+        ends = self.ends()
+        return sum(max(0, end - self._positions.get(p, 0)) for p, end in ends.items())
+
+    def read_so_far(self) -> int:
+        """How many offsets lie before the last portion that was read."""
+        return sum(self._positions.values())
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._progress_reader.close()
+        self._reader.close()
+
+    def _progress_end(self) -> int:
+        found = topics.describe(self._admin, [self.progress_topic])
+        if not found:
+            return 0
+        end = topics.ends(self._admin, {self.progress_topic: 1})[self.progress_topic][0]
+        if end < self._progress_at:
+            raise SourceError(
+                f"cannot read {self.progress_topic}[0]@{self._progress_at}: it ends at {end}",
+                hint="The topic was deleted and made anew: read it from its beginning.",
+            )
+        return end
+
+    def _records(self, start: int, end: int) -> Iterator[ProgressRecord]:
+        wanted = Range(self.progress_topic, 0, start, end)
+        for _, messages in self._progress_reader.read([wanted]):
+            for message in messages:
+                try:
+                    yield progress.decode(message.value())
+                except DecodeError as error:
+                    raise SourceError(
+                        f"cannot use {self.progress_topic}[0]@{message.offset()}: {error.reason}",
+                        hint="The topic holds what no ikebana of this version wrote.",
+                    ) from None
+
+    def _updates(self, portion: Portion) -> Iterator[list[PlacedUpdate]]:
+        ends = portion.ends()
+        self._require(ends)
+        ranges = [
+            Range(self.topic, partition, portion.starts.get(partition, 0), end)
+            for partition, end in ends.items()
+        ]
+        for _, messages in self._reader.read(ranges):
+            yield [self._update(message) for message in messages]
+
+    def _require(self, ends: Mapping[int, int]) -> None:
+        """Raise at once if the topic is shorter than its progress says."""
+        if all(end <= self._high.get(partition, 0) for partition, end in ends.items()):
+            return
+        self._high = self._ends_by(topics.high_watermarks)
+        for partition, end in sorted(ends.items()):
+            if end > self._high.get(partition, 0):
+                raise SourceError(
+                    f"cannot read {self.topic}[{partition}] up to offset {end}, which its "
+                    f"progress names: it ends at {self._high.get(partition, 0)}",
+                    hint="The topic was deleted and made anew, or lost its end.",
+                )
+
+    def _update(self, message: Message) -> PlacedUpdate:
+        at = message.partition(), message.offset()
+        return diff_reader.decode(
+            self.topic, at, message.key(), message.value(), message.headers()
+        )
+
+    def _ends_by(self, ask: _Ask) -> dict[int, int]:
+        partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions
+        return ask(self._admin, {self.topic: partitions})[self.topic]

@@ -1,0 +1,118 @@
+"""Rescaling: a checkpoint rewritten for another number of shards.
+
+Spark freezes the number of state partitions into a checkpoint, so a new one is
+written; the old one stays as it is.  The new one has the same id, for its outputs stay
+the same, and the next epoch: once it has started, the old one is refused.  It begins
+with the batch after the old one's last, from the same offsets, and each of its shards
+is seeded with a base.
+"""
+
+import heapq
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO
+
+import msgspec
+from msgspec.structs import replace
+
+from ikebana.arrangements import run as runs
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.run import Change, Head
+from ikebana.arrangements.shard import entries, verify
+from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.dataflow import key_of
+from ikebana.processor.decoding import shard_of
+
+_HELD = 5_000
+_LENGTH = 4
+
+
+def rescale(
+    old: Checkpoint,
+    birth: Birth,
+    manifests: Sequence[Manifest],
+    new: Checkpoint,
+    shards: int,
+    on_entries: Callable[[int], None],
+) -> Birth:
+    """Write `new` with `shards` shards from the last committed batch of `old`.
+
+    `on_entries` hears of entries as they are placed.
+
+    Raises:
+        CheckpointError: the last batch is unfinished, or `new` is not an empty place.
+        StateFileError: a file of the old checkpoint is missing or damaged.
+    """
+    logged = old.logged(birth.first_batch)
+    if logged.batch != logged.committed:
+        raise CheckpointError(
+            f"batch {logged.batch} of the checkpoint is unfinished",
+            hint="Run the pipeline with --once first: it ends with a finished batch.",
+        )
+    if new.birth() is not None:
+        raise CheckpointError(
+            f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."
+        )
+    sources = [(Folder.at(old.location, "shards", f"{m.shard:04d}"), m) for m in manifests]
+    for files, manifest in sources:
+        verify(files, manifest)
+    version = max((m.version for m in manifests), default=0)
+    seeds = {}
+    merged = heapq.merge(*(entries(files, manifest) for files, manifest in sources))
+    with _Spools(shards) as spools:
+        for place, entry in merged:
+            spools.add(shard_of(key_of(place, entry), shards), (place, entry))
+            on_entries(1)
+        for shard in range(shards):
+            head = Head(birth.id, shard, 0, version, [f"epoch-{birth.epoch + 1}-{shard}"])
+            files = Folder.at(new.location, "shards", f"{shard:04d}")
+            base = runs.write(files, head, spools.entries(shard), "base")
+            seeds[shard] = Manifest(birth.id, shard, version, [base] if base.entries else [])
+    start = logged.offset or birth.start
+    reborn = replace(
+        birth,
+        location=new.identity,
+        shards=shards,
+        epoch=birth.epoch + 1,
+        first_batch=logged.committed + 1,
+        start=replace(start, begins={}),
+        seeds=seeds,
+    )
+    new.write(reborn)
+    return reborn
+
+
+class _Spools:
+    """A temporary file for each shard, written in one pass over all entries."""
+
+    def __init__(self, shards: int) -> None:
+        self._held: list[list[Change]] = [[] for _ in range(shards)]
+        self._files: list[IO[bytes]] = []
+
+    def __enter__(self) -> "_Spools":
+        self._files = [tempfile.TemporaryFile() for _ in self._held]  # noqa: SIM115 - closed below
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            file.close()
+
+    def add(self, shard: int, change: Change) -> None:
+        self._held[shard].append(change)
+        if len(self._held[shard]) >= _HELD:
+            self._flush(shard)
+
+    def entries(self, shard: int) -> Iterator[Change]:
+        self._flush(shard)
+        file = self._files[shard]
+        file.seek(0)
+        while length := file.read(_LENGTH):
+            block = file.read(int.from_bytes(length, "big"))
+            yield from msgspec.msgpack.decode(block, type=list[Change])
+
+    def _flush(self, shard: int) -> None:
+        block = msgspec.msgpack.encode(self._held[shard])
+        self._files[shard].write(len(block).to_bytes(_LENGTH, "big") + block)
+        self._held[shard] = []

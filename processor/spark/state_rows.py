@@ -1,0 +1,62 @@
+"""The manifests of a checkpoint, out of Spark's own state store; the query need not run.
+
+Spark's state row of a shard is the single source of truth, so this asks Spark for it.
+"""
+
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.settings import Settings
+from ikebana.processor.shard_batch import decode_state
+from ikebana.processor.spark import session
+
+
+def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:
+    """The manifest of every shard after `batch`, by default the last committed one.
+
+    A shard that Spark holds no state of has the manifest that it was seeded with, or
+    an empty one.
+
+    Raises:
+        CheckpointError: nothing is committed, or Spark no longer holds that batch.
+    """
+    committed = checkpoint.logged(birth.first_batch).committed
+    wanted = committed if batch is None else batch
+    found = {shard: birth.seeds.get(shard, Manifest(birth.id, shard)) for shard in _all(birth)}
+    if committed < birth.first_batch:
+        return list(found.values())
+    if not birth.first_batch <= wanted <= committed:
+        raise CheckpointError(
+            f"batch {wanted} is not among the committed ones of this checkpoint: "
+            f"{birth.first_batch} to {committed}"
+        )
+    settings = Settings(
+        checkpoint=checkpoint.location,
+        kafka={"bootstrap.servers": "unused"},
+        shards=birth.shards,
+        master="local[1]",
+    )
+    spark = session.build(settings, "ikebana state")
+    try:
+        rows = (
+            spark.read.format("statestore")
+            .option("batchId", wanted - birth.first_batch)
+            .load(checkpoint.location)
+            .selectExpr("value.groupState.manifest AS manifest")
+            .collect()
+        )
+    except Exception as error:
+        raise CheckpointError(
+            f"cannot read the state after batch {wanted}: {str(error).splitlines()[0]}",
+            hint="Spark keeps the last run.retained_batches batches.",
+        ) from error
+    finally:
+        spark.stop()
+    for row in rows:
+        manifest = decode_state(bytes(row.manifest))
+        found[manifest.shard] = manifest
+    return list(found.values())
+
+
+def _all(birth: Birth) -> range:
+    return range(birth.shards)

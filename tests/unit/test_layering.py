@@ -1,0 +1,203 @@
+"""Who may import whom: each folder only what stands to its left, and each library in one place."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Beside the standard library; a name allows what lies below it as well.
+ALLOWED = {
+    "arrangements": ("ikebana.arrangements", "msgspec", "pyarrow", "rocksdict"),
+    "codecs": (
+        "ikebana.arrangements.errors",
+        "ikebana.arrangements.update",
+        "ikebana.codecs",
+        "fastavro",
+        "msgspec",
+    ),
+}
+ONLY_IN = {
+    "confluent_kafka": "processor/kafka/",
+    "pyspark": "processor/spark/",
+    "rocksdict": "arrangements/rocks.py",
+}
+PURE = (
+    "processor/dataflow.py",
+    "processor/evaluate.py",
+    "processor/kernels/",
+    "processor/plan.py",
+    "processor/progress.py",
+    "processor/rows.py",
+)
+# Files, networks, clocks, chance, and what reaches them.
+IMPURE = (
+    "confluent_kafka",
+    "datetime",
+    "io",
+    "ikebana.arrangements.files",
+    "ikebana.arrangements.rocks",
+    "ikebana.arrangements.run",
+    "ikebana.arrangements.shard",
+    "ikebana.processor.kafka",
+    "ikebana.processor.spark",
+    "os",
+    "pathlib",
+    "pyarrow",
+    "pyspark",
+    "random",
+    "rocksdict",
+    "secrets",
+    "shutil",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+)
+
+
+def imported(text: str) -> set[str]:
+    """Every module that a text imports, wherever in it; `from a import b` is a and a.b."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            found |= {module} | {f"{module}.{name.name}" for name in node.names}
+    return found
+
+
+def offences(path: str, text: str) -> list[str]:
+    """What the module at `path` imports against the rules."""
+    folder, modules = path.split("/")[0], imported(text)
+    # `from a.b import c` names a.b too: it is judged by c when that is a module of ours.
+    judged = {
+        module
+        for module in modules
+        if not any(other.startswith(f"{module}.") for other in modules)
+        or module.partition(".")[0] != "ikebana"
+    }
+    wrong = {module for module in modules if module.startswith(".")}
+    if folder in ALLOWED:
+        wrong |= {
+            module
+            for module in judged
+            if module.partition(".")[0] not in sys.stdlib_module_names
+            and not _below(module, *ALLOWED[folder])
+        }
+    for library, place in ONLY_IN.items():
+        if not path.startswith(place):
+            wrong |= {module for module in modules if _below(module, library)}
+    if path.startswith(PURE):
+        wrong |= {module for module in modules if _below(module, *IMPURE)}
+    return sorted(wrong)
+
+
+def _below(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _modules() -> list[str]:
+    folders = ("arrangements", "codecs", "processor")
+    return sorted(
+        str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*.py")
+    )
+
+
+@pytest.mark.parametrize("path", _modules())
+def test_a_module_imports_only_what_its_place_allows(path: str) -> None:
+    """arrangements <- codecs <- processor, one place for each library, and pure kernels."""
+    assert offences(path, (ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize("folder", ["arrangements", "codecs", "processor"])
+def test_a_top_level_folder_is_no_package_of_its_own(folder: str) -> None:
+    """An `__init__.py` would make `codecs` hide the standard library's from type checkers."""
+    assert not (ROOT / folder / "__init__.py").exists()
+
+
+def test_every_place_that_a_rule_names_exists() -> None:
+    """A rule about a file that has moved would hold for ever and say nothing."""
+    for place in (*PURE, *ONLY_IN.values()):
+        assert (ROOT / place).exists(), place
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        pytest.param(
+            "arrangements/update.py", "import pyspark.sql", ["pyspark.sql"], id="a library"
+        ),
+        pytest.param(
+            "arrangements/update.py",
+            "from ikebana.codecs import plain",
+            ["ikebana.codecs.plain"],
+            id="leftward from arrangements",
+        ),
+        pytest.param(
+            "codecs/plain.py",
+            "from ikebana import processor",
+            ["ikebana.processor"],
+            id="leftward from codecs",
+        ),
+        pytest.param(
+            "codecs/plain.py",
+            "from ikebana.arrangements import store, update",
+            ["ikebana.arrangements.store"],
+            id="more of arrangements than codecs may",
+        ),
+        pytest.param(
+            "arrangements/store.py", "import rocksdict", ["rocksdict"], id="beside the one place"
+        ),
+        pytest.param(
+            "processor/cli/run.py",
+            "def command():\n    from pyspark.sql import SparkSession",
+            ["pyspark.sql", "pyspark.sql.SparkSession"],
+            id="within a function",
+        ),
+        pytest.param(
+            "processor/reclock.py",
+            "if True:\n    try:\n        import confluent_kafka\n    except ImportError: ...",
+            ["confluent_kafka"],
+            id="within a try",
+        ),
+        pytest.param(
+            "processor/kernels/upsert.py",
+            "class A:\n    import time as clock",
+            ["time"],
+            id="a clock in a kernel",
+        ),
+        pytest.param(
+            "processor/plan.py",
+            "from ikebana.arrangements import shard",
+            ["ikebana.arrangements.shard"],
+            id="files by way of a module of ours",
+        ),
+        pytest.param("codecs/plain.py", "from . import diff", [".", "..diff"], id="relative"),
+    ],
+)
+def test_the_rules_see_an_offence(path: str, text: str, expected: list[str]) -> None:
+    """An import against the rules is found wherever it stands."""
+    assert offences(path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param("arrangements/rocks.py", "from rocksdict import Rdict", id="the one place"),
+        pytest.param("arrangements/run.py", "import heapq\nimport msgspec", id="library"),
+        pytest.param(
+            "codecs/plain.py", "from ikebana.arrangements import errors, update", id="rightward"
+        ),
+        pytest.param("processor/kernels/upsert.py", "import heapq", id="pure library"),
+        pytest.param("processor/kafka/reader.py", "import confluent_kafka, time", id="a shell"),
+    ],
+)
+def test_the_rules_allow_what_they_should(path: str, text: str) -> None:
+    """A rule that refuses everything is no rule."""
+    assert offences(path, text) == []
