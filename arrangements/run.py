@@ -61,7 +61,7 @@ class Run(msgspec.Struct, frozen=True):
 
 class _Counted(NamedTuple):
     blocks: Iterable[bytes]
-    count: list[int]
+    entries: list[int]
 
 
 def write(files: FileStore, head: Head, changes: Iterable[Change], kind: str) -> Run:
@@ -69,7 +69,7 @@ def write(files: FileStore, head: Head, changes: Iterable[Change], kind: str) ->
     counted = _encode(head, changes)
     stem = f"{head.upper:012d}-{head.lower:012d}-{kind}"
     name, size = files.write(stem, _SUFFIX, counted.blocks)
-    return Run(name, head.lower, head.upper, head.states[-1], counted.count[0], size)
+    return Run(name, head.lower, head.upper, head.states[-1], counted.entries[0], size)
 
 
 def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
@@ -142,7 +142,7 @@ def _encode(head: Head, changes: Iterable[Change]) -> _Counted:
 
 
 def _block(plain: bytes) -> bytes:
-    stored = pa.compress(plain, codec="zstd", asbytes=True)
+    stored: bytes = pa.compress(plain, codec="zstd", asbytes=True)
     lengths = len(stored).to_bytes(4, "big") + len(plain).to_bytes(4, "big")
     return lengths + _check(lengths, stored) + stored
 

@@ -143,7 +143,8 @@ def split_history(
     first: ProgressRecord, updates: Iterable[PlacedUpdate]
 ) -> tuple[History, list[PlacedUpdate]]:
     """Part what came before the first batch of a progress from what is in it."""
-    before, within = [], []
+    before: list[PlacedUpdate] = []
+    within: list[PlacedUpdate] = []
     for update in updates:
         (before if update.time < first.lower else within).append(update)
     return History(before), within

@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import psutil
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -330,19 +330,32 @@ class Load(threading.Thread):
             for key, value in upserts(each, self._keys, choice):
                 producer.produce(self._topic, key=key, value=value)
             if choice.random() < 0.1:
-                producer.abort_transaction(60)
+                _insist(producer.abort_transaction)
                 self.aborted += each
                 continue
-            # Asked again after a time-out, this goes on with the same commit.
-            while True:
-                try:
-                    producer.commit_transaction(10)
-                    break
-                except Exception as error:
-                    if not getattr(error.args[0], "retriable", lambda: False)():
-                        raise
+            try:
+                _insist(producer.commit_transaction)
+            except KafkaException as error:
+                # The broker was away for too long: nothing of it counts.
+                if not error.args[0].txn_requires_abort():
+                    raise
+                _insist(producer.abort_transaction)
+                self.aborted += each
+                continue
             self.sent += each
             self._end.wait(max(0.0, begun + self.sent / self._rate - time.monotonic()))
+
+
+def _insist(end: Callable[[float], object]) -> None:
+    """End a transaction, over broker failures; asked again, librdkafka goes on with it."""
+    while True:
+        try:
+            end(10)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
 
 
 def upserts(count: int, keys: int, choice: Random) -> Upserts:

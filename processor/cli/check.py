@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import closing
 from typing import Self
 
 import click
@@ -39,8 +40,11 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
             sys.exit(EXIT_NOT_VERIFIABLE)
         ends = reading.ends()
         verifier = Verifier(topic, complete=reading.complete)
-        with _Display(topic, sum(ends.values())) as display:
-            for part in reading.closed():
+        with (
+            _Display(topic, sum(ends.values())) as display,
+            closing(reading.closed()) as parts,
+        ):
+            for part in parts:
                 if verifier.feed(part):
                     break
                 display.show(reading)

@@ -1,12 +1,13 @@
 """`ikebana follow`: a diff topic live, as its batches close."""
 
+import os
 import signal
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import blake2b
 from types import FrameType, TracebackType
 from typing import Literal, Protocol, Self
@@ -82,6 +83,9 @@ def follow_command(
             + ("" if tally.frontier is None else f", frontier {tally.frontier}"),
             err=True,
         )
+    except BrokenPipeError:
+        # Whoever read has seen enough; nothing may be flushed at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         reading.close()
 
@@ -164,7 +168,7 @@ def lag(frontier: int | None, now_ms: int, not_closed: int) -> str:
     >>> lag(1_700_000_000_000, 1_700_000_001_500, 7), lag(42, 1_700_000_001_500, 7)
     ('1,500 ms', '7 offsets not closed yet')
     """
-    if frontier in _EPOCH_MS and frontier is not None:
+    if frontier is not None and frontier in _EPOCH_MS:
         return f"{max(0, now_ms - frontier):,} ms"
     return f"{not_closed:,} offsets not closed yet"
 
@@ -182,18 +186,19 @@ def _follow(
         return reached or stopping.is_set()
 
     while not ended():
-        for part in reading.closed():
-            if isinstance(part, ClosedBatch):
-                if offence := batch_offence(reading.topic, before, part):
-                    raise SourceError(
-                        f"cannot go on: {offence.sentence}",
-                        hint=f"ikebana check {reading.topic} verifies the topic.",
-                    )
-                before = part.progress
-            tally.add(part)
-            view.show(part)
-            if ended():
-                return
+        with closing(reading.closed()) as parts:
+            for part in parts:
+                if isinstance(part, ClosedBatch):
+                    if offence := batch_offence(reading.topic, before, part):
+                        raise SourceError(
+                            f"cannot go on: {offence.sentence}",
+                            hint=f"ikebana check {reading.topic} verifies the topic.",
+                        )
+                    before = part.progress
+                tally.add(part)
+                view.show(part)
+                if ended():
+                    return
         view.wait(reading.behind())
         stopping.wait(_ASK_EVERY_S)
 
@@ -229,21 +234,22 @@ class _Lines:
         self._most = most
 
     def show(self, part: Part) -> None:
-        for update in part.updates[: self._most]:
+        shown = part.updates[: self._most]
+        for update in shown:
             print(line(update))
-        if (left := len(part.updates[: self._most])) < len(part.updates):
-            print(f"… and {len(part.updates) - left:,} more updates")
+        if more := len(part.updates) - len(shown):
+            print(f"… and {more:,} more updates")
         if not isinstance(part, History):
             print(f"frontier {part.progress.upper}", flush=True)
 
     def wait(self, not_closed: int) -> None:
-        sys.stdout.flush()
+        pass
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.stdout.flush()
+        pass
 
 
 class _Screen:

@@ -4,6 +4,7 @@ import base64
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import closing
 
 import click
 import msgspec
@@ -53,12 +54,14 @@ def snapshot_command(topic: str, *, as_of: int | None, settings: dict[str, str])
 
 
 def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:
-    if (frontier := _frontier(reading)) is None:
+    last = reading.last_closed()
+    if last is None:
         raise SourceError(
             f'cannot take a snapshot of "{reading.topic}": '
             f'"{reading.progress_topic}" holds no progress, no time is closed yet',
             hint="Wait until the pipeline has published its first batch.",
         )
+    frontier = last.upper
     if as_of is None:
         as_of = frontier - 1
     if as_of >= frontier:
@@ -70,34 +73,32 @@ def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:
     counts: Counts = {}
     before: ProgressRecord | None = None
     earliest: int | None = None
-    for part in reading.closed():
-        if not isinstance(part, History):
+    with closing(reading.closed()) as parts:
+        for part in parts:
+            if isinstance(part, History):
+                earliest = _least(earliest, (update.time for update in part.updates))
+                _add(counts, part.updates, as_of)
+                continue
             if offence := batch_offence(reading.topic, before, part):
                 raise SourceError(
                     f"cannot take a snapshot: {offence.sentence}",
                     hint=f"ikebana check {reading.topic} verifies the topic.",
                 )
-            if before is None:
-                earliest = _least(earliest, [part.progress.lower])
+            earliest = _least(earliest, [part.progress.lower])
+            _add(counts, part.updates, as_of)
             before = part.progress
-        else:
-            earliest = _least(earliest, (update.time for update in part.updates))
-        _add(counts, part.updates, as_of)
-        if before is not None and before.upper > as_of:
-            break
+            if before.upper > as_of:
+                break
     assert earliest is not None, "a frontier without a batch"
     if as_of < earliest:
         raise SourceError(
             f'cannot take a snapshot of "{reading.topic}" as of {as_of}: it begins at time '
-            f"{earliest}",
-            hint=f"Ask for {earliest} or more, and less than the frontier {frontier}.",
+            f"{earliest}, and its frontier is {frontier}",
+            hint="Ask for a time between the two."
+            if earliest < frontier
+            else "Wait until a time is closed.",
         )
     return counts
-
-
-def _frontier(reading: DiffTopic) -> int | None:
-    last = reading.last_closed()
-    return None if last is None else last.upper
 
 
 def _least(known: int | None, times: Iterable[int]) -> int | None:

@@ -5,7 +5,7 @@ a part of a batch.  Reading starts at the beginning, or at the last closed batch
 is closed later is had by asking again: nothing here waits for a pipeline.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import chain
 
 from confluent_kafka import Message
@@ -82,24 +82,17 @@ class DiffTopic:
 
     def last_closed(self) -> ProgressRecord | None:
         """The last record of the progress there is by now, looked for from its end."""
-        end, back = self._progress_end(), 4
-        while end > self._progress_at:
-            start = max(self._progress_at, end - back)
-            if found := list(self._records(start, end)):
-                return found[-1]
-            if start == self._progress_at:
-                break
-            back *= 8
-        return None
+        return self._last_before(self._progress_end())
 
     def skip_closed(self) -> ProgressRecord | None:
         """Go on after the last closed batch, which is returned, without reading any."""
-        if (last := self.last_closed()) is not None:
-            self._last = last
+        end = self._progress_end()
+        if (last := self._last_before(end)) is not None:
+            self._last, self._progress_at = last, end
             self._positions = dict(last.ends)
         return last
 
-    def closed(self) -> Iterator[Part]:
+    def closed(self) -> Generator[Part, None, None]:
         """Yield what is closed by now and was not given yet; a history comes first.
 
         Raises:
@@ -163,6 +156,18 @@ class DiffTopic:
                 hint="The topic was deleted and made anew: read it from its beginning.",
             )
         return end
+
+    def _last_before(self, end: int) -> ProgressRecord | None:
+        # A record and its transaction's marker are two offsets.
+        back = 4
+        while end > self._progress_at:
+            start = max(self._progress_at, end - back)
+            if found := list(self._records(start, end)):
+                return found[-1]
+            if start == self._progress_at:
+                break
+            back *= 8
+        return None
 
     def _records(self, start: int, end: int) -> Iterator[ProgressRecord]:
         wanted = Range(self.progress_topic, 0, start, end)

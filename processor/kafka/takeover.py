@@ -8,13 +8,14 @@ and in each shard's, fencing the shard's tasks of older instances.  An older ins
 that finds a greater incarnation stops for good.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
-from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint import Birth, Logged
@@ -34,8 +35,8 @@ class Takeover(NamedTuple):
 
     lease: Transactions
     incarnation: int
-    adopted: bool
-    """Whether every shard has committed the last logged batch already."""
+    adopted: str | None
+    """The offset's digest of the batch that every shard has committed last, if it is one."""
     published: int
     """The last batch whose progress is published."""
 
@@ -50,22 +51,22 @@ def take_over(
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
-    `look` reads the checkpoint's logs, which is only right once the lease is held;
-    `accepted` is called when everything fits and before anything is written.
+    `look` reads the checkpoint's logs, which is only right once the lease is held and
+    the markers are read; `accepted` is called when everything fits and before anything
+    is written.
 
     Raises:
         CheckpointError: checkpoint, markers and output topics do not belong together.
+        FencedError: an even newer instance came in between.
     """
     sink = {**settings.kafka, **settings.sink_kafka}
     admin = client.admin(settings.kafka)
     reader = Reader(settings.kafka)
     lease = Transactions(sink, markers.driver_id(birth.id), settings.max_batch_s)
     topic = markers.topic_of(plan.name)
-    logged = look()
     existing = topics.describe(
         admin, [topic, *(t for o in plan.published for t in (o.topic, o.progress_topic))]
     )
-    progress = _check_outputs(plan, birth, logged, reader, admin, existing)
     known: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
     before: Lease | None = None
     if topic in existing:
@@ -75,6 +76,10 @@ def take_over(
             # Ends what a task of an older instance left open, so that it can be read past.
             _fence(sink, birth, shard, settings)
             known[shard] = markers.last_marker(reader, topic, shard)
+    # A batch is logged before it is committed anywhere, so the log is read last: an older
+    # instance that still runs cannot have put a marker beyond it.
+    logged = look()
+    progress = _check_outputs(plan, birth, logged, reader, admin, existing)
     _check_markers(birth, logged, known, plan)
     accepted()
     _create(plan, settings, birth, admin, existing)
@@ -86,40 +91,71 @@ def take_over(
         Lease(birth.id, incarnation, holder, {name: t.id for name, t in found.items()}),
     )
     lease.commit()
-    for shard, marker in known.items():
-        fenced = _fence(sink, birth, shard, settings)
-        commit_marker(fenced, topic, _taken(birth, plan, shard, marker, incarnation))
+    first = _first_markers(birth, plan)
+    taken = {
+        _claimed(
+            reader,
+            functools.partial(_fence, sink, birth, shard, settings),
+            topic,
+            first[shard],
+            incarnation,
+        )
+        for shard in known
+    }
     reader.close()
-    adopted = logged.batch > logged.committed and all(
-        marker is not None and marker.batch == logged.batch for marker in known.values()
-    )
-    return Takeover(lease, incarnation, adopted, progress)
+    return Takeover(lease, incarnation, taken.pop() if len(taken) == 1 else None, progress)
+
+
+def _claimed(
+    reader: Reader,
+    fence: Callable[[], Transactions],
+    topic: str,
+    first: Marker,
+    incarnation: int,
+) -> str:
+    """Commit the incarnation to a shard's marker; return the digest of its batch's offset.
+
+    The marker is read again: until its incarnation is replaced, a task of an older
+    instance may fence us, and commit one more batch.
+    """
+    while True:
+        fenced = fence()
+        marker = markers.last_marker(reader, topic, first.shard) or first
+        if marker.incarnation > incarnation:
+            raise FencedError(f"instance {marker.incarnation} has taken over meanwhile")
+        if marker.epoch != first.epoch:
+            marker = first
+        try:
+            commit_marker(fenced, topic, replace(marker, incarnation=incarnation))
+        except FencedError:
+            continue
+        return marker.offset
 
 
 def _fence(sink: Mapping[str, str], birth: Birth, shard: int, settings: Settings) -> Transactions:
     return Transactions(dict(sink), markers.task_id(birth.id, shard), settings.max_batch_s)
 
 
-def _taken(
-    birth: Birth, plan: Plan, shard: int, marker: Marker | None, incarnation: int
-) -> Marker:
-    if marker is not None and marker.epoch == birth.epoch:
-        return replace(marker, incarnation=incarnation)
-    return Marker(
-        checkpoint=birth.id,
-        epoch=birth.epoch,
-        incarnation=incarnation,
-        shard=shard,
-        batch=birth.first_batch - 1,
-        lower=birth.start.lower,
-        upper=birth.start.upper,
-        offset=birth.start.digest(),
-        plan=plan.fingerprint(),
-        records=0,
-        behind=0,
-        counts={},
-        manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
-    )
+def _first_markers(birth: Birth, plan: Plan) -> list[Marker]:
+    """What the shards of a new checkpoint have committed: nothing."""
+    return [
+        Marker(
+            checkpoint=birth.id,
+            epoch=birth.epoch,
+            incarnation=0,
+            shard=shard,
+            batch=birth.first_batch - 1,
+            lower=birth.start.lower,
+            upper=birth.start.upper,
+            offset=birth.start.digest(),
+            plan=plan.fingerprint(),
+            records=0,
+            behind=0,
+            counts={},
+            manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
+        )
+        for shard in range(birth.shards)
+    ]
 
 
 def _check_outputs(

@@ -137,7 +137,8 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
 def _known(admin: AdminClient, name: str) -> None:
     """Raise a retriable error until the brokers name leaders for a new topic."""
     topic = admin.list_topics(name, timeout=_REQUEST_S).topics[name]
-    if topic.error is not None:
+    # A broker that has not heard of the topic yet says that there is none.
+    if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
         raise KafkaException(topic.error)
     if not topic.partitions or any(p.leader < 0 for p in topic.partitions.values()):
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))

@@ -116,7 +116,6 @@ def start(
     spark = session.build(settings, plan.name)
     spark.dataSource.register(IkebanaSource)
     labels = session.labels(spark, settings.shards)
-    logged = checkpoint.logged(birth.first_batch)
     stop = Path(tempfile.mkdtemp(prefix="ikebana-run-")) / "stop"
     config = SourceConfig(
         plan=plan,
@@ -127,7 +126,7 @@ def start(
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
         stop=str(stop),
-        adopted=logged.offset.digest() if taken.adopted and logged.offset else None,
+        adopted=taken.adopted,
     )
     job = Job(
         plan=plan,
@@ -180,7 +179,8 @@ def _query(
     )
     if once:
         return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{int(settings.trigger_interval_s * 1000)} ms").start()
+    interval_ms = int(settings.trigger_interval_s * 1000)
+    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 
 
 class _Sink:
@@ -252,3 +252,15 @@ def named(error: StreamingQueryException) -> Exception:
     if "SparkConcurrentModificationException" in text or "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return FencedError("another instance writes to this checkpoint's offset log")
     return RuntimeError(text)
+
+
+def end_spark() -> None:
+    """End the JVM that `start` started, and wait until it is gone."""
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        return
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=30)

