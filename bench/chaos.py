@@ -23,10 +23,9 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from judge import judge, truth_of  # noqa: E402
-from pipelines import Load, Pipeline, Run, create, put_back  # noqa: E402
-
-from ikebana.processor.kafka.broker import Broker, running  # noqa: E402
+from ikebana.processor.kafka.broker import Broker, running
+from judge import judge, truth_of
+from pipelines import Load, Pipeline, Run, create, put_back
 
 KINDS = {"session": 3, "driver": 2, "jvm": 2, "worker": 4, "broker": 2, "rival": 2}
 # How long what is left of a killed instance may go on beside the next one.
@@ -192,7 +191,9 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
         print(f"{count:6} ended by itself, {what}")
     if status:
         print(f"draining ended with status {status}:\n{drained.text}")
-    print(f"{len(truth)} keys in the end; wrong: {bad or 'nothing'}, errors: {bad_errors or 'none'}")
+    print(
+        f"{len(truth)} keys in the end; wrong: {bad or 'nothing'}, errors: {bad_errors or 'none'}"
+    )
     return not (bad or bad_errors or status)
 
 

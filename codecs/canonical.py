@@ -2,8 +2,9 @@
 
 Equal means: objects regardless of field order, 1 = 1.0 = 1e0, 1 is neither true nor
 "1", strings exactly, null is not absent.  Numbers keep their exact value: a fraction
-that a double cannot carry in 15 digits stays a decimal.  Of a field that an object
-repeats the last one counts.
+that a double cannot carry in 15 digits stays a decimal.  A number of 1e309 or more,
+which no double reaches, is refused unless it is written as an integer.  Of a field
+that an object repeats the last one counts.
 """
 
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
@@ -15,8 +16,11 @@ from ikebana.codecs.errors import DecodeError
 
 # Every decimal of up to 15 significant digits survives a double and its shortest repr.
 _EXACT_DIGITS = 15
-# Beyond this, digits written out would be far longer than the message that they stood in.
-_LARGEST_EXPONENT = 300
+# Nearer to zero, doubles lose digits.
+_SMALLEST_EXPONENT = -300
+# That of the largest double.  Beyond it, digits written out would be far longer than the
+# message that they stood in; and not written out, 1e400 would differ from its own digits.
+_LARGEST_EXPONENT = 308
 
 
 def _number(text: str) -> int | float | Decimal:
@@ -27,7 +31,9 @@ def _number(text: str) -> int | float | Decimal:
     exact = Decimal(text)
     if not exact:
         return 0
-    if abs(exact.adjusted()) > _LARGEST_EXPONENT:
+    if exact.adjusted() > _LARGEST_EXPONENT:
+        raise OverflowError
+    if exact.adjusted() < _SMALLEST_EXPONENT:
         return _WIDE.normalize(exact)
     if exact == (whole := exact.to_integral_value()):
         return int(whole)
@@ -49,14 +55,15 @@ def encode(data: Any) -> bytes:
     b'{"a":[true,null],"b":1}'
     """
     # Through the decoder, so that 1.0 given by a caller is 1 as well.
-    return _encode(_decode(msgspec.json.encode(data)))
+    return _encode(_decode(_encode(data)))
 
 
 def canonical(message: bytes) -> bytes:
     """Rewrite a JSON message as its canonical bytes.
 
     Raises:
-        DecodeError: the message is not JSON, not UTF-8, or nested too deeply.
+        DecodeError: the message is not JSON, not UTF-8, nested too deeply, or has a
+            number with too many digits.
     """
     try:
         return _encode(_decode(message))

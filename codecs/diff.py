@@ -5,11 +5,13 @@ Kafka key and value are the data's key and value, as they are; the headers `time
 that it retracts.
 """
 
+import re
 from collections.abc import Iterable
 
 from ikebana.codecs.errors import DecodeError
 
 Headers = list[tuple[str, bytes]]
+_INTEGER = re.compile(rb"-?[0-9]{1,19}").fullmatch
 
 
 def headers(time: int, diff: int) -> Headers:
@@ -37,7 +39,9 @@ def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tupl
 def _integer(found: dict[str, bytes | str | None], name: str) -> int:
     if name not in found:
         raise DecodeError("diff record", f'header "{name}" is missing')
-    try:
-        return int(found[name])  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise DecodeError("diff record", f'header "{name}" is no integer') from None
+    given = found[name]
+    text = given.encode("ascii", "replace") if isinstance(given, str) else given
+    # int() alone would also take spaces, underscores and a plus sign.
+    if text is None or not _INTEGER(text):
+        raise DecodeError("diff record", f'header "{name}" is no integer')
+    return int(text)

@@ -6,7 +6,8 @@ updates of every time before `upper`.  `lower` is the `upper` of the batch befor
 `count` is the number of update records of the batch.
 """
 
-from typing import Literal
+import re
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -45,12 +46,31 @@ def decode(message: bytes | None) -> ProgressRecord:
     """Read the Kafka value of a progress record.
 
     Raises:
-        DecodeError: it is none, or one of a later version.
+        DecodeError: it is none, or one of another version.
     """
+    # First the version: of another one, nothing else is known.
+    version = _decode(message, _Versioned).version
+    if version != VERSION:
+        raise DecodeError("progress record", f"version {version} is not {VERSION}")
+    return _decode(message, ProgressRecord)
+
+
+class _Versioned(msgspec.Struct):
+    version: int = VERSION
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def _decode(message: bytes | None, kind: type[_Struct]) -> _Struct:
     try:
-        record = msgspec.json.decode(message or b"", type=ProgressRecord)
+        return msgspec.json.decode(message or b"", type=kind)
     except msgspec.MsgspecError as error:
-        raise DecodeError("progress record", str(error)) from None
-    if record.version != VERSION:
-        raise DecodeError("progress record", f"version {record.version} is not {VERSION}")
-    return record
+        # It would quote a value that is none of an enumeration's.
+        reason = re.sub(r"^Invalid enum value '.*'", "Invalid enum value", str(error), flags=re.S)
+        raise DecodeError("progress record", reason) from None
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start} of a string is not UTF-8"
+        raise DecodeError("progress record", reason) from None
+    except RecursionError:
+        raise DecodeError("progress record", "it is nested too deeply") from None

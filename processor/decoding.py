@@ -62,6 +62,7 @@ class Decoding:
             shard = shards[crc32(key) % count]
             if record is not None:
                 shard.bad[len(shard.keys)] = record
+                size += len(record)
             shard.keys.append(key)
             shard.values.append(value)
             shard.offsets.append(offset)
@@ -104,7 +105,9 @@ class Decoding:
 
     def _refuse(self, reason: str, offset: int, key: bytes | None, value: bytes | None) -> None:
         place = self._place
-        self._errors.records.append(self._error(reason, offset, key, value))
+        record = self._error(reason, offset, key, value)
+        self._errors.records.append(record)
+        self._size += len(record)
         assert isinstance(self._errors.times, list)
         self._errors.times.append(place.base + (offset - place.start) * place.each)
 

@@ -7,6 +7,7 @@ pipeline before it meets a topic.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
@@ -27,6 +28,7 @@ class Evaluation:
         self.store = MemoryStore()
         self.frontiers: dict[str, int] = {}
         self._offset = 0
+        self._refused: list[tuple[int, bytes]] = []
 
     def advance(
         self, inputs: Mapping[str, Iterable[Record]], upper: int
@@ -35,23 +37,28 @@ class Evaluation:
 
         Records at or beyond `upper` wait until a later call closes their time.
         """
-        rows = [
-            row
-            for name, records in inputs.items()
-            for row in self._rows(self.plan.input(name), list(records))
+        known = {source.name: source for source in self.plan.inputs}
+        if strange := [name for name in inputs if name not in known]:
+            raise ConfigError(
+                f'cannot evaluate plan "{self.plan.name}": it has no input "{strange[0]}"',
+                hint=f"There are {', '.join(known)}.",
+            )
+        rows: list[Symbols | Errors] = [
+            self._symbols(known[name], list(records)) for name, records in inputs.items()
         ]
         frontiers = progress.advance_frontiers(progress.edges(self.plan), self.frontiers, upper)
+        rows.append(self._due_errors(min(frontiers.values())))
         emitted = advance(
             self.plan, self.store, rows, progress.intervals(self.frontiers, frontiers)
         )
         self.frontiers = frontiers
         return {output.name: self._read(output, emitted) for output in self.plan.published}
 
-    def _rows(self, source: Input, records: list[Record]) -> Iterable[Symbols | Errors]:
+    def _symbols(self, source: Input, records: list[Record]) -> Symbols:
+        """The usable records; error records of the others are kept until their time."""
         symbols = Symbols(source.name, self.plan.inputs.index(source), 0, [], [], [], [])
-        errors = Errors([], [])
         assert isinstance(symbols.times, list)
-        assert isinstance(errors.times, list)
+        lower = min(self.frontiers.values(), default=0)
         for key, value, time in records:
             self._offset += 1
             raw_key = _as_message(key, source.key_format)
@@ -59,9 +66,9 @@ class Evaluation:
             place = (source.topics[0], 0, self._offset)
             good_key, reason = decode_part("key", source.key_format, raw_key)
             if reason is not None or good_key is None:
+                assert time >= lower, f"time {time} is not beyond the lower {lower}"
                 reason = reason or "the key is null"
-                errors.records.append(decode_error(reason, place, raw_key, raw_value))
-                errors.times.append(time)
+                self._refused.append((time, decode_error(reason, place, raw_key, raw_value)))
                 continue
             good_value, reason = decode_part("value", source.value_format, raw_value)
             if reason is not None:
@@ -71,7 +78,12 @@ class Evaluation:
             symbols.values.append(good_value)
             symbols.offsets.append(self._offset)
             symbols.times.append(time)
-        return [symbols, errors]
+        return symbols
+
+    def _due_errors(self, upper: int) -> Errors:
+        due = [(time, record) for time, record in self._refused if time < upper]
+        self._refused = [(time, record) for time, record in self._refused if time >= upper]
+        return Errors([record for _, record in due], [time for time, _ in due])
 
     def _read(self, output: Output, emitted: Emitted) -> list[Update[Any]]:
         """The consolidated updates with data as Python values again."""

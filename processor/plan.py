@@ -157,9 +157,17 @@ def _topic_problems(plan: Plan) -> Iterator[tuple[str, str]]:
     places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
     places.append(("errors.topic", plan.error_topic))
     for path, topic in [*((path, topic) for topic, path in read.items()), *places]:
-        if not _TOPIC.fullmatch(topic):
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             yield path, f"{topic!r} is not a Kafka topic name (letters, digits, '.', '_', '-')"
+    listed: dict[str, str] = {}
+    for i in plan.inputs:
+        for topic in i.topics:
+            if topic in listed:
+                yield f"inputs.{i.name}.topic", f"topic {topic!r} is also read, at {listed[topic]}"
+            listed[topic] = f"inputs.{i.name}.topic"
     for path, topic in places:
+        if _TOPIC.fullmatch(topic) and not _TOPIC.fullmatch(topic + ".progress"):
+            yield path, f"{topic!r} is too long to have a topic '<topic>.progress' beside it"
         for used in (topic, topic + ".progress"):
             if used in read:
                 yield path, f"topic {used!r} is also read, at {read[used]}"

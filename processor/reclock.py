@@ -117,7 +117,11 @@ def mint(
         batch=last.batch + 1,
         lower=last.upper,
         upper=upper,
-        positions={**last.positions, **taken},
+        # By partition: one that `ends` happens not to name stays where it was.
+        positions={
+            topic: {**last.positions.get(topic, {}), **taken.get(topic, {})}
+            for topic in [*last.positions, *(t for t in taken if t not in last.positions)]
+        },
         plan=plan.fingerprint(),
         frontiers=progress.advance_frontiers(progress.edges(plan), last.frontiers, upper),
         begins={topic: by for topic, by in new.items() if by},

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
@@ -28,7 +29,7 @@ class Progress(NamedTuple):
     batch: int
     lower: int
     upper: int
-    count: int
+    updates: int
     ends: dict[int, int]
 
 
@@ -106,8 +107,8 @@ def progress_of(servers: str, target: str) -> list[Progress]:
     for message in committed(servers, topic):
         told = json.loads(message.value())
         ends = {int(partition): end for partition, end in told["ends"].items()}
-        known = {name: told[name] for name in Progress._fields if name != "ends"}
-        found.append(Progress(**known, ends=ends))
+        known = {name: told[name] for name in ("checkpoint", "batch", "lower", "upper")}
+        found.append(Progress(**known, updates=told["count"], ends=ends))
     return found
 
 
@@ -126,7 +127,7 @@ def judge(servers: str, target: str, truth: Mapping[bytes, bytes]) -> dict[str, 
     records = settled(servers, target)
     progress = progress_of(servers, target)
     bad: Counter[str] = Counter()
-    for before, after in zip(progress, progress[1:], strict=False):
+    for before, after in pairwise(progress):
         bad["gap in progress"] += after.batch != before.batch + 1 or after.lower != before.upper
         bad["ends go back"] += any(after.ends[p] < end for p, end in before.ends.items())
         bad["another checkpoint"] += after.checkpoint != before.checkpoint
@@ -152,7 +153,7 @@ def _placed(records: list[Message], progress: list[Progress], bad: Counter[str])
             bad["after its batch's ends"] += offset >= progress[at].ends[partition]
             if at:
                 bad["before its batch's ends"] += offset < progress[at - 1].ends[partition]
-    bad["wrong count"] = sum(counts[at] != one.count for at, one in enumerate(progress))
+    bad["wrong count"] = sum(counts[at] != one.updates for at, one in enumerate(progress))
 
 
 def _accumulated(records: list[Message], truth: Mapping[bytes, bytes], bad: Counter[str]) -> None:
@@ -171,7 +172,7 @@ def _accumulated(records: list[Message], truth: Mapping[bytes, bytes], bad: Coun
             held.update(change)
             values = {value: count for value, count in held.items() if count}
             bad["prefix"] += len(values) > 1 or any(count != 1 for count in values.values())
-        last |= {key: value for value, count in held.items() if count}
+        last.update((key, value) for value, count in held.items() if count)
     bad["accumulated differs"] = len(set(last.items()) ^ set(truth.items()))
 
 

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
 )
@@ -51,10 +52,11 @@ class Pipeline:
     checkpoint: Path = Path()
     settings: Mapping[str, Any] = field(default_factory=dict)
     limit: int = 500
+    output: str = ""
 
     @property
     def target(self) -> str:
-        return self.name + ".out"
+        return self.output or self.name + ".out"
 
     @property
     def topics(self) -> list[str]:
@@ -391,6 +393,12 @@ def produce(
     return producer
 
 
+def add_partitions(servers: str, topic: str, partitions: int) -> None:
+    """Raise the number of partitions."""
+    admin = admin_of(servers)
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+
 def admin_of(servers: str) -> AdminClient:
     """A client for topics."""
     return AdminClient({"bootstrap.servers": servers, "log_level": 0})
@@ -424,13 +432,16 @@ def configure(servers: str, topic: str, name: str, value: str) -> None:
     """Change one setting of a topic."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin_of(servers).incremental_alter_configs([resource])[resource].result(30)
+    # An answer never comes once its client is gone.
+    admin = admin_of(servers)
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def delete_before(servers: str, topic: str, offsets: Mapping[int, int]) -> None:
     """Delete the records of each partition before an offset; -1 means all."""
     asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-    for answer in admin_of(servers).delete_records(asked).values():
+    admin = admin_of(servers)
+    for answer in admin.delete_records(asked).values():
         answer.result(30)
 
 

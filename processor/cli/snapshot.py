@@ -125,7 +125,7 @@ def _print(counts: Counts) -> None:
             "value": value_written(value),
             "count": counts[key, value],
         }
-        click.echo(msgspec.json.encode(line).decode())
+        print(msgspec.json.encode(line).decode())
     sys.stdout.flush()
 
 

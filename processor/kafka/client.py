@@ -39,6 +39,10 @@ AWAY = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
+    # A restarted broker counts its leaderships from anew, clients lag behind.
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
 }
 
 

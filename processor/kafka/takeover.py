@@ -189,7 +189,8 @@ def _check_outputs(
                     hint="Set its cleanup.policy to delete, or write to another topic.",
                 )
         published.append(-1 if last is None else last.batch)
-    return min(published)
+    # All outputs of a batch are published at once; one may have lost its records since.
+    return max(published)
 
 
 def _check_lease(

@@ -90,7 +90,11 @@ def _offsets(
         found: Positions = {topic: {} for topic in partitions}
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_S)
         for at, answer in answers.items():
-            found[at.topic][at.partition] = answer.result().offset
+            offset = answer.result().offset
+            if offset < 0:
+                # While a broker comes back there may be neither an offset nor an error.
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            found[at.topic][at.partition] = offset
         return found
 
     return patiently(ask, "the brokers") if asked else {topic: {} for topic in partitions}

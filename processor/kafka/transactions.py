@@ -40,12 +40,16 @@ class Transactions:
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return how many there were."""
         produce, poll = self._producer.produce, self._producer.poll
-        known: dict[tuple[int, int], diff.Headers] = {}
         count = 0
+        now: int | None = None
+        known: dict[int, diff.Headers] = {}
         for key, value, time, change in updates:
-            headers = known.get((time, change))
+            # Updates of one time mostly stand together, and their headers are the same.
+            if time != now:
+                now, known = time, {}
+            headers = known.get(change)
             if headers is None:
-                headers = known[time, change] = diff.headers(time, change)
+                headers = known[change] = diff.headers(time, change)
             while True:
                 try:
                     produce(topic, value, key, headers=headers)
@@ -55,8 +59,6 @@ class Transactions:
                 except KafkaException as error:
                     raise self._named(error) from error
             count += 1
-            if len(known) > 10_000:
-                known.clear()
         return count
 
     def commit(self) -> None:

@@ -6,14 +6,17 @@ that this describes, as updates.  At each time the last symbol of a key counts, 
 tombstone removes; an empty value is a value.  A time is processed once the interval
 has closed it: a symbol at or beyond `upper` waits in the store.
 
-A value that could not be decoded leaves the value as it is and puts an error record
-into the key's error slot; the next good symbol or tombstone retracts the record.
+A value that could not be decoded leaves the value as it is, which is what the last good
+symbol has said, be it of the same time or before; it puts an error record into the
+key's error slot, and the next good symbol or tombstone retracts the record.
 
 The state is itself the arrangement of the output by key.  What a message claims the
 old value was plays no part here.
 """
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -29,9 +32,14 @@ _VALUE_TAG = _VALUE[0]
 
 
 class Bad(NamedTuple):
-    """A symbol whose value could not be decoded, as its error record."""
+    """A symbol whose value could not be decoded, as its error record.
+
+    `good` is what the last good symbol before it, at the same time, has said; empty if
+    there was none.
+    """
 
     record: bytes
+    good: tuple[bytes | None] | tuple[()] = ()
 
 
 class Waiting(msgspec.Struct, array_like=True):
@@ -58,6 +66,14 @@ def step(store: Store, chunks: Sequence[Symbols], interval: Interval) -> Changes
     changes = Changes([], [])
     current: dict[bytes, bytes | None] = {}
     before: dict[bytes, bytes | None] = {}
+    in_sequence = _in_sequence(waiting, chunks, interval)
+    if in_sequence is not None:
+        keys = list({key for chunk in in_sequence for key in chunk.keys})
+        current = dict(zip(keys, states.get_many(keys), strict=True))
+        before = current.copy()
+        for chunk in in_sequence:
+            _apply_each(current, chunk, changes)
+        chunks = []
     for time, last in _by_time(waiting, chunks, interval):
         missing = [key for key in last if key not in current]
         if missing:
@@ -116,12 +132,37 @@ def _apply(
         current[key] = new
 
 
+def _apply_each(current: dict[bytes, bytes | None], chunk: Symbols, changes: Changes) -> None:
+    """Move keys to one symbol after the other, each of which is alone at its time.
+
+    What `_apply` does with one symbol, written out: here it is done for every record.
+    """
+    emit = changes.updates.append
+    assert isinstance(chunk.times, list)
+    for time, key, symbol in zip(chunk.times, chunk.keys, _values(chunk), strict=True):
+        old = current[key]
+        if symbol.__class__ is Bad or (old is not None and old[0] != _VALUE_TAG):
+            current[key] = _with_errors(key, old, symbol, time, changes)
+            continue
+        new = None if symbol is None else _VALUE + symbol  # type: ignore[operator]
+        if new == old:
+            continue
+        if old is not None:
+            emit(KeyedUpdate(key, old[1:], time, -1))
+        if symbol is not None:
+            emit(KeyedUpdate(key, symbol, time, 1))  # type: ignore[arg-type]
+        current[key] = new
+
+
 def _with_errors(
     key: bytes, state: bytes | None, symbol: Symbol, time: int, changes: Changes
 ) -> bytes | None:
     """The general transition: the error slot was full, or is to be filled."""
     value, record = (None, None) if state is None else split(state)
-    new_value, new_record = (value, symbol.record) if isinstance(symbol, Bad) else (symbol, None)
+    if isinstance(symbol, Bad):
+        new_value, new_record = symbol.good[0] if symbol.good else value, symbol.record
+    else:
+        new_value, new_record = symbol, None
     for updates, old, new in (
         (changes.updates, value, new_value),
         (changes.errors, record, new_record),
@@ -136,6 +177,33 @@ def _with_errors(
     return None if new_value is None else _VALUE + new_value
 
 
+def _in_sequence(
+    waiting: Part, chunks: Sequence[Symbols], interval: Interval
+) -> list[Symbols] | None:
+    """The chunks in an order in which time goes up with every record, if there is one.
+
+    In the offset domain there always is: no two records have the same time.
+    """
+    if next(iter(waiting.scan(b"")), None) is not None:
+        return None
+    full = [chunk for chunk in chunks if chunk.keys]
+    if not full or any(isinstance(chunk.times, int) for chunk in full):
+        return None
+    ordered = sorted(full, key=_first_time)
+    last = interval.lower - 1
+    for chunk in ordered:
+        times = chunk.times
+        assert isinstance(times, list)
+        if times[0] <= last or not all(map(operator.lt, times, islice(times, 1, None))):
+            return None
+        last = times[-1]
+    return ordered if last < interval.upper else None
+
+
+def _first_time(chunk: Symbols) -> int:
+    return chunk.times if isinstance(chunk.times, int) else chunk.times[0]
+
+
 def _by_time(
     waiting: Part, chunks: Sequence[Symbols], interval: Interval
 ) -> Iterable[tuple[int, dict[bytes, Symbol]]]:
@@ -147,8 +215,12 @@ def _by_time(
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         last: dict[bytes, Symbol] = {}
         for chunk in sorted(chunks, key=_order):
-            # A later symbol takes the place of an earlier one, not its position.
-            last.update(zip(chunk.keys, _values(chunk), strict=True))
+            if chunk.bad:
+                for key, symbol in zip(chunk.keys, _values(chunk), strict=True):
+                    last[key] = _over(last, key, symbol) if isinstance(symbol, Bad) else symbol
+            else:
+                # A later symbol takes the place of an earlier one, not its position.
+                last.update(zip(chunk.keys, chunk.values, strict=True))
         return [(time, last)]
     rows = due
     for chunk in chunks:
@@ -180,9 +252,17 @@ def _runs(rows: list[_Row]) -> Iterable[tuple[int, dict[bytes, Symbol]]]:
             if now is not None:
                 yield now, last
             now, last = time, {}
-        last[key] = symbol
+        last[key] = _over(last, key, symbol) if isinstance(symbol, Bad) else symbol
     if now is not None:
         yield now, last
+
+
+def _over(last: Mapping[bytes, Symbol], key: bytes, bad: Bad) -> Bad:
+    """A bad symbol after those of its time: what they have said of the value stands."""
+    if key not in last:
+        return bad
+    before = last[key]
+    return Bad(bad.record, before.good if isinstance(before, Bad) else (before,))
 
 
 def _rank(row: _Row) -> tuple[int, int, int, int]:

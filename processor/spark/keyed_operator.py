@@ -8,6 +8,7 @@ import pandas as pd
 
 from ikebana.processor import shard_batch
 from ikebana.processor.shard_batch import Job
+from ikebana.processor.spark import worker
 
 OUTPUT_SCHEMA = "marker binary"
 STATE_SCHEMA = "manifest binary"
@@ -21,6 +22,7 @@ def run_group(
     The marker's transaction is committed before the row is yielded and before Spark
     commits the state; whatever comes after a crash in between adopts the marker.
     """
+    worker.settle()
     before = bytes(state.get[0]) if state.exists else None
     shard = job.labels.index(int(key[0]))
     rows = (chunk for frame in frames for chunk in frame["chunk"])

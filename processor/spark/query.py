@@ -126,6 +126,7 @@ def start(
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
         stop=str(stop),
+        incarnation=taken.incarnation,
         adopted=taken.adopted,
     )
     job = Job(

@@ -21,13 +21,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ikebana.arrangements.errors import FencedError
 from ikebana.processor import progress, reclock
 from ikebana.processor.decoding import Decoding
 from ikebana.processor.envelope import SCHEMA, Tick, pack
+from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.plan import Plan
 from ikebana.processor.reclock import Slice, SourceOffset
+from ikebana.processor.spark import worker
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has this word; settings hold passwords.
@@ -35,6 +38,8 @@ OPTION = "secretconfig"
 # An idle source asks the brokers this often, and Spark a tenth as often.
 _ASK_EVERY_S = 0.02
 _ANSWER_AFTER_S = 0.2
+# While no task runs that would notice it, this often it asks for a newer instance.
+_ASK_FOR_LEASE_EVERY_S = 1.0
 
 
 class SourceConfig(msgspec.Struct, frozen=True):
@@ -52,6 +57,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     max_records: int
     heartbeat_s: float
     stop: str
+    incarnation: int
     adopted: str | None = None
 
 
@@ -83,6 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._target: reclock.Positions | None = None
+        self._asked_for_lease = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -98,6 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         stop = Path(self._config.stop)
         until = time.monotonic() + _ANSWER_AFTER_S
         while not stop.exists():
+            self._check_lease()
             found = self._minted(last, limit)
             if found is not None:
                 return found.to_json()
@@ -158,6 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
+        worker.settle()
         if partition.ticks:
             yield _rows(partition.ticks)
         config = self._config
@@ -177,6 +186,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         for decoding in by_range.values():
             if rows := [(labels[shard], chunk) for shard, chunk in decoding.flush()]:
                 yield _rows(rows)
+
+    def _check_lease(self) -> None:
+        """Stop if there is a newer instance: a batch logged now would stop that one."""
+        config = self._config
+        if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
+            return
+        reader = _reader(tuple(sorted(config.kafka.items())))
+        lease = markers.last_lease(reader, markers.topic_of(config.plan.name))
+        if lease is not None and lease.incarnation > config.incarnation:
+            raise FencedError(
+                f"this instance (number {config.incarnation}) of pipeline "
+                f"{config.plan.name!r} stops: instance {lease.incarnation} has taken over "
+                "its checkpoint"
+            )
+        self._asked_for_lease = time.monotonic()
 
     @functools.cached_property
     def _inputs(self) -> Inputs:

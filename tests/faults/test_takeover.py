@@ -104,7 +104,9 @@ class Instances:
 
 
 def replace_offset(start: SourceOffset, *, batch: int, lower: int, upper: int) -> SourceOffset:
-    return SourceOffset(batch, lower, upper, start.positions, start.plan, topic_ids=start.topic_ids)
+    return SourceOffset(
+        batch, lower, upper, start.positions, start.plan, topic_ids=start.topic_ids
+    )
 
 
 @pytest.fixture

@@ -442,7 +442,7 @@ _THOROUGH = os.environ.get("IKEBANA_HYPOTHESIS") == "thorough"
 
 TestShardProtocol = ShardProtocol.TestCase
 TestShardProtocol.settings = settings(
-    max_examples=1000 if _THOROUGH else 8,
+    max_examples=200 if _THOROUGH else 8,
     stateful_step_count=40 if _THOROUGH else 15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ikebana.codecs.progress import ProgressRecord, Promise
@@ -20,6 +20,8 @@ from ikebana.processor.diff_reader import (
 from ikebana.processor.verify import Summary, Verifier
 
 PARTITIONS = 3
+# There are many mutations, and each makes a whole stream.
+some = settings(max_examples=40)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def batches(draw: st.DrawFn, promise: Promise, least: int = 1) -> list[Batch]:
         updates: list[tuple[bytes, bytes, int, int]] = []
         for time in range(lower, upper):
             if promise == "upserts":
-                wanted = {d: 1 for d in dict(draw(st.lists(data, max_size=4))).items()}
+                wanted = dict.fromkeys(dict(draw(st.lists(data, max_size=4))).items(), 1)
                 keys = {key for key, _ in wanted} | draw(st.sets(st.sampled_from([b"a", b"b"])))
                 after = Counter({d: n for d, n in held.items() if d[0] not in keys})
                 after.update(wanted)
@@ -199,6 +201,7 @@ PROMISES: list[Promise] = ["upserts", "collection", "changes"]
 
 
 @pytest.mark.parametrize("promise", PROMISES)
+@some
 @given(st.data())
 def test_a_good_stream_is_ok_however_it_is_read(promise: Promise, data: st.DataObject) -> None:
     """The verdict and the sums are those of the stream, for portions of any size."""
@@ -231,6 +234,7 @@ def test_a_good_stream_is_ok_however_it_is_read(promise: Promise, data: st.DataO
         *[pytest.param("upserts", m, id=f"{m.__name__}-upserts") for m in ONLY_UPSERTS],
     ],
 )
+@some
 @given(st.data())
 def test_a_mutated_stream_has_an_offence(
     promise: Promise, mutation: Mutation, data: st.DataObject
@@ -243,6 +247,7 @@ def test_a_mutated_stream_has_an_offence(
 
 
 @pytest.mark.parametrize("promise", PROMISES)
+@some
 @given(st.data())
 def test_a_missing_progress_record_is_found(promise: Promise, data: st.DataObject) -> None:
     """Unless it is the last one, or the first one of a batch that is empty."""
@@ -254,6 +259,7 @@ def test_a_missing_progress_record_is_found(promise: Promise, data: st.DataObjec
     assert verified(less).verdict() == "offence"
 
 
+@some
 @given(st.data())
 def test_progress_out_of_order_is_found(data: st.DataObject) -> None:
     """Two progress records in each other's place do not follow each other."""
@@ -265,6 +271,7 @@ def test_progress_out_of_order_is_found(data: st.DataObject) -> None:
     assert verified(replace(topic, progress=records)).verdict() == "offence"
 
 
+@some
 @given(st.data())
 def test_repeated_progress_changes_nothing(data: st.DataObject) -> None:
     """A batch that is published twice is read once."""
@@ -277,6 +284,7 @@ def test_repeated_progress_changes_nothing(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("promise", PROMISES)
+@some
 @given(st.data())
 def test_progress_that_begins_in_the_middle_comes_to_the_same(
     promise: Promise, data: st.DataObject

@@ -1,0 +1,18 @@
+"""A few rounds of `bench/chaos.py`, which is worth running longer by hand."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_after_random_kills_everything_is_exact() -> None:
+    """A seed fixes what is done, not when it hits: each run is another one."""
+    chaos = Path(__file__).parents[2] / "bench" / "chaos.py"
+    command = [sys.executable, str(chaos), "--rounds", "4", "--records", "12000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict: exact" in done.stdout

@@ -1,0 +1,63 @@
+"""A restart under other circumstances, and an end between two batches."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+
+import pytest
+
+from ikebana.processor.kafka.broker import Broker
+from judge import judge, truth_of
+from pipelines import Load, Pipeline, add_partitions, create, produce, upserts
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def largest_batch(pipeline: Pipeline, first: int) -> int:
+    """The most offsets that a batch from `first` on has taken."""
+    totals = [sum(pipeline.logged_positions(b).values()) for b in pipeline.log("offsets")]
+    steps = [after - before for before, after in pairwise([0, *totals])]
+    return max(steps[first:])
+
+
+def test_state_survives_another_size_of_batches_another_master_and_a_lost_local_folder(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Stopped by SIGTERM under load, then gone on with differently, a partition later.
+
+    SIGTERM ends between two batches: every logged batch is committed, and the status
+    is 0.  The read limit holds for each run, but for one offset a partition.  The new
+    partition is read from its beginning.
+    """
+    servers, source = broker.bootstrap_servers, topic_name("restart")
+    create(servers, source, 2)
+    load = Load(servers, source, records=100_000, keys=400, rate=150)
+    load.start()
+    produce(servers, source, upserts(600, 400, Random(1)))
+    pipeline = Pipeline(tmp_path, servers, topic_name("restarted"), source, limit=150)
+    with pipeline.start() as run:
+        pipeline.wait_for_batch(3)
+        assert run.stop() == 0, run.text
+    assert pipeline.log("offsets") == pipeline.log("commits")
+    assert largest_batch(pipeline, 0) <= 150 + 2
+    first = len(pipeline.log("offsets"))
+    rmtree(tmp_path / "local")
+    load.stop()
+
+    changed = replace(pipeline.but(master="local[1]", trigger_interval="200ms"), limit=60)
+    produce(servers, source, upserts(300, 400, Random(2)))
+    with changed.start() as run:
+        changed.wait_for_batch(first)
+        add_partitions(servers, source, 3)
+        # Keys of their own: a key that moved between partitions would have no order.
+        produce(servers, source, ((b"new%d" % n, b"1") for n in range(100)), partition=2)
+        changed.wait_until_read()
+        assert run.stop() == 0, run.text
+    assert changed.log("offsets") == changed.log("commits")
+    assert largest_batch(changed, first) <= 60 + 3
+    truth = truth_of(servers, source)
+    assert judge(servers, pipeline.target, truth) == {}
+    assert truth[b"new99"] == b"1"

@@ -1,0 +1,473 @@
+"""check, snapshot and follow over topics on a broker, and the consumer of the docs."""
+
+import itertools
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from ikebana.codecs import diff
+from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.processor.cli.main import main
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.broker import Broker
+from waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+READING = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
+COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]
+
+# Partition, key, value, time, diff.
+Row = tuple[int, bytes | None, bytes, int, int]
+FIRST: list[Row] = [
+    (0, b'"frank"', b'"mcsherry"', 1, 1),
+    (0, b'"frank"', b'"zappa"', 5, 1),
+    (0, b'"frank"', b'"mcsherry"', 5, -1),
+    (1, b'"david"', b'{"born": 1947}', 7, 1),
+]
+SECOND: list[Row] = [(1, b'"david"', b'{"born": 1947}', 12, -1)]
+
+
+class Result(NamedTuple):
+    """What a command printed, and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Written:
+    """A diff topic of two partitions and its progress, written by hand."""
+
+    def __init__(self, servers: str, name: str, promise: Promise = "upserts") -> None:
+        self.servers = servers
+        self.name = name
+        self.promise = promise
+        self.admin = client.admin({"bootstrap.servers": servers})
+        for topic, partitions in ((name, 2), (name + ".progress", 1)):
+            topics.create(self.admin, topic, partitions, 1, {"retention.ms": "-1"})
+        self.batches = 0
+        self.upper = 0
+        self.connect()
+
+    def connect(self) -> None:
+        """Make a producer, which knows the topic as it is now."""
+        settings = {"bootstrap.servers": self.servers}
+        self.producer = client.transactional_producer(settings, self.name, 60)
+
+    def partitions(self) -> int:
+        """How many partitions the topic has."""
+        return topics.describe(self.admin, [self.name])[self.name].partitions
+
+    def updates(self, rows: list[Row]) -> None:
+        """Commit updates that no progress covers."""
+        self._produce(rows)
+        self.producer.commit_transaction(30)
+
+    def aborted(self, rows: list[Row]) -> None:
+        """Write updates that were never committed."""
+        self._produce(rows)
+        assert self.producer.flush(30) == 0
+        self.producer.abort_transaction(30)
+
+    def progress(self, upper: int, count: int) -> ProgressRecord:
+        """Close a batch of all that is there."""
+        ends = topics.high_watermarks(self.admin, {self.name: self.partitions()})[self.name]
+        said = (self.batches, self.upper, upper, count)
+        record = ProgressRecord("c", "p", self.name, *said, ends, self.promise)
+        self.publish(record)
+        self.batches += 1
+        self.upper = upper
+        return record
+
+    def publish(self, record: ProgressRecord) -> None:
+        """Commit a progress record."""
+        self.producer.begin_transaction()
+        self.producer.produce(self.name + ".progress", record.encode(), record.key())
+        self.producer.commit_transaction(30)
+
+    def batch(self, rows: list[Row], upper: int) -> ProgressRecord:
+        """Write a batch and close it."""
+        self.updates(rows)
+        return self.progress(upper, len(rows))
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Delete the records at the beginning of a partition, as retention does."""
+        at = TopicPartition(topic, partition, offset)
+        for answer in self.admin.delete_records([at]).values():
+            answer.result(30)
+
+    def _produce(self, rows: list[Row]) -> None:
+        self.producer.begin_transaction()
+        for partition, key, value, time, change in rows:
+            headers = diff.headers(time, change)
+            self.producer.produce(self.name, value, key, partition=partition, headers=headers)
+
+
+@pytest.fixture
+def written(broker: Broker, topic_name: Callable[[str], str]) -> Written:
+    """An empty topic."""
+    return Written(broker.bootstrap_servers, topic_name("diffs"))
+
+
+@pytest.fixture
+def people(written: Written) -> Written:
+    """Two closed batches, aborted transactions around them, and one update not closed yet."""
+    written.aborted([(0, b'"nobody"', b"1", 2, 1), (1, b'"nobody"', b"1", 2, 1)])
+    written.batch(FIRST, 10)
+    written.aborted([(1, b'"nobody"', b"1", 11, 1)])
+    written.batch(SECOND, 20)
+    written.aborted([(0, b'"nobody"', b"1", 21, 1)])
+    written.updates([(0, b'"grace"', b'"hopper"', 25, 1)])
+    return written
+
+
+@pytest.fixture
+def ikebana(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
+    """Run a command as the shell would."""
+    monkeypatch.setenv("IKEBANA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+
+    def run(*arguments: str) -> Result:
+        monkeypatch.setattr(sys, "argv", ["ikebana", *arguments])
+        status: Any = 0
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code or 0
+        return Result(status, *capfd.readouterr())
+
+    return run
+
+
+def test_check_says_ok_and_what_there_is(people: Written, ikebana: Callable[..., Result]) -> None:
+    """Aborted records are not seen, and what no progress covers is counted apart."""
+    result = ikebana("check", people.name)
+
+    assert result.out.splitlines() == [
+        f"{people.name}: 2 batches, 5 updates, frontier 20",
+        "accumulated: 1 keys, 1 values, 1 with their counts",
+        "not closed yet: 1 updates",
+        "ok",
+    ]
+    assert result.status == 0
+
+
+def test_check_takes_a_batch_that_was_published_twice(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """A repeated progress record counts once, also when it ends later."""
+    people.publish(people.progress(30, 1))
+    people.batch([], 40)
+    result = ikebana("check", people.name)
+
+    assert "4 batches, 6 updates, frontier 40" in result.out
+    assert result.status == 0
+
+
+def test_check_counts_the_records_of_a_batch(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """A batch that has a record more than its progress counts is an offence."""
+    people.progress(30, 0)
+    result = ikebana("check", people.name)
+
+    assert f'batch 2 of "{people.name}" has 1 updates, its progress counts 0' in result.out
+    assert result.status == 1
+
+
+def test_check_names_the_record_that_breaks_the_promise(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """The place of a second value is its topic, partition and offset."""
+    written.batch(FIRST, 10)
+    written.batch([(0, b'"frank"', b'"oz"', 12, 1)], 20)
+    result = ikebana("check", written.name)
+
+    # Three updates and a transaction's marker lie before it.
+    assert f"{written.name}[0]@4: after time 12, in batch 1, this key holds 2" in result.out
+    assert result.status == 1
+
+
+def test_check_without_progress_is_not_verifiable(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """Updates without any progress are neither ok nor an offence: exit status 2."""
+    written.updates(FIRST)
+    result = ikebana("check", written.name)
+
+    assert result.out.splitlines() == [
+        f"{written.name}: 4 updates",
+        f'not verifiable: "{written.name}.progress" holds no progress',
+    ]
+    assert result.status == 2
+
+
+def test_check_starts_where_progress_starts(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """With its oldest progress deleted, a topic is verified from a time that is told."""
+    people.delete_before(people.name + ".progress", 0, 2)
+    result = ikebana("check", people.name)
+
+    assert f"{people.name}: 1 batches, 1 updates, frontier 20" in result.out
+    assert "verified from time 10: earlier progress was deleted, 4 updates" in result.out
+    assert result.out.endswith("ok\n")
+    assert result.status == 0
+
+
+def test_a_topic_without_its_beginning_is_refused(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """Nothing can be accumulated from a topic whose first records are gone."""
+    people.delete_before(people.name, 0, 3)
+    gone = f"the beginning of {people.name}[0] was deleted"
+    check, snapshot = ikebana("check", people.name), ikebana("snapshot", people.name)
+    follow = ikebana("follow", people.name, "--until", "20")
+
+    assert (check.status, snapshot.status, follow.status) == (2, 1, 1)
+    assert f"not verifiable: {gone}" in check.out
+    assert gone in snapshot.err
+    assert gone in follow.err
+    assert ikebana("follow", people.name, "--from", "now", "--until", "20").status == 0
+
+
+def test_a_partition_that_is_added_later_is_read_from_its_beginning(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """Older progress does not name it, and newer does."""
+    topics.add_partitions(people.admin, people.name, 3)
+    wait_until(lambda: people.partitions() == 3, 30, "the added partition")
+    people.connect()
+    people.updates([(2, b'"ada"', b'"lovelace"', 26, 1)])
+    people.progress(30, 2)
+    check, snapshot = ikebana("check", people.name), ikebana("snapshot", people.name)
+
+    assert (check.status, snapshot.status) == (0, 0)
+    assert json.loads(snapshot.out.splitlines()[0]) == {
+        "key": "ada",
+        "value": "lovelace",
+        "count": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("as_of", "expected"),
+    [
+        pytest.param("4", [("frank", "mcsherry")], id="before it was replaced"),
+        pytest.param("5", [("frank", "zappa")], id="at the time itself"),
+        pytest.param("9", [("david", {"born": 1947}), ("frank", "zappa")], id="in order"),
+        pytest.param(None, [("frank", "zappa")], id="the greatest closed time"),
+    ],
+)
+def test_a_snapshot_is_the_sum_up_to_its_time(
+    people: Written,
+    ikebana: Callable[..., Result],
+    as_of: str | None,
+    expected: list[tuple[str, object]],
+) -> None:
+    """Lines are ordered by key bytes; JSON data are printed as JSON."""
+    result = ikebana("snapshot", people.name, *(["--as-of", as_of] if as_of else []))
+    lines = [json.loads(line) for line in result.out.splitlines()]
+
+    assert lines == [{"key": key, "value": value, "count": 1} for key, value in expected]
+    assert result.status == 0
+
+
+@pytest.mark.parametrize(
+    ("as_of", "said"),
+    [
+        pytest.param("20", "its frontier is 20\nHint: Wait until", id="at the frontier"),
+        pytest.param("-1", "it begins at time 0", id="before the beginning"),
+    ],
+)
+def test_a_snapshot_of_a_time_that_is_not_closed_is_refused(
+    people: Written, ikebana: Callable[..., Result], as_of: str, said: str
+) -> None:
+    """The error names the frontier and what to do."""
+    result = ikebana("snapshot", people.name, "--as-of", as_of)
+
+    assert result.out == ""
+    assert f"as of {as_of}: {said}" in result.err
+    assert result.status == 1
+
+
+def test_a_snapshot_prints_all_keys_in_one_way(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """One key that is no JSON makes strings of all; values are on their own."""
+    written.batch([(0, b"7", b"\xff", 1, 1), (1, b"N7", b"{}", 1, 1), (1, None, b"", 1, 1)], 2)
+    result = ikebana("snapshot", written.name)
+
+    assert [json.loads(line) for line in result.out.splitlines()] == [
+        {"key": None, "value": {"base64": ""}, "count": 1},
+        {"key": "7", "value": {"base64": "/w=="}, "count": 1},
+        {"key": "N7", "value": {"base64": "e30="}, "count": 1},
+    ]
+
+
+def test_a_snapshot_refuses_progress_with_a_gap(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """A collection is not made of batches that do not follow each other."""
+    written.batch(FIRST, 10)
+    written.batches += 1
+    written.batch(SECOND, 20)
+    result = ikebana("snapshot", written.name)
+
+    assert "follows batch 0" in result.err
+    assert result.status == 1
+
+
+def test_a_topic_that_was_made_anew_is_named(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """Progress that names offsets that are not there is an error at once."""
+    beyond = ProgressRecord("c", "p", people.name, 2, 20, 30, 1, {0: 900, 1: 9}, "upserts")
+    people.publish(beyond)
+    result = ikebana("check", people.name)
+
+    assert f"cannot read {people.name}[0] up to offset 900" in result.err
+    assert result.status == 1
+
+
+def test_a_topic_that_does_not_exist_is_named(ikebana: Callable[..., Result]) -> None:
+    """Reading does not make topics."""
+    for command in ("check", "snapshot", "follow"):
+        result = ikebana(command, "no-such-topic")
+
+        assert 'cannot read topic "no-such-topic": it does not exist' in result.err
+        assert result.status == 1
+
+
+def test_client_settings_come_from_a_file(
+    people: Written,
+    ikebana: Callable[..., Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line is key=value; a mistake names the file and line, or the setting, once."""
+    monkeypatch.delenv("IKEBANA_BOOTSTRAP_SERVERS")
+    config = tmp_path / "client.properties"
+    config.write_text(f"# ours\n\nbootstrap.servers = {people.servers}\nclient.id=reader\n")
+    assert ikebana("check", people.name, "--config", str(config)).status == 0
+
+    config.write_text("client.id\n")
+    assert "line 1 is no key=value" in ikebana("check", "t", "--config", str(config)).err
+
+    config.write_text("no.such.setting=1\n")
+    assert "no.such.setting" in ikebana("check", "t", "--config", str(config)).err
+
+
+def test_follow_prints_updates_and_frontiers(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """A line for each update by time, one for each frontier, and a sum at the end."""
+    result = ikebana("follow", people.name, "--until", "20")
+
+    assert result.out.splitlines() == [
+        '1 +1 "frank" "mcsherry"',
+        '5 +1 "frank" "zappa"',
+        '5 -1 "frank" "mcsherry"',
+        '7 +1 "david" {"born": 1947}',
+        "frontier 10",
+        '12 -1 "david" {"born": 1947}',
+        "frontier 20",
+    ]
+    assert f"{people.name}: 2 batches, 5 updates, 1 data, sum 1, frontier 20" in result.err
+    assert result.status == 0
+
+
+def test_follow_shows_as_many_updates_as_asked(
+    people: Written, ikebana: Callable[..., Result]
+) -> None:
+    """What is left out of a batch is counted."""
+    result = ikebana("follow", people.name, "--until", "10", "--updates", "1")
+
+    assert result.out.splitlines() == [
+        '1 +1 "frank" "mcsherry"',
+        "… and 3 more updates",
+        "frontier 10",
+    ]
+
+
+def test_follow_goes_on_and_a_signal_ends_it(people: Written) -> None:
+    """From now on, batches are shown as they close, and SIGTERM is a good end."""
+    following = subprocess.Popen(
+        [*COMMAND, "follow", people.name, "--bootstrap-servers", people.servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert following.stdout is not None
+        shown = list(iter(following.stdout.readline, "frontier 20\n"))
+        people.progress(30, 1)
+        later = following.stdout.readline(), following.stdout.readline()
+        following.send_signal(signal.SIGTERM)
+        _, err = following.communicate(timeout=60)
+    finally:
+        following.kill()
+
+    assert len(shown) == 6
+    assert later == ('25 +1 "grace" "hopper"\n', "frontier 30\n")
+    assert "3 batches, 6 updates" in err
+    assert following.returncode == 0
+
+
+def test_follow_shows_a_view_on_a_terminal(people: Written) -> None:
+    """A terminal shows the last updates, the size of the collection, frontier and lag."""
+    ours, theirs = pty.openpty()
+    following = subprocess.Popen(
+        [*COMMAND, "follow", people.name, "--until", "20"],
+        env={
+            **os.environ,
+            "IKEBANA_BOOTSTRAP_SERVERS": people.servers,
+            "TERM": "xterm",
+            "COLUMNS": "120",
+        },
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while found := os.read(ours, 4096):
+            shown += found
+    except OSError:
+        pass  # how a terminal whose other side is closed ends on Linux
+    os.close(ours)
+
+    assert following.wait(60) == 0
+    for part in (b'"zappa"', b"1 data, sum 1", b"frontier 20", b"not closed yet", b"updates/s"):
+        assert part in shown
+
+
+def test_the_consumer_of_the_docs_is_right(people: Written) -> None:
+    """What docs/reading.md tells readers to write gives each closed batch, once."""
+    people.publish(people.progress(30, 1))
+    people.batch([], 40)
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", READING.read_text(), re.DOTALL):
+        exec(code, names)
+    found = itertools.islice(names["collections"](people.servers, people.name), 4)
+    frank, david = (b'"frank"', b'"zappa"'), (b'"david"', b'{"born": 1947}')
+    grace = b'"grace"', b'"hopper"'
+
+    assert list(found) == [
+        (10, {frank: 1, david: 1}),
+        (20, {frank: 1}),
+        (30, {frank: 1, grace: 1}),
+        (40, {frank: 1, grace: 1}),
+    ]

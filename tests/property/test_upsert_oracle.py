@@ -1,0 +1,320 @@
+"""Upserts against their definition, through the in-process shell and as a bare kernel."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from itertools import groupby
+from typing import Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+from ikebana import Input, Output, Plan, Update, Upsert, accumulate, consolidate
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs import canonical
+from ikebana.processor.decoding import shard_of
+from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.kernels import upsert
+from ikebana.processor.rows import KeyedUpdate, Rank, Symbols
+from oracle import BadValue, Symbol
+from strategies import Arrival, arrivals, cuts, history_of, unhurried
+
+PLAN = Plan(
+    "names",
+    inputs=(Input("names", ("names",)),),
+    operators=(Upsert("current", "names"),),
+    outputs=(Output("diffs", "current", "diffs"),),
+)
+Values = list[Update[tuple[bytes, bytes]]]
+Errors = list[Update[bytes]]
+
+
+class Ran:
+    """Everything that an evaluation has emitted, as canonical bytes."""
+
+    def __init__(self, evaluation: Evaluation | None = None) -> None:
+        self.evaluation = evaluation or Evaluation(PLAN)
+        self.values: Values = []
+        self.errors: Errors = []
+
+    def advance(self, records: Iterable[tuple[object, object, int]], upper: int) -> None:
+        """Give it one batch."""
+        found = self.evaluation.advance({"names": records}, upper)
+        self.values += [
+            Update((canonical.encode(key), canonical.encode(value)), time, diff)
+            for (key, value), time, diff in found["diffs"]
+        ]
+        # Error records are known by their number, in order of arrival.
+        self.errors += [
+            Update(b"%d" % (record["offset"] - 1), time, diff)
+            for record, time, diff in found["errors"]
+        ]
+
+
+def ran(batches: Sequence[Arrival]) -> Ran:
+    """All batches, one after the other, and then the end of time."""
+    found = Ran()
+    for records, upper in batches:
+        found.advance(records, upper)
+    found.advance([], 1_000)
+    return found
+
+
+@unhurried
+@given(arrivals())
+def test_updates_accumulate_to_the_fold_of_the_symbols_at_every_time(
+    batches: list[Arrival],
+) -> None:
+    """Incremental is batch: at every time the collection and the errors are the oracle's."""
+    found, symbols = ran(batches), history_of(batches)
+
+    for as_of in oracle.times(symbols):
+        assert accumulate(found.values, as_of) == oracle.collection(symbols, as_of)
+        assert accumulate(found.errors, as_of) == oracle.errors(symbols, as_of)
+
+
+@unhurried
+@given(arrivals())
+def test_updates_do_not_depend_on_the_cut_into_batches(batches: list[Arrival]) -> None:
+    """Records that arrive all at once give the same updates as records in many batches."""
+    at_once = [Arrival([record for batch in batches for record in batch.records], 1_000)]
+    cut, whole = ran(batches), ran(at_once)
+
+    assert set(consolidate(cut.values)) == set(consolidate(whole.values))
+    assert set(consolidate(cut.errors)) == set(consolidate(whole.errors))
+
+
+@unhurried
+@given(arrivals())
+def test_a_batch_holds_the_times_of_its_interval_and_no_others(batches: list[Arrival]) -> None:
+    """What waits beyond the upper shows in the batch that closes its time, not before."""
+    found, lower = Ran(), 0
+    for records, upper in batches:
+        seen = len(found.values), len(found.errors)
+        found.advance(records, upper)
+        fresh = [u.time for u in found.values[seen[0] :]] + [
+            u.time for u in found.errors[seen[1] :]
+        ]
+
+        assert all(lower <= time < upper for time in fresh)
+        lower = upper
+
+
+@unhurried
+@given(arrivals(), arrivals())
+def test_a_batch_given_twice_from_one_state_gives_one_output(
+    before: list[Arrival], batch: list[Arrival]
+) -> None:
+    """A replay emits what the attempt before it did, and leaves the same state."""
+    state = ran(before).evaluation
+    records = [(key, value, time + 1_000) for one in batch for key, value, time in one.records]
+    first, second = Ran(state), Ran(deepcopy(state))
+    first.advance(records, 1_003)
+    second.advance(records, 1_003)
+
+    assert (first.values, first.errors) == (second.values, second.errors)
+    assert entries(first.evaluation.store) == entries(second.evaluation.store)
+
+
+@unhurried
+@given(arrivals())
+def test_a_restart_between_any_two_batches_changes_nothing(batches: list[Arrival]) -> None:
+    """What goes on from a copy of the state emits what would have been emitted anyway."""
+    restarted = Ran()
+    for records, upper in batches:
+        restarted.evaluation = deepcopy(restarted.evaluation)
+        restarted.advance(records, upper)
+    restarted.evaluation = deepcopy(restarted.evaluation)
+    restarted.advance([], 1_000)
+    found = ran(batches)
+
+    assert (restarted.values, restarted.errors) == (found.values, found.errors)
+
+
+@unhurried
+@given(arrivals())
+def test_a_key_holds_at_most_one_value_once_and_no_diff_is_zero(batches: list[Arrival]) -> None:
+    """At every time the collection has multiplicity 0 or 1 a key."""
+    found = ran(batches)
+
+    assert all(update.diff in (-1, 1) for update in found.values + found.errors)
+    for as_of in oracle.times(history_of(batches)):
+        held = accumulate(found.values, as_of)
+        assert set(held.values()) <= {1}
+        assert max(Counter(key for key, _ in held).values(), default=0) <= 1
+
+
+@unhurried
+@given(arrivals())
+def test_repeats_emit_nothing(batches: list[Arrival]) -> None:
+    """What every key is already, said again later, changes nothing."""
+    found = ran(batches)
+    held = accumulate(found.values, 1_000)
+    seen = len(found.values)
+    found.advance([(key, value, 1_001) for key, value in held], 1_002)
+
+    assert found.values[seen:] == []
+
+
+@st.composite
+def placed(draw: st.DrawFn) -> list[tuple[Rank, Symbol]]:
+    """Symbols of two topics with two partitions each, at times of one of three kinds."""
+    keys = st.sampled_from([b"", b"a", b"b", b"\x00"])
+    values = st.one_of(
+        st.none(), st.sampled_from([b"", b"x", b"y"]), st.just(BadValue(b"")), st.just(b"x")
+    )
+    rows = draw(
+        st.lists(
+            st.tuples(st.integers(0, 1), st.integers(0, 1), keys, values, st.integers(0, 4)),
+            max_size=20,
+        )
+    )
+    kind = draw(st.sampled_from(["one time for all", "each its own", "any"]))
+    offsets: Counter[tuple[int, int]] = Counter()
+    found = []
+    for topic, partition, key, value, time in sorted(rows, key=lambda row: row[:2]):
+        rank = Rank(topic, partition, offsets[topic, partition])
+        offsets[topic, partition] += 1
+        record = BadValue(b"%d-%d-%d" % rank) if isinstance(value, BadValue) else value
+        when = {"one time for all": 2, "each its own": len(found), "any": time}[kind]
+        found.append((rank, Symbol(key, record, when)))
+    return found
+
+
+@st.composite
+def chunked(draw: st.DrawFn, rows: Sequence[tuple[Rank, Symbol]]) -> list[Symbols]:
+    """Each partition cut into chunks anyhow, and the chunks in any order."""
+    found = []
+    for _, partition in groupby(rows, key=lambda row: row[0][:2]):
+        for piece in draw(cuts(list(partition))):
+            uniform = len({symbol.time for _, symbol in piece}) == 1 and draw(st.booleans())
+            found.append(chunk(piece, "one time" if uniform else "a list"))
+    return draw(st.permutations(found))
+
+
+def chunk(rows: Sequence[tuple[Rank, Symbol]], times_as: Literal["one time", "a list"]) -> Symbols:
+    """Rows of one partition as the kernel takes them."""
+    ranks, symbols = [rank for rank, _ in rows], [symbol for _, symbol in rows]
+    times = [symbol.time for symbol in symbols]
+    return Symbols(
+        "in",
+        ranks[0].input if ranks else 0,
+        ranks[0].partition if ranks else 0,
+        times[0] if times_as == "one time" else times,
+        [symbol.key or b"" for symbol in symbols],
+        [None if isinstance(s.value, BadValue) else s.value for s in symbols],
+        [rank.offset for rank in ranks],
+        {at: s.value.record for at, s in enumerate(symbols) if isinstance(s.value, BadValue)},
+    )
+
+
+def history(rows: Iterable[tuple[Rank, Symbol]]) -> list[Symbol]:
+    """The symbols in the order that counts at equal times."""
+    return [symbol for _, symbol in sorted(rows, key=lambda row: row[0])]
+
+
+def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
+    """Everything in a store."""
+    return list(store.scan(b""))
+
+
+def pairs(updates: Iterable[KeyedUpdate]) -> Values:
+    """Updates of (key, value)."""
+    return [Update((u.key or b"", u.value), u.time, u.diff) for u in updates]
+
+
+def records(updates: Iterable[KeyedUpdate]) -> Errors:
+    """Updates of error records."""
+    return [Update(u.value, u.time, u.diff) for u in updates]
+
+
+@unhurried
+@given(st.data(), placed(), st.integers(0, 6))
+def test_chunks_may_be_cut_and_arrive_anyhow(
+    data: st.DataObject, rows: list[tuple[Rank, Symbol]], upper: int
+) -> None:
+    """Rank decides among symbols of one time, not the chunk or the order of arrival."""
+    first, second = MemoryStore(), MemoryStore()
+    changes = [
+        upsert.step(store, data.draw(chunked(rows)), Interval(0, upper))
+        for store in (first, second)
+    ]
+    one, other = changes
+
+    assert set(one.updates) == set(other.updates)
+    assert set(one.errors) == set(other.errors)
+    assert entries(first) == entries(second)
+
+
+@unhurried
+@given(st.data(), placed(), st.integers(0, 6))
+def test_the_kernel_agrees_with_the_oracle_at_every_time(
+    data: st.DataObject, rows: list[tuple[Rank, Symbol]], upper: int
+) -> None:
+    """Times before the upper are emitted; the others wait and come with a later interval."""
+    store, symbols = MemoryStore(), history(rows)
+    early = upsert.step(store, data.draw(chunked(rows)), Interval(0, upper))
+    late = upsert.step(store, [], Interval(upper, 100))
+    values, errors = pairs(early.updates + late.updates), records(early.errors + late.errors)
+
+    assert all(u.time < upper for u in early.updates + early.errors)
+    assert all(u.time >= upper for u in late.updates + late.errors)
+    for as_of in oracle.times(symbols):
+        assert accumulate(values, as_of) == oracle.collection(symbols, as_of)
+        assert accumulate(errors, as_of) == oracle.errors(symbols, as_of)
+
+
+@unhurried
+@given(st.data(), placed(), placed())
+def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
+    data: st.DataObject,
+    first: list[tuple[Rank, Symbol]],
+    second: list[tuple[Rank, Symbol]],
+) -> None:
+    """Of what waited and what has just come, with one time, the greater rank wins."""
+    later = [(rank._replace(offset=rank.offset + 100), symbol) for rank, symbol in second]
+    store = MemoryStore()
+    waited = upsert.step(store, data.draw(chunked(first)), Interval(0, 0))
+    found = upsert.step(store, data.draw(chunked(later)), Interval(0, 100))
+    symbols = history(first + later)
+
+    assert waited == ([], [])
+    for as_of in oracle.times(symbols):
+        assert accumulate(pairs(found.updates), as_of) == oracle.collection(symbols, as_of)
+        assert accumulate(records(found.errors), as_of) == oracle.errors(symbols, as_of)
+
+
+@unhurried
+@given(st.data(), placed(), st.integers(1, 4))
+def test_shards_together_emit_what_one_would(
+    data: st.DataObject, rows: list[tuple[Rank, Symbol]], shards: int
+) -> None:
+    """The output of a plan is the union over shards, whatever their number."""
+    whole = upsert.step(MemoryStore(), data.draw(chunked(rows)), Interval(0, 100))
+    by_shard: Mapping[int, list[tuple[Rank, Symbol]]] = {
+        shard: [row for row in rows if shard_of(row[1].key or b"", shards) == shard]
+        for shard in range(shards)
+    }
+    parts = [
+        upsert.step(MemoryStore(), data.draw(chunked(own)), Interval(0, 100))
+        for own in by_shard.values()
+    ]
+
+    assert Counter(u for part in parts for u in part.updates) == Counter(whole.updates)
+    assert Counter(u for part in parts for u in part.errors) == Counter(whole.errors)
+
+
+@unhurried
+@given(placed())
+def test_read_gives_the_current_value_of_each_key(rows: list[tuple[Rank, Symbol]]) -> None:
+    """The state is the collection: what is read is what the updates come to."""
+    store = MemoryStore()
+    chunks = [chunk(list(own), "a list") for _, own in groupby(rows, key=lambda row: row[0][:2])]
+    upsert.step(store, chunks, Interval(0, 100))
+    held = dict(oracle.collection(history(rows), 100).keys())
+
+    assert upsert.read(store, [b"", b"a", b"b", b"\x00"]) == [
+        held.get(key) for key in (b"", b"a", b"b", b"\x00")
+    ]
