@@ -50,5 +50,9 @@ class SparkStartError(IkebanaError):
     """Spark's JVM did not come up."""
 
 
+class JavaError(IkebanaError):
+    """There is no Java that Kafka and Spark can run on."""
+
+
 class BrokerError(IkebanaError):
-    """The embedded broker, or the Java that it needs, could not be started."""
+    """The embedded broker could not be fetched or started."""

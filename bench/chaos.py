@@ -166,7 +166,9 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
         settings = {"shards": 3, "heartbeat": "400ms", "retained_batches": 3}
         work = folder / "pipeline"
         work.mkdir()
-        pipeline = Pipeline(work, servers, "chaos", "upserts", domain, settings=settings)
+        pipeline = Pipeline(
+            work, servers, "chaos", "upserts", domain, settings=settings, limit=4000
+        )
         load.start()
         chaos = Chaos(pipeline, broker, choice, pipeline.start())
         try:

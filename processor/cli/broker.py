@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from ikebana.processor.kafka.broker import KAFKA_VERSION, jars_fetched, running
+from ikebana.processor.kafka.broker import running
+from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars_fetched
 
 
 @click.command("broker")
@@ -26,7 +27,8 @@ from ikebana.processor.kafka.broker import KAFKA_VERSION, jars_fetched, running
 def broker_command(port: int, data: Path | None) -> None:
     """Run a one-node Kafka for trying things out.
 
-    It needs Java 17 or newer.  The first start fetches Kafka from Maven Central.
+    It needs Java 17 or newer, and makes a topic when a record is first written to it.
+    The first start fetches Kafka from Maven Central.
     """
     # SIGINT is ignored in a shell's background jobs unless set; both end the block below.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,7 +36,7 @@ def broker_command(port: int, data: Path | None) -> None:
     if not jars_fetched():
         click.echo(f"fetching Apache Kafka {KAFKA_VERSION}, 44 MB, once")
     try:
-        with running(data, port) as broker:
+        with running(data, port, {"auto.create.topics.enable": "true"}) as broker:
             kind = "temporary data" if data is None else "data"
             click.echo(
                 f"broker ready at {broker.bootstrap_servers} "

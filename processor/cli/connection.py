@@ -5,15 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from confluent_kafka import KafkaException
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.kafka import client
 
 _DEFAULT = "localhost:9092"
-# A person waits for this, so it is shorter than a pipeline's patience.
-_PATIENCE_S = 10.0
-_REQUEST_S = 5.0
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,7 +36,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         if bootstrap_servers:
             settings["bootstrap.servers"] = bootstrap_servers
         settings.setdefault("bootstrap.servers", _DEFAULT)
-        _reach(settings)
+        client.reach(settings)
         command(*given, settings=settings, **options)
 
     return with_settings
@@ -67,16 +63,3 @@ def read_config(path: Path) -> dict[str, str]:
             raise ConfigError(f"cannot read client settings {path}: line {number} is no key=value")
         settings[key.strip()] = value.strip()
     return settings
-
-
-def _reach(settings: dict[str, str]) -> None:
-    """Connect once, so that a mistake is told now and as one."""
-    try:
-        admin = client.admin(settings)
-    except KafkaException as error:
-        raise ConfigError(f"cannot make a Kafka client: {error.args[0].str()}") from error
-    client.patiently(
-        lambda: admin.list_topics(timeout=_REQUEST_S),
-        f"the brokers at {settings['bootstrap.servers']}",
-        _PATIENCE_S,
-    )

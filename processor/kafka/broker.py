@@ -6,13 +6,11 @@ survives `stop` and `kill`, since the data folder is reused; it does not survive
 power failure, since nothing is synced to disk.  A broker ends with the process that
 started it, however that one ends.
 
-The jars are fetched once into a cache folder by Ivy, which pyspark carries; pyspark
-itself is not imported.  This is not a way to run Kafka in production.
+This is not a way to run Kafka in production.
 """
 
 import base64
 import fcntl
-import importlib.util
 import os
 import re
 import secrets
@@ -32,27 +30,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import BrokerError, ConfigError
+from ikebana.processor.java import find_java
+from ikebana.processor.kafka.broker_jars import end_of_log, jars
 
-KAFKA_VERSION = "4.2.1"
-_OLDEST_JAVA = 17
-
-_FETCH_TIMEOUT_S = 900
 _FORMAT_TIMEOUT_S = 120
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 30
-
-# Kafka logs through slf4j, whose binding is part of Kafka's archive but not of its
-# published dependencies.
-_IVY_FILE = f"""\
-<ivy-module version="2.0">
-  <info organisation="ikebana" module="broker"/>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4"
-                conf="default"/>
-  </dependencies>
-</ivy-module>
-"""
 
 _LOG4J_FILE = """\
 appender.stdout.type = Console
@@ -183,7 +166,7 @@ class Broker:
         status = self._leash.wait()
         raise BrokerError(
             f"the broker at {self.bootstrap_servers} ended by itself with status {status}; "
-            f"the end of {self.log_file}:\n{_end_of_log(self.log_file)}"
+            f"the end of {self.log_file}:\n{end_of_log(self.log_file)}"
         )
 
     def restart(self) -> None:
@@ -308,7 +291,7 @@ class Broker:
     def _not_started(self, fact: str) -> BrokerError:
         return BrokerError(
             f"could not start a broker at {self.bootstrap_servers}: {fact}; "
-            f"the end of {self.log_file}:\n{_end_of_log(self.log_file)}"
+            f"the end of {self.log_file}:\n{end_of_log(self.log_file)}"
         )
 
     def _end(self, order: bytes) -> None:
@@ -382,147 +365,6 @@ def running(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def find_java(environ: Mapping[str, str]) -> Path:
-    """Find the `java` of JAVA_HOME, or else of PATH, and check its version.
-
-    A JAVA_HOME without a `java` is refused rather than passed over, since Spark would
-    stumble over it as well.
-
-    Raises:
-        BrokerError: there is none, or it is older than Java 17.
-    """
-    hint = f"Install Java {_OLDEST_JAVA} or newer and point JAVA_HOME to it."
-    if home := environ.get("JAVA_HOME"):
-        found = shutil.which("java", path=str(Path(home) / "bin"))
-        if found is None:
-            raise BrokerError(f'cannot find Java: JAVA_HOME "{home}" has no bin/java', hint=hint)
-    else:
-        found = shutil.which("java", path=environ.get("PATH", ""))
-        if found is None:
-            raise BrokerError(
-                "cannot find Java: JAVA_HOME is not set and PATH has no java", hint=hint
-            )
-    java = Path(found).absolute()
-    try:
-        printed = subprocess.run(
-            [java, "-version"],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            check=False,
-        ).stdout.decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired) as err:
-        raise BrokerError(f'cannot run Java "{java}": {err}', hint=hint) from err
-    version = java_version(printed)
-    if version is None:
-        raise BrokerError(
-            f'cannot tell the version of Java "{java}": it printed {printed.strip()[:300]!r}',
-            hint=hint,
-        )
-    if version < _OLDEST_JAVA:
-        raise BrokerError(
-            f'cannot use Java "{java}": it is version {version}, and Kafka needs {_OLDEST_JAVA}',
-            hint=hint,
-        )
-    return java
-
-
-def java_version(printed: str) -> int | None:
-    """Read the major version from what `java -version` prints, None if it is not there.
-
-    >>> java_version('openjdk version "17.0.15" 2025-04-15')
-    17
-    >>> java_version('java version "1.8.0_402"')
-    8
-    """
-    # Up to Java 8 the major version was the second number.
-    found = re.search(r'version "(?:1\.)?(\d+)', printed)
-    return int(found[1]) if found else None
-
-
-def _jars_folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache).absolute() / "ikebana" / f"kafka-{KAFKA_VERSION}"
-
-
-def jars_fetched() -> bool:
-    """Whether the jars of the broker are in the cache already."""
-    return _jars_folder().is_dir()
-
-
-def jars(java: Path) -> Path:
-    """Return the folder of Kafka's jars, fetching them if this is the first time.
-
-    The fetch takes half a minute and 44 MB.  The folder appears whole or not at all;
-    of two processes at once, one fetches and the other waits for it.
-
-    Raises:
-        BrokerError: the jars could not be fetched; the message names Ivy's log.
-    """
-    folder = _jars_folder()
-    if jars_fetched():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jars_fetched():
-            with tempfile.TemporaryDirectory(
-                dir=folder.parent, prefix=f"{folder.name}-", ignore_cleanup_errors=True
-            ) as private:
-                _fetch(java, Path(private), folder.with_name(f"{folder.name}-ivy.log"))
-                (Path(private) / "lib").rename(folder)
-    return folder
-
-
-def _fetch(java: Path, folder: Path, log_file: Path) -> None:
-    (folder / "ivy.xml").write_text(_IVY_FILE)
-    command = [
-        *(str(java), "-cp", str(_ivy()), "org.apache.ivy.Main"),
-        *("-ivy", "ivy.xml", "-confs", "default"),
-        # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
-        *("-types", "jar", "bundle"),
-        *("-retrieve", "lib/[artifact]-[revision](-[classifier]).[ext]"),
-    ]
-    with log_file.open("wb") as log:
-        try:
-            status = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=_FETCH_TIMEOUT_S,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = None
-    if status != 0 or not (folder / "lib" / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-        fact = (
-            f"Ivy did not end within {_FETCH_TIMEOUT_S} s"
-            if status is None
-            else f"Ivy ended with status {status}"
-        )
-        raise BrokerError(
-            f"could not fetch the jars of Kafka {KAFKA_VERSION}: {fact}; "
-            f"the end of {log_file}:\n{_end_of_log(log_file)}",
-            hint="Check that Maven Central can be reached, then try again; "
-            "this is needed only once.",
-        )
-
-
-def _ivy() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")
-    folder = Path(spec.origin).parent / "jars"
-    found = sorted(folder.glob("ivy-*.jar"))
-    if not found:
-        raise BrokerError(f'cannot find Ivy: no ivy-*.jar in "{folder}"', hint="Install pyspark.")
-    return found[-1]
-
-
 def _random_id() -> str:
     # Kafka's own form; an id with a leading dash would read as an option.
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
@@ -545,13 +387,3 @@ def _free_port() -> int:
                 continue
             return port
     raise BrokerError("could not find a free port between 10000 and 32000")
-
-
-def _end_of_log(log_file: Path) -> str:
-    # Frames of Java stack traces would push out the lines that say something.
-    lines = [
-        line
-        for line in log_file.read_text(errors="replace").splitlines()
-        if line.strip() and not re.match(r"\s+(at |\.\.\. )", line)
-    ]
-    return "\n".join(f"  {line}" for line in lines[-8:]) or "  (empty)"

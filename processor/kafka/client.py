@@ -12,13 +12,15 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.arrangements.errors import ConfigError, SourceError
 
 Result = TypeVar("Result")
 
 # How long a broker may be away before the pipeline stops with an error.
 PATIENCE_S = 90.0
 _REQUEST_S = 10.0
+# A person waits for the first answer, and a mistake is likelier than an outage.
+_FIRST_PATIENCE_S = 10.0
 
 _QUIET = {"log_level": "0"}
 # Without these a client that lost its broker waits up to 10 s before it tries again.
@@ -49,6 +51,24 @@ AWAY = {
 def admin(settings: Mapping[str, str]) -> AdminClient:
     """A client for questions about topics."""
     return AdminClient({**_QUIET, **_RECONNECT, **settings})
+
+
+def reach(settings: Mapping[str, str]) -> None:
+    """Connect once, so that a mistake in the settings is told now and as one.
+
+    Raises:
+        ConfigError: librdkafka knows no such setting or value.
+        SourceError: the brokers did not answer in ten seconds.
+    """
+    try:
+        asking = admin(settings)
+    except KafkaException as error:
+        raise ConfigError(f"cannot make a Kafka client: {error.args[0].str()}") from error
+    patiently(
+        lambda: asking.list_topics(timeout=_REQUEST_S / 2),
+        f"the brokers at {settings['bootstrap.servers']}",
+        _FIRST_PATIENCE_S,
+    )
 
 
 def consumer(settings: Mapping[str, str]) -> Consumer:

@@ -35,20 +35,22 @@ class Topic(NamedTuple):
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
     """The topics of these names that exist."""
-    asked = patiently(
-        lambda: admin.describe_topics(TopicCollection(list(names)), request_timeout=_REQUEST_S),
-        "the brokers",
-    )
-    found = {}
-    for name, answer in asked.items():
-        try:
-            description = patiently(answer.result, f'topic "{name}"')
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                continue
-            raise
-        found[name] = Topic(str(description.topic_id), len(description.partitions))
-    return found
+    asked = TopicCollection(list(names))
+
+    def ask() -> dict[str, Topic]:
+        found = {}
+        answers = admin.describe_topics(asked, request_timeout=_REQUEST_S)
+        for name, answer in answers.items():
+            try:
+                description = answer.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise
+            found[name] = Topic(str(description.topic_id), len(description.partitions))
+        return found
+
+    return patiently(ask, "the brokers")
 
 
 def ends(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:

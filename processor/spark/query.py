@@ -97,6 +97,7 @@ def start(
     birth = checkpoint.birth()
     on_step("looking at the input topics")
     kafka = {**settings.kafka, **settings.source_kafka}
+    client.reach(kafka)
     inputs = Inputs(plan, kafka)
     start_offset = inputs.start()
     new = birth is None

@@ -14,6 +14,7 @@ from importlib import resources
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
+from ikebana.processor.java import find_java
 from ikebana.processor.settings import Settings
 
 # What a user may not change: the user's own settings come before these.
@@ -51,6 +52,7 @@ _LOCAL_FAILURES = 4
 
 def build(settings: Settings, name: str) -> SparkSession:
     """The session that a pipeline runs in."""
+    find_java(os.environ)
     master = settings.master
     options = {
         **DEFAULTS,
@@ -99,7 +101,7 @@ def _jvm_words(*, aside: bool) -> Iterator[None]:
     except Exception as error:
         raise SparkStartError(
             f"could not start Spark: {str(error).splitlines()[0]}",
-            hint=f"Its words are in {path}. Java 17 or newer is needed.",
+            hint=f"Its words are in {path}.",
         ) from error
     finally:
         os.dup2(ours, 2)

@@ -78,7 +78,7 @@ def test_other_data_have_one_form(message: bytes, expected: bytes) -> None:
         pytest.param(b"Infinity", "JSON is malformed: invalid character (byte 0)", id="Infinity"),
         pytest.param(b"-Infinity", "JSON is malformed: invalid character (byte 1)", id="minus it"),
         pytest.param(b"01", "JSON is malformed: invalid number (byte 1)", id="a leading zero"),
-        pytest.param(b"1 2", "JSON is malformed: trailing characters (byte 2)", id="two of them"),
+        pytest.param(b"1 2", "JSON is malformed: trailing characters (byte 3)", id="two of them"),
         pytest.param(
             b"\xef\xbb\xbf1", "JSON is malformed: invalid character (byte 0)", id="byte order mark"
         ),

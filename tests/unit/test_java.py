@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.arrangements.errors import BrokerError
-from ikebana.processor.kafka.broker import find_java, java_version
+from ikebana.arrangements.errors import JavaError
+from ikebana.processor.java import find_java, java_version
 
 
 def fake_java(folder: Path, prints: str) -> Path:
@@ -56,7 +56,7 @@ def test_path_is_searched_without_java_home(tmp_path: Path) -> None:
 
 def test_missing_java_says_what_to_install(tmp_path: Path) -> None:
     """Without any Java the message names both places and the version to install."""
-    with pytest.raises(BrokerError) as raised:
+    with pytest.raises(JavaError) as raised:
         find_java({"PATH": str(tmp_path)})
 
     assert str(raised.value) == (
@@ -70,7 +70,7 @@ def test_java_home_without_java_is_refused(tmp_path: Path) -> None:
     fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
     environ = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "path")}
 
-    with pytest.raises(BrokerError) as raised:
+    with pytest.raises(JavaError) as raised:
         find_java(environ)
 
     assert f'JAVA_HOME "{tmp_path / "gone"}" has no bin/java' in str(raised.value)
@@ -81,11 +81,11 @@ def test_too_old_java_is_named_with_its_version(tmp_path: Path) -> None:
     """An old Java is refused by its path, its version and the version that is needed."""
     java = fake_java(tmp_path, 'java version "1.8.0_402"')
 
-    with pytest.raises(BrokerError) as raised:
+    with pytest.raises(JavaError) as raised:
         find_java({"PATH": str(tmp_path)})
 
     assert str(raised.value) == (
-        f'cannot use Java "{java}": it is version 8, and Kafka needs 17\n'
+        f'cannot use Java "{java}": it is version 8, and Kafka and Spark need 17\n'
         "Hint: Install Java 17 or newer and point JAVA_HOME to it."
     )
 
@@ -94,7 +94,7 @@ def test_java_without_a_version_is_quoted(tmp_path: Path) -> None:
     """A java that prints no version is refused with what it printed."""
     java = fake_java(tmp_path, "Unable to locate a Java Runtime.")
 
-    with pytest.raises(BrokerError) as raised:
+    with pytest.raises(JavaError) as raised:
         find_java({"PATH": str(tmp_path)})
 
     assert raised.value.message == (

@@ -1,0 +1,72 @@
+"""Finding a Java that Kafka and Spark can run on."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from ikebana.arrangements.errors import JavaError
+
+_OLDEST_JAVA = 17
+
+
+def find_java(environ: Mapping[str, str]) -> Path:
+    """Find the `java` of JAVA_HOME, or else of PATH, and check its version.
+
+    A JAVA_HOME without a `java` is refused rather than passed over, since Spark would
+    stumble over it as well.
+
+    Raises:
+        JavaError: there is none, or it is older than Java 17.
+    """
+    hint = f"Install Java {_OLDEST_JAVA} or newer and point JAVA_HOME to it."
+    if home := environ.get("JAVA_HOME"):
+        found = shutil.which("java", path=str(Path(home) / "bin"))
+        if found is None:
+            raise JavaError(f'cannot find Java: JAVA_HOME "{home}" has no bin/java', hint=hint)
+    else:
+        found = shutil.which("java", path=environ.get("PATH", ""))
+        if found is None:
+            raise JavaError(
+                "cannot find Java: JAVA_HOME is not set and PATH has no java", hint=hint
+            )
+    java = Path(found).absolute()
+    try:
+        printed = subprocess.run(
+            [java, "-version"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise JavaError(f'cannot run Java "{java}": {err}', hint=hint) from err
+    version = java_version(printed)
+    if version is None:
+        raise JavaError(
+            f'cannot tell the version of Java "{java}": it printed {printed.strip()[:300]!r}',
+            hint=hint,
+        )
+    if version < _OLDEST_JAVA:
+        raise JavaError(
+            f'cannot use Java "{java}": it is version {version}, and Kafka and Spark need '
+            f"{_OLDEST_JAVA}",
+            hint=hint,
+        )
+    return java
+
+
+def java_version(printed: str) -> int | None:
+    """Read the major version from what `java -version` prints, None if it is not there.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> java_version('java version "1.8.0_402"')
+    8
+    """
+    # Up to Java 8 the major version was the second number.
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
+    return int(found[1]) if found else None

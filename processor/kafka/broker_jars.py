@@ -1,0 +1,122 @@
+"""The jars of the embedded broker, fetched once into a cache folder.
+
+Ivy fetches them, which pyspark carries; pyspark itself is not imported.
+"""
+
+import fcntl
+import importlib.util
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ikebana.arrangements.errors import BrokerError
+
+KAFKA_VERSION = "4.2.1"
+_FETCH_TIMEOUT_S = 900
+
+# Kafka logs through slf4j, whose binding is part of Kafka's archive but not of its
+# published dependencies.
+_IVY_FILE = f"""\
+<ivy-module version="2.0">
+  <info organisation="ikebana" module="broker"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4"
+                conf="default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def _jars_folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).absolute() / "ikebana" / f"kafka-{KAFKA_VERSION}"
+
+
+def jars_fetched() -> bool:
+    """Whether the jars of the broker are in the cache already."""
+    return _jars_folder().is_dir()
+
+
+def jars(java: Path) -> Path:
+    """Return the folder of Kafka's jars, fetching them if this is the first time.
+
+    The fetch takes half a minute and 44 MB.  The folder appears whole or not at all;
+    of two processes at once, one fetches and the other waits for it.
+
+    Raises:
+        BrokerError: the jars could not be fetched; the message names Ivy's log.
+    """
+    folder = _jars_folder()
+    if jars_fetched():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars_fetched():
+            with tempfile.TemporaryDirectory(
+                dir=folder.parent, prefix=f"{folder.name}-", ignore_cleanup_errors=True
+            ) as private:
+                _fetch(java, Path(private), folder.with_name(f"{folder.name}-ivy.log"))
+                (Path(private) / "lib").rename(folder)
+    return folder
+
+
+def _fetch(java: Path, folder: Path, log_file: Path) -> None:
+    (folder / "ivy.xml").write_text(_IVY_FILE)
+    command = [
+        *(str(java), "-cp", str(_ivy()), "org.apache.ivy.Main"),
+        *("-ivy", "ivy.xml", "-confs", "default"),
+        # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
+        *("-types", "jar", "bundle"),
+        *("-retrieve", "lib/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    with log_file.open("wb") as log:
+        try:
+            status = subprocess.run(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=_FETCH_TIMEOUT_S,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = None
+    if status != 0 or not (folder / "lib" / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        fact = (
+            f"Ivy did not end within {_FETCH_TIMEOUT_S} s"
+            if status is None
+            else f"Ivy ended with status {status}"
+        )
+        raise BrokerError(
+            f"could not fetch the jars of Kafka {KAFKA_VERSION}: {fact}; "
+            f"the end of {log_file}:\n{end_of_log(log_file)}",
+            hint="Check that Maven Central can be reached, then try again; "
+            "this is needed only once.",
+        )
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")
+    folder = Path(spec.origin).parent / "jars"
+    found = sorted(folder.glob("ivy-*.jar"))
+    if not found:
+        raise BrokerError(f'cannot find Ivy: no ivy-*.jar in "{folder}"', hint="Install pyspark.")
+    return found[-1]
+
+
+def end_of_log(log_file: Path) -> str:
+    """The last lines of a log that say something, indented."""
+    # Frames of Java stack traces would push out the lines that say something.
+    lines = [
+        line
+        for line in log_file.read_text(errors="replace").splitlines()
+        if line.strip() and not re.match(r"\s+(at |\.\.\. )", line)
+    ]
+    return "\n".join(f"  {line}" for line in lines[-8:]) or "  (empty)"
