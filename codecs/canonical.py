@@ -77,9 +77,35 @@ def canonical(message: bytes) -> bytes:
         raise DecodeError("JSON", "it is nested too deeply") from None
 
 
+class JsonObject(dict[str, Any]):
+    """A JSON object as a dict that can be hashed, and so accumulated; not to be changed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+class JsonArray(list[Any]):
+    """A JSON array as a list that can be hashed, and so accumulated; not to be changed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+
 def decode(canonical_bytes: bytes) -> Any:
-    """Read canonical bytes back as Python data."""
-    return _decode(canonical_bytes)
+    """Read canonical bytes back as Python data, all of which can be hashed.
+
+    >>> {decode(b'{"a":[1]}'): 2}
+    {{'a': [1]}: 2}
+    """
+    return _hashable(_decode(canonical_bytes))
+
+
+def _hashable(data: Any) -> Any:
+    if isinstance(data, dict):
+        return JsonObject((name, _hashable(value)) for name, value in data.items())
+    if isinstance(data, list):
+        return JsonArray(_hashable(value) for value in data)
+    return data
 
 
 def _without_payload(error: msgspec.DecodeError) -> str:

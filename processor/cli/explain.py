@@ -19,17 +19,15 @@ _TIMES = {
 
 @click.command("explain")
 @click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
-def explain_command(file: Path) -> None:
+@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+def explain_command(file: Path, *, bootstrap_servers: str | None, checkpoint: str | None) -> None:
     """Show what PIPELINE, a YAML file, will read, keep and write.
 
     Every mistake in the file is told at once.  Neither Kafka nor Spark is started.
     """
-    environ = {**os.environ}
     plan, settings = pipeline.read(
-        file,
-        bootstrap_servers=environ.get("IKEBANA_BOOTSTRAP_SERVERS"),
-        checkpoint=None,
-        environ=environ,
+        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
     for line in explain(plan, settings):
         click.echo(line)

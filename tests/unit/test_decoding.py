@@ -1,0 +1,244 @@
+"""From messages to packed chunks: where each record goes, and what becomes of bad ones."""
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from ikebana import Input
+from ikebana.processor.decoding import Decoding, Message, Place, shard_of
+from ikebana.processor.envelope import Tick, pack, unpack
+from ikebana.processor.rows import Errors, Symbols
+
+JSON = Input("in", ("t",))
+BYTES = Input("in", ("t",), "bytes", "bytes")
+INGEST = Place("t", 3, 1, 10, 99, each=False)
+OFFSET = Place("t", 3, 1, 10, 50, each=True)
+
+Chunks = list[tuple[int, Symbols | Errors]]
+
+
+def decoded(
+    source: Input, place: Place, shards: int, parts: Iterable[Sequence[Message]]
+) -> Chunks:
+    """Everything that is yielded for messages given in parts, unpacked."""
+    decoding = Decoding(source, place, shards)
+    rows = [row for messages in parts for row in decoding.add(messages)]
+    found: Chunks = []
+    for shard, row in [*rows, *decoding.flush()]:
+        chunk = unpack(row)
+        assert not isinstance(chunk, Tick)
+        found.append((shard, chunk))
+    return found
+
+
+def symbols(chunks: Chunks) -> list[tuple[int, bytes, bytes | None, int, int]]:
+    """(shard, key, value, offset, time) of every record, by offset."""
+    found = []
+    for shard, chunk in chunks:
+        if isinstance(chunk, Symbols):
+            times = (
+                [chunk.times] * len(chunk.keys) if isinstance(chunk.times, int) else chunk.times
+            )
+            columns = zip(chunk.keys, chunk.values, chunk.offsets, times, strict=True)
+            found += [(shard, *record) for record in columns]
+    return sorted(found, key=lambda record: record[3])
+
+
+def errors(chunks: Chunks) -> list[tuple[int, dict[str, Any], int]]:
+    """(shard, error record, time) of every record without a key."""
+    return [
+        (shard, json.loads(record), time)
+        for shard, chunk in chunks
+        if isinstance(chunk, Errors) and isinstance(chunk.times, list)
+        for record, time in zip(chunk.records, chunk.times, strict=True)
+    ]
+
+
+def test_the_shard_of_a_key_is_its_crc_modulo_the_number_of_shards() -> None:
+    """Rescaling and every later version rely on these very numbers."""
+    assert [shard_of(b"123456789", shards) for shards in (1, 7, 1 << 32)] == [
+        0,
+        0xCBF43926 % 7,
+        0xCBF43926,
+    ]
+
+
+@pytest.mark.parametrize("shards", [1, 3, 8])
+def test_records_go_to_the_shard_of_their_canonical_key(shards: int) -> None:
+    """Spellings of one key meet in one shard, and all records arrive once."""
+    keys = [b'"a"', b'"\\u0061"', b"1", b"1.0", b'{"b":1,"a":2}', b'{"a": 2.0, "b": 1}']
+    messages = [(at, key, b"%d" % at) for at, key in enumerate(keys, start=10)]
+    found = symbols(decoded(JSON, INGEST, shards, [messages]))
+
+    assert [key for _, key, _, _, _ in found] == [
+        *[b'"a"'] * 2,
+        *[b"1"] * 2,
+        *[b'{"a":2,"b":1}'] * 2,
+    ]
+    assert all(shard == crc32(key) % shards for shard, key, _, _, _ in found)
+
+
+def test_in_the_ingest_domain_all_records_have_the_time_of_the_batch() -> None:
+    """A chunk says it once."""
+    chunks = decoded(JSON, INGEST, 2, [[(10, b"1", b"1"), (11, b"2", None), (14, b"3", b"")]])
+
+    assert {chunk.times for _, chunk in chunks if isinstance(chunk, Symbols)} == {99}
+
+
+@pytest.mark.parametrize("source", [JSON, BYTES], ids=["json", "bytes"])
+def test_in_the_offset_domain_a_time_follows_from_the_offset(source: Input) -> None:
+    """Offsets that are missing from the log leave a hole in time, so a time never moves."""
+    messages: list[Message] = [(10, b"1", b"1"), (11, b"2", None), (14, b"1", b"4")]
+    found = symbols(decoded(source, OFFSET, 2, [messages]))
+
+    assert [(key, value, offset, time) for _, key, value, offset, time in found] == [
+        (b"1", b"1", 10, 50),
+        (b"2", None, 11, 51),
+        (b"1", b"4", 14, 54),
+    ]
+
+
+def test_a_chunk_says_where_it_is_from() -> None:
+    """Input, order of the topic and partition are those of the place."""
+    ((_, chunk),) = decoded(BYTES, OFFSET, 1, [[(12, b"k", b"v")]])
+
+    assert chunk == Symbols("in", 1, 3, [52], [b"k"], [b"v"], [12])
+
+
+@pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
+def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
+    """Its index in the chunk has the record, its value is null."""
+    messages: list[Message] = [(10, b"1", b"1"), (11, b"1.0", b"{"), (12, b"1", b"2")]
+    ((shard, chunk),) = decoded(JSON, place, 1, [messages])
+
+    assert isinstance(chunk, Symbols)
+    assert (shard, chunk.keys, chunk.values) == (0, [b"1"] * 3, [b"1", None, b"2"])
+    assert {at: json.loads(record) for at, record in chunk.bad.items()} == {
+        1: {
+            "topic": "t",
+            "partition": 3,
+            "offset": 11,
+            "reason": "could not decode value as JSON: Input data was truncated",
+            "key": base64.b64encode(b"1.0").decode(),
+            "value": base64.b64encode(b"{").decode(),
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        pytest.param(None, "the key is null", id="null"),
+        pytest.param(
+            b"\xff",
+            "could not decode key as JSON: JSON is malformed: invalid character (byte 0)",
+            id="unreadable",
+        ),
+    ],
+)
+@pytest.mark.parametrize(("place", "time"), [(INGEST, 99), (OFFSET, 52)], ids=["ingest", "offset"])
+def test_a_record_without_a_key_goes_to_the_errors_of_shard_0(
+    key: bytes | None, reason: str, place: Place, time: int
+) -> None:
+    """It has its own time, and its raw bytes are kept."""
+    chunks = decoded(JSON, place, 4, [[(12, key, b"\xfe")]])
+    record = {
+        "topic": "t",
+        "partition": 3,
+        "offset": 12,
+        "reason": reason,
+        "key": None if key is None else base64.b64encode(key).decode(),
+        "value": base64.b64encode(b"\xfe").decode(),
+    }
+
+    assert errors(chunks) == [(0, record, time)]
+    assert symbols(chunks) == []
+
+
+def test_bytes_are_taken_as_they_are_but_for_a_null_key() -> None:
+    """No bytes are unreadable; nothing to group by is."""
+    chunks = decoded(BYTES, INGEST, 1, [[(10, b"\xff", b"{"), (11, b"", b""), (12, None, b"x")]])
+
+    assert symbols(chunks) == [(0, b"\xff", b"{", 10, 99), (0, b"", b"", 11, 99)]
+    assert [record["offset"] for _, record, _ in errors(chunks)] == [12]
+
+
+def test_nothing_is_yielded_for_nothing() -> None:
+    """A shard without records gets no chunk."""
+    assert decoded(JSON, INGEST, 4, [[], []]) == []
+    assert len(decoded(BYTES, INGEST, 4, [[(10, b"k", b"v")]])) == 1
+
+
+@pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
+def test_many_records_become_several_chunks_with_nothing_lost(place: Place) -> None:
+    """Chunks go out as they fill up; each partition's offsets ascend within a shard."""
+    messages: list[Message] = [(at, b"%d" % (at % 50), b"v") for at in range(10, 20_010)]
+    parts = [messages[at : at + 700] for at in range(0, len(messages), 700)]
+    chunks = decoded(BYTES, place, 2, parts)
+    found = symbols(chunks)
+
+    assert len(chunks) > 2
+    assert [offset for _, _, _, offset, _ in found] == [offset for offset, _, _ in messages]
+    for shard in (0, 1):
+        own = [
+            offset
+            for at, chunk in chunks
+            if at == shard and isinstance(chunk, Symbols)
+            for offset in chunk.offsets
+        ]
+        assert own == sorted(own)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param((b"1", b'"' + b"v" * 100_000 + b'"'), id="good"),
+        pytest.param((b"1", b"v" * 100_000), id="bad value"),
+        pytest.param((b"k" * 100_000, b"1"), id="bad key"),
+        pytest.param((None, b"v" * 100_000), id="null key"),
+    ],
+)
+def test_large_records_are_not_gathered_without_bound(
+    message: tuple[bytes | None, bytes],
+) -> None:
+    """About a megabyte a shard is held, be it of records or of error records."""
+    decoding = Decoding(JSON, INGEST, 1)
+    sizes = [
+        len(row) for offset in range(100) for _, row in decoding.add([(offset, *message)])
+    ]
+
+    assert len(sizes) >= 5
+    assert max(sizes) < 2 << 20
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        pytest.param(
+            Symbols("in", 1, 2, 5, [b"k", b""], [None, b"\xff"], [7, 9], {1: b"record"}),
+            id="symbols at one time",
+        ),
+        pytest.param(Symbols("in", 0, 0, [5, 6], [b"k", b"l"], [b"", b"v"], [7, 9]), id="times"),
+        pytest.param(Symbols("in", 0, 0, [], [], [], []), id="no symbols"),
+        pytest.param(Errors([b"a", b""], [1, 2]), id="errors"),
+        pytest.param(Errors([b"a"], 1), id="errors at one time"),
+        pytest.param(
+            Tick(4, 5, 6, "digest", "plan", {"op": (3, 6)}, 7, adopted=True), id="a tick"
+        ),
+    ],
+)
+def test_a_packed_chunk_is_unpacked_as_it_was(chunk: Symbols | Errors | Tick) -> None:
+    """Null and empty stay apart, a list of times stays a list."""
+    assert unpack(pack(chunk)) == chunk
+
+
+def test_chunks_share_no_bad_values() -> None:
+    """The default of one chunk is not that of another."""
+    one, other = (Symbols("in", 0, 0, 0, [], [], []) for _ in range(2))
+    one.bad[0] = b"record"
+
+    assert other.bad == {}

@@ -1,0 +1,168 @@
+"""What we publish, both ways: the headers of an update, and the progress record."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ikebana.codecs import diff, progress
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.plain import decode_error, decode_part
+from ikebana.codecs.progress import ProgressRecord
+
+
+@pytest.mark.parametrize(
+    ("time", "change", "headers"),
+    [
+        pytest.param(7, -1, [("time", b"7"), ("diff", b"-1")], id="a retraction"),
+        pytest.param(0, 1, [("time", b"0"), ("diff", b"1")], id="time 0"),
+        pytest.param(
+            1_800_000_000_000,
+            12,
+            [("time", b"1800000000000"), ("diff", b"12")],
+            id="milliseconds",
+        ),
+    ],
+)
+def test_headers_are_written_and_read(time: int, change: int, headers: diff.Headers) -> None:
+    """Time and diff are ASCII integers."""
+    assert diff.headers(time, change) == headers
+    assert diff.read_headers(headers) == (time, change)
+
+
+def test_headers_are_read_among_others_in_any_order_and_as_text() -> None:
+    """What somebody adds is no matter; some clients give text."""
+    given = [("trace", b"\xff"), ("diff", "-2"), ("other", None), ("time", b"3")]
+
+    assert diff.read_headers(given) == (3, -2)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        pytest.param(None, 'header "time" is missing', id="no headers"),
+        pytest.param([], 'header "time" is missing', id="none of them"),
+        pytest.param([("time", b"1")], 'header "diff" is missing', id="no diff"),
+        pytest.param([("diff", b"1")], 'header "time" is missing', id="no time"),
+        pytest.param([("time", b"1"), ("diff", b"0")], 'header "diff" is 0', id="diff 0"),
+        pytest.param([("time", None), ("diff", b"1")], 'header "time" is no integer', id="null"),
+        *(
+            pytest.param(
+                [("time", b"1"), ("diff", given)], 'header "diff" is no integer', id=repr(given)
+            )
+            for given in (b"", b"x", b"1.0", b" 1", b"1\n", b"+1", b"1_0", b"0x1", b"\xff", "١")
+        ),
+        pytest.param(
+            [("time", b"1" * 5_000), ("diff", b"1")], 'header "time" is no integer', id="digits"
+        ),
+    ],
+)
+def test_headers_that_cannot_be_read_are_named(
+    headers: list[tuple[str, bytes | str | None]] | None, reason: str
+) -> None:
+    """The reason names the header, not what is in it."""
+    with pytest.raises(DecodeError) as caught:
+        diff.read_headers(headers)
+
+    assert (caught.value.codec, caught.value.reason) == ("diff record", reason)
+
+
+RECORD = ProgressRecord("c", "p", "t", 7, 10, 20, 3, {0: 5, 12: 9}, "upserts")
+MESSAGE = {
+    "checkpoint": "c",
+    "pipeline": "p",
+    "topic": "t",
+    "batch": 7,
+    "lower": 10,
+    "upper": 20,
+    "count": 3,
+    "ends": {"0": 5, "12": 9},
+    "promise": "upserts",
+    "version": 1,
+}
+
+
+def test_a_progress_record_is_written_and_read() -> None:
+    """Its key is the batch's number, its value a JSON object."""
+    assert RECORD.key() == b"7"
+    assert json.loads(RECORD.encode()) == MESSAGE
+    assert progress.decode(RECORD.encode()) == RECORD
+
+
+def test_a_progress_record_may_have_fields_that_we_do_not_know() -> None:
+    """What a later writer of this version adds is no matter."""
+    assert progress.decode(json.dumps({**MESSAGE, "new": [1]}).encode()) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        pytest.param(None, "Input data was truncated", id="a tombstone"),
+        pytest.param(b"", "Input data was truncated", id="nothing"),
+        pytest.param(b"null", "Expected `object`, got `null`", id="null"),
+        pytest.param(b"x", "JSON is malformed: invalid character (byte 0)", id="no JSON"),
+        pytest.param(b'{"x":"\xff"}', "byte 0 of a string is not UTF-8", id="no UTF-8"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", id="nested"),
+        pytest.param(b"{}", "Object missing required field `checkpoint`", id="no fields"),
+    ],
+)
+def test_what_is_no_progress_record_has_a_reason(message: bytes | None, reason: str) -> None:
+    """Whatever lies in the topic is told for what it is."""
+    with pytest.raises(DecodeError) as caught:
+        progress.decode(message)
+
+    assert (caught.value.codec, caught.value.reason) == ("progress record", reason)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        pytest.param({"version": 2}, "version 2 is not 1", id="a later version"),
+        pytest.param(
+            {"version": 2, "promise": 5, "ends": []}, "version 2 is not 1", id="of another shape"
+        ),
+        pytest.param({"promise": "hunter2"}, "Invalid enum value - at `$.promise`", id="promise"),
+        pytest.param({"batch": "hunter2"}, "Expected `int`, got `str` - at `$.batch`", id="type"),
+        pytest.param(
+            {"ends": {"0": None}}, "Expected `int`, got `null` - at `$.ends[...]`", id="ends"
+        ),
+    ],
+)
+def test_a_progress_record_that_cannot_be_used_is_refused_without_its_payload(
+    fields: dict[str, Any], reason: str
+) -> None:
+    """The reason names the field; a record of another version is told by its version alone."""
+    with pytest.raises(DecodeError) as caught:
+        progress.decode(json.dumps({**MESSAGE, **fields}).encode())
+
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("data_format", "message", "expected"),
+    [
+        pytest.param("json", b'{"b": 1.0, "a": 2}', (b'{"a":2,"b":1}', None), id="JSON"),
+        pytest.param("json", None, (None, None), id="a tombstone"),
+        pytest.param(
+            "json",
+            b"{",
+            (None, "could not decode key as JSON: Input data was truncated"),
+            id="unreadable",
+        ),
+        pytest.param("bytes", b"{", (b"{", None), id="bytes"),
+        pytest.param("bytes", b"", (b"", None), id="no bytes"),
+        pytest.param("bytes", None, (None, None), id="a tombstone of bytes"),
+    ],
+)
+def test_a_part_of_a_message_is_decoded_or_has_a_reason(
+    data_format: str, message: bytes | None, expected: tuple[bytes | None, str | None]
+) -> None:
+    """The reason says which part, as what, and why not."""
+    assert decode_part("key", data_format, message) == expected
+
+
+def test_an_error_record_is_canonical_and_keeps_the_raw_bytes() -> None:
+    """Fields are in order, null is null, bytes are base64."""
+    assert decode_error("why", ("t", 1, 2), None, b"\xff") == (
+        b'{"key":null,"offset":2,"partition":1,"reason":"why","topic":"t","value":"/w=="}'
+    )

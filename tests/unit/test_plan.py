@@ -1,0 +1,248 @@
+"""A plan that exists is consistent; one that would not be has every problem named."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ikebana import Input, Output, Plan, PlanError, Upsert
+
+NAMES = Input("names", ("names",))
+CURRENT = Upsert("current", "names")
+DIFFS = Output("diffs", "current", "diffs")
+PLAN = Plan("p", (NAMES,), (CURRENT,), (DIFFS,))
+NO_NAME = "is not a name (letters, digits, '.', '_', '-')"
+NO_TOPIC = "is not a Kafka topic name (letters, digits, '.', '_', '-')"
+
+
+def test_a_plan_fills_in_its_error_topic() -> None:
+    """It is named after the plan unless it has a name, and is published like an output."""
+    assert PLAN.error_topic == "p.errors"
+    assert [(o.name, o.topic, o.progress_topic) for o in PLAN.published] == [
+        ("diffs", "diffs", "diffs.progress"),
+        ("errors", "p.errors", "p.errors.progress"),
+    ]
+    assert [PLAN.promise(o) for o in PLAN.published] == ["upserts", "collection"]
+    assert PLAN.input("names") is NAMES
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        pytest.param({"name": ""}, [("pipeline", f"'' {NO_NAME}")], id="no name"),
+        pytest.param({"name": "a b"}, [("pipeline", f"'a b' {NO_NAME}")], id="a space"),
+        pytest.param({"name": "a\0"}, [("pipeline", f"'a\\x00' {NO_NAME}")], id="a NUL"),
+        pytest.param({"outputs": ()}, [("outputs", "at least one is needed")], id="no output"),
+        pytest.param(
+            {"operators": (), "outputs": ()},
+            [("operators", "at least one is needed"), ("outputs", "at least one is needed")],
+            id="no operator",
+        ),
+        pytest.param(
+            {"inputs": (), "operators": (), "outputs": ()},
+            [
+                ("inputs", "at least one is needed"),
+                ("operators", "at least one is needed"),
+                ("outputs", "at least one is needed"),
+            ],
+            id="nothing at all",
+        ),
+        pytest.param(
+            {"inputs": (NAMES, replace(NAMES, topics=("others",)))},
+            [("inputs.names", "the name is used 2 times")],
+            id="two inputs of one name",
+        ),
+        pytest.param(
+            {"outputs": (DIFFS, replace(DIFFS, topic="others"))},
+            [("outputs.diffs", "the name is used 2 times")],
+            id="two outputs of one name",
+        ),
+        pytest.param(
+            {"inputs": (replace(NAMES, topics=()),)},
+            [("inputs.names.topic", "at least one topic is needed")],
+            id="an input without topics",
+        ),
+        pytest.param(
+            {"inputs": (replace(NAMES, topics=("names", "names")),)},
+            [("inputs.names.topic", "topic 'names' is also read, at inputs.names.topic")],
+            id="a topic twice in one input",
+        ),
+        pytest.param(
+            {"inputs": (NAMES, replace(NAMES, name="others"))},
+            [("inputs.others.topic", "topic 'names' is also read, at inputs.names.topic")],
+            id="a topic in two inputs",
+        ),
+        pytest.param(
+            {"operators": (CURRENT, Upsert("again", "names"))},
+            [
+                (
+                    "operators.again.upsert",
+                    "operator 'current' already upserts 'names'; use it, outputs may share "
+                    "an operator",
+                )
+            ],
+            id="two operators on one input",
+        ),
+        pytest.param(
+            {"operators": (Upsert("current", "nmaes"),)},
+            [("operators.current.upsert", "there is no input 'nmaes'; there are names")],
+            id="an input that is not there",
+        ),
+        pytest.param(
+            {"outputs": (replace(DIFFS, source="curent"),)},
+            [("outputs.diffs.from", "there is no operator 'curent'; there are current")],
+            id="an operator that is not there",
+        ),
+        pytest.param(
+            {"outputs": (replace(DIFFS, partitions=0),)},
+            [("outputs.diffs.partitions", "must be at least 1")],
+            id="no partitions",
+        ),
+        pytest.param(
+            {"outputs": (replace(DIFFS, name="errors"),)},
+            [("outputs.errors", "the name is taken by the error topic")],
+            id="an output named errors",
+        ),
+        pytest.param(
+            {"inputs": (replace(NAMES, topics=("a b",)),)},
+            [("inputs.names.topic", f"'a b' {NO_TOPIC}")],
+            id="an input topic that cannot be",
+        ),
+        pytest.param(
+            {"outputs": (replace(DIFFS, topic=".."),)},
+            [("outputs.diffs.topic", f"'..' {NO_TOPIC}")],
+            id="a topic of dots",
+        ),
+        pytest.param(
+            {"error_topic": "é"}, [("errors.topic", f"'é' {NO_TOPIC}")], id="an error topic so"
+        ),
+        pytest.param(
+            {"outputs": (replace(DIFFS, topic="d" * 241),)},
+            [
+                (
+                    "outputs.diffs.topic",
+                    f"'{'d' * 241}' is too long to have a topic '<topic>.progress' beside it",
+                )
+            ],
+            id="a topic without room for progress",
+        ),
+        pytest.param(
+            {"outputs": (replace(DIFFS, topic="names"),)},
+            [("outputs.diffs.topic", "topic 'names' is also read, at inputs.names.topic")],
+            id="reading and writing one topic",
+        ),
+        pytest.param(
+            {"inputs": (replace(NAMES, topics=("diffs.progress",)),)},
+            [("outputs.diffs.topic", "topic 'diffs.progress' is also read, at inputs.names.topic")],
+            id="reading its own progress",
+        ),
+        pytest.param(
+            {"outputs": (DIFFS, Output("more", "current", "diffs.progress"))},
+            [
+                (
+                    "outputs.more.topic",
+                    "topic 'diffs.progress' is also written, at outputs.diffs.topic",
+                )
+            ],
+            id="writing where progress is written",
+        ),
+        pytest.param(
+            {"outputs": (DIFFS, Output("more", "current", "diffs"))},
+            [
+                ("outputs.more.topic", "topic 'diffs' is also written, at outputs.diffs.topic"),
+                (
+                    "outputs.more.topic",
+                    "topic 'diffs.progress' is also written, at outputs.diffs.topic",
+                ),
+            ],
+            id="two outputs in one topic",
+        ),
+        pytest.param(
+            {"error_topic": "names"},
+            [("errors.topic", "topic 'names' is also read, at inputs.names.topic")],
+            id="errors where input is read",
+        ),
+        pytest.param(
+            {
+                "inputs": (replace(NAMES, name=""),),
+                "outputs": (replace(DIFFS, source="x", partitions=-1),),
+            },
+            [
+                ("inputs.", f"'' {NO_NAME}"),
+                ("operators.current.upsert", "there is no input 'names'; there are "),
+                ("outputs.diffs.from", "there is no operator 'x'; there are current"),
+                ("outputs.diffs.partitions", "must be at least 1"),
+            ],
+            id="many at once",
+        ),
+    ],
+)
+def test_every_problem_is_named_by_its_path(
+    changes: dict[str, Any], problems: list[tuple[str, str]]
+) -> None:
+    """All that does not fit is told at once, each with the part that it is about."""
+    with pytest.raises(PlanError) as caught:
+        replace(PLAN, **changes)
+
+    assert caught.value.problems == problems
+
+
+def test_a_plan_error_lists_its_problems() -> None:
+    """The message names the plan, then each problem with its path."""
+    with pytest.raises(PlanError, match='^cannot plan "p": outputs: at least one is needed$'):
+        replace(PLAN, outputs=())
+
+
+def test_outputs_may_share_an_operator() -> None:
+    """A second topic of the same updates costs no state."""
+    assert replace(PLAN, outputs=(DIFFS, Output("more", "current", "more"))).outputs[1:]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(PLAN, name="q", error_topic="p.errors"), id="name"),
+        pytest.param(replace(PLAN, error_topic="e"), id="error topic"),
+        pytest.param(replace(PLAN, time="offset"), id="time domain"),
+        pytest.param(replace(PLAN, inputs=(replace(NAMES, topics=("n",)),)), id="topic"),
+        pytest.param(
+            replace(PLAN, inputs=(replace(NAMES, topics=("names", "n")),)), id="a further topic"
+        ),
+        pytest.param(
+            replace(PLAN, inputs=(replace(NAMES, topics=("n", "names")),)), id="order of topics"
+        ),
+        pytest.param(replace(PLAN, inputs=(replace(NAMES, value_format="bytes"),)), id="values"),
+        pytest.param(replace(PLAN, inputs=(replace(NAMES, key_format="bytes"),)), id="keys"),
+        pytest.param(replace(PLAN, inputs=(replace(NAMES, start="latest"),)), id="start"),
+        pytest.param(
+            replace(PLAN, operators=(Upsert("c", "names"),), outputs=(replace(DIFFS, source="c"),)),
+            id="operator",
+        ),
+        pytest.param(replace(PLAN, outputs=(replace(DIFFS, name="d"),)), id="output"),
+        pytest.param(replace(PLAN, outputs=(replace(DIFFS, topic="d"),)), id="output topic"),
+        pytest.param(replace(PLAN, outputs=(replace(DIFFS, partitions=3),)), id="partitions"),
+    ],
+)
+def test_the_fingerprint_changes_when_the_plan_does(other: Plan) -> None:
+    """A replay under another plan is known by it."""
+    assert other != PLAN
+    assert other.fingerprint() != PLAN.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        pytest.param(replace(PLAN), id="a copy"),
+        pytest.param(replace(PLAN, error_topic=""), id="the error topic left out"),
+        pytest.param(replace(PLAN, error_topic="p.errors"), id="and spelt out"),
+    ],
+)
+def test_equal_plans_have_one_fingerprint(same: Plan) -> None:
+    """It does not depend on how the plan was written down."""
+    assert same == PLAN
+    assert same.fingerprint() == PLAN.fingerprint()
+
+
+def test_the_fingerprint_is_the_same_in_every_version() -> None:
+    """Offset logs hold it: if this changes, running checkpoints are refused."""
+    assert PLAN.fingerprint() == "d374e57fe33afc81"
