@@ -15,7 +15,7 @@ way 2.  Nothing here knows Spark.
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,12 +93,27 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         store.clean(tick.batch, job.retained)
         emitted = store.attempt(lambda part: advance(job.plan, part, records, tick.interval_of()))
         after = store.commit(tick.batch, job.retained)
-    sender = producer.begin()
-    counts = {}
-    for output in job.plan.published:
-        faults.point("emit", tick.batch, shard)
-        counts[output.name] = producer.produce(output.topic, emitted[output.name])
-    marker = Marker(
+    with producer.transaction() as sender:
+        counts = {}
+        for output in job.plan.published:
+            faults.point("emit", tick.batch, shard)
+            counts[output.name] = producer.produce(output.topic, emitted[output.name])
+        marker = _marker(job, tick, shard, records, counts, after)
+        markers.produce_marker(sender, topic, marker)
+        faults.point("before_commit", tick.batch, shard)
+    faults.point("after_commit", tick.batch, shard)
+    return marker
+
+
+def _marker(
+    job: Job,
+    tick: Tick,
+    shard: int,
+    records: Sequence[Symbols | Errors],
+    counts: dict[str, int],
+    manifest: Manifest,
+) -> Marker:
+    return Marker(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
         incarnation=job.incarnation,
@@ -111,13 +126,8 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         records=sum(len(r.keys) if isinstance(r, Symbols) else len(r.records) for r in records),
         behind=tick.behind,
         counts=counts,
-        manifest=after,
+        manifest=manifest,
     )
-    markers.produce_marker(sender, topic, marker)
-    faults.point("before_commit", tick.batch, shard)
-    producer.commit()
-    faults.point("after_commit", tick.batch, shard)
-    return marker
 
 
 def encode_state(manifest: Manifest) -> bytes:

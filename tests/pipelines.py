@@ -36,7 +36,7 @@ from confluent_kafka.admin import (
 from judge import Progress, committed, progress_of
 from waiting import wait_until
 
-START_S = 90.0
+START_S = 120.0
 Upserts = Iterable[tuple[bytes, bytes | None]]
 
 

@@ -7,7 +7,7 @@ librdkafka reconnects by itself, and what is left to us is to ask again.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -121,6 +121,16 @@ def transactional_producer(
     patiently(lambda: made.list_topics(timeout=_REQUEST_S), "the brokers")
     patiently(lambda: made.init_transactions(_REQUEST_S), f"transaction {transactional_id}")
     return made
+
+
+def enqueue(producer: Producer, topic: str, **record: Any) -> None:
+    """Produce one record, waiting while the producer's queue is full."""
+    while True:
+        try:
+            producer.produce(topic, **record)
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE_S) -> Result:

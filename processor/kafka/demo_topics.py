@@ -21,12 +21,7 @@ def write(servers: str, topic: str, records: Iterable[tuple[bytes | None, bytes 
     topics.create(client.admin(settings), topic, 1, 1, {})
     producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 50, "log_level": 0})
     for key, value in records:
-        while True:
-            try:
-                producer.produce(topic, value, key)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        client.enqueue(producer, topic, key=key, value=value)
     producer.flush()
 
 

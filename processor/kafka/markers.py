@@ -15,6 +15,7 @@ from confluent_kafka import Message, Producer
 
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.reader import Range, Reader
 
 TOPIC_SETTINGS = {
@@ -122,7 +123,8 @@ def last_message(reader: Reader, topic: str, partition: int) -> Message | None:
 
 def produce_marker(producer: Producer, topic: str, marker: Marker) -> None:
     """Add a marker to the open transaction."""
-    producer.produce(
+    enqueue(
+        producer,
         topic,
         key=b"shard-%d" % marker.shard,
         value=msgspec.json.encode(marker),
@@ -132,4 +134,4 @@ def produce_marker(producer: Producer, topic: str, marker: Marker) -> None:
 
 def produce_lease(producer: Producer, topic: str, lease: Lease) -> None:
     """Add a lease to the open transaction."""
-    producer.produce(topic, key=b"driver", value=msgspec.json.encode(lease), partition=0)
+    enqueue(producer, topic, key=b"driver", value=msgspec.json.encode(lease), partition=0)

@@ -9,6 +9,7 @@ from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.kafka import topics
+from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.markers import Marker, last_message
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
@@ -58,8 +59,7 @@ def publish(
         )
         for output in plan.published
     ]
-    producer = lease.begin()
-    for output, record in zip(plan.published, records, strict=True):
-        producer.produce(output.progress_topic, key=record.key(), value=record.encode())
-    lease.commit()
+    with lease.transaction() as producer:
+        for output, record in zip(plan.published, records, strict=True):
+            enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
     return records

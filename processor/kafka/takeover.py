@@ -27,7 +27,15 @@ from ikebana.processor.kafka.transactions import Transactions, commit_marker
 from ikebana.processor.plan import Output, Plan
 from ikebana.processor.settings import Settings
 
-_DIFF_TOPIC = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+# An update is longer than the upsert that it comes from, an error record nearly twice as
+# long as its message: what an input topic could hold must not be too long for ours.
+_LARGEST_MESSAGE = {"max.message.bytes": str(64 << 20)}
+_DIFF_TOPIC = {
+    **_LARGEST_MESSAGE,
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
 
 
 class Takeover(NamedTuple):
@@ -85,12 +93,9 @@ def take_over(
     _create(plan, settings, birth, admin, existing)
     found = topics.describe(admin, [output.topic for output in plan.published])
     incarnation = before.incarnation + 1 if before else 1
-    markers.produce_lease(
-        lease.begin(),
-        topic,
-        Lease(birth.id, incarnation, holder, {name: t.id for name, t in found.items()}),
-    )
-    lease.commit()
+    ids = {name: described.id for name, described in found.items()}
+    with lease.transaction() as producer:
+        markers.produce_lease(producer, topic, Lease(birth.id, incarnation, holder, ids))
     first = _first_markers(birth, plan)
     taken = {
         _claimed(
@@ -293,7 +298,7 @@ def _create(
             topic_settings = {**own, **settings.topic_settings}
             topics.create(admin, name, count, settings.replication_factor, topic_settings)
 
-    make(wanted, partitions, markers.TOPIC_SETTINGS)
+    make(wanted, partitions, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
     for output in plan.published:
         make(output.topic, _partitions(plan, output, admin), _DIFF_TOPIC)
         make(output.progress_topic, 1, _DIFF_TOPIC)

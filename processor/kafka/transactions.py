@@ -5,7 +5,8 @@ committed, then begin.  Between reading and committing nobody else can commit, f
 that would take fencing us.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -32,10 +33,32 @@ class Transactions:
         self._timeout_s = timeout_s
         self._producer: Producer = transactional_producer(settings, transactional_id, timeout_s)
 
-    def begin(self) -> Producer:
-        """Begin a transaction; the caller produces into it and then commits."""
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """A transaction that is committed at the end of the block, or aborted by an error.
+
+        Aborting only spares readers the wait for its timeout: what nobody commits,
+        nobody sees.
+
+        Raises:
+            FencedError: a newer holder of the transactional id has taken over.
+            SourceError: the brokers were away for too long, or the transaction took
+                longer than its timeout; whether it was committed, its marker tells.
+        """
         self._guarded(self._producer.begin_transaction)
-        return self._producer
+        try:
+            yield self._producer
+        except Exception:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(_REQUEST_S)
+            raise
+        self._guarded(
+            lambda: patiently(
+                lambda: self._producer.commit_transaction(_REQUEST_S),
+                f"transaction {self.id}",
+                PATIENCE_S,
+            )
+        )
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return how many there were."""
@@ -61,26 +84,6 @@ class Transactions:
             count += 1
         return count
 
-    def commit(self) -> None:
-        """Commit; returns once the brokers have made all records of it visible.
-
-        Raises:
-            FencedError: a newer holder of the transactional id has taken over.
-            SourceError: the brokers were away for too long, or the transaction took
-                longer than its timeout; whether it was committed, its marker tells.
-        """
-        self._guarded(
-            lambda: patiently(
-                lambda: self._producer.commit_transaction(_REQUEST_S),
-                f"transaction {self.id}",
-                PATIENCE_S,
-            )
-        )
-
-    def abort(self) -> None:
-        """Abort what is open."""
-        self._guarded(lambda: self._producer.abort_transaction(_REQUEST_S))
-
     def _guarded(self, act: Callable[[], object]) -> None:
         try:
             act()
@@ -102,5 +105,5 @@ class Transactions:
 
 def commit_marker(transactions: Transactions, topic: str, marker: Marker) -> None:
     """Commit a transaction that holds a marker and nothing else."""
-    markers.produce_marker(transactions.begin(), topic, marker)
-    transactions.commit()
+    with transactions.transaction() as producer:
+        markers.produce_marker(producer, topic, marker)

@@ -186,7 +186,7 @@ def placed(draw: st.DrawFn) -> list[tuple[Rank, Symbol]]:
 @st.composite
 def chunked(draw: st.DrawFn, rows: Sequence[tuple[Rank, Symbol]]) -> list[Symbols]:
     """Each partition cut into chunks anyhow, and the chunks in any order."""
-    found = []
+    found: list[Symbols] = []
     for _, partition in groupby(rows, key=lambda row: row[0][:2]):
         for piece in draw(cuts(list(partition))):
             uniform = len({symbol.time for _, symbol in piece}) == 1 and draw(st.booleans())

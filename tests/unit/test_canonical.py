@@ -49,7 +49,9 @@ def test_numbers_have_one_form_and_keep_their_value(message: bytes, expected: by
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        pytest.param(b' { "b" : 1 ,\n"a":[ true, null ] } ', b'{"a":[true,null],"b":1}', id="space"),
+        pytest.param(
+            b' { "b" : 1 ,\n"a":[ true, null ] } ', b'{"a":[true,null],"b":1}', id="space"
+        ),
         pytest.param(b'{"a":{"d":1,"c":2}}', b'{"a":{"c":2,"d":1}}', id="nested fields"),
         pytest.param(b'{"a":1,"a":2}', b'{"a":2}', id="of a repeated field the last counts"),
         pytest.param(b'{"a":null}', b'{"a":null}', id="null is not absent"),
@@ -118,7 +120,9 @@ def test_what_is_nested_deeply_within_reason_is_decoded() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        pytest.param({"b": 1.0, "a": [True, None]}, b'{"a":[true,null],"b":1}', id="as documented"),
+        pytest.param(
+            {"b": 1.0, "a": [True, None]}, b'{"a":[true,null],"b":1}', id="as documented"
+        ),
         pytest.param(1e20, b"1" + b"0" * 20, id="a large double"),
         pytest.param(2**70, b"1180591620717411303424", id="a large integer"),
         pytest.param(Decimal("1.50"), b"1.5", id="a decimal"),

@@ -207,9 +207,7 @@ def test_large_records_are_not_gathered_without_bound(
 ) -> None:
     """About a megabyte a shard is held, be it of records or of error records."""
     decoding = Decoding(JSON, INGEST, 1)
-    sizes = [
-        len(row) for offset in range(100) for _, row in decoding.add([(offset, *message)])
-    ]
+    sizes = [len(row) for offset in range(100) for _, row in decoding.add([(offset, *message)])]
 
     assert len(sizes) >= 5
     assert max(sizes) < 2 << 20

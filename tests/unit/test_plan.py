@@ -133,7 +133,12 @@ def test_a_plan_fills_in_its_error_topic() -> None:
         ),
         pytest.param(
             {"inputs": (replace(NAMES, topics=("diffs.progress",)),)},
-            [("outputs.diffs.topic", "topic 'diffs.progress' is also read, at inputs.names.topic")],
+            [
+                (
+                    "outputs.diffs.topic",
+                    "topic 'diffs.progress' is also read, at inputs.names.topic",
+                )
+            ],
             id="reading its own progress",
         ),
         pytest.param(
@@ -189,7 +194,7 @@ def test_every_problem_is_named_by_its_path(
 
 def test_a_plan_error_lists_its_problems() -> None:
     """The message names the plan, then each problem with its path."""
-    with pytest.raises(PlanError, match='^cannot plan "p": outputs: at least one is needed$'):
+    with pytest.raises(PlanError, match=r'^cannot plan "p": outputs: at least one is needed$'):
         replace(PLAN, outputs=())
 
 
@@ -215,7 +220,9 @@ def test_outputs_may_share_an_operator() -> None:
         pytest.param(replace(PLAN, inputs=(replace(NAMES, key_format="bytes"),)), id="keys"),
         pytest.param(replace(PLAN, inputs=(replace(NAMES, start="latest"),)), id="start"),
         pytest.param(
-            replace(PLAN, operators=(Upsert("c", "names"),), outputs=(replace(DIFFS, source="c"),)),
+            replace(
+                PLAN, operators=(Upsert("c", "names"),), outputs=(replace(DIFFS, source="c"),)
+            ),
             id="operator",
         ),
         pytest.param(replace(PLAN, outputs=(replace(DIFFS, name="d"),)), id="output"),

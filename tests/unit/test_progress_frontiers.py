@@ -83,9 +83,10 @@ def test_an_operator_that_is_hops_deep_works_so_many_batches_behind() -> None:
 
 def test_empty_batches_bring_every_operator_up_to_the_source() -> None:
     """While the source stands still, the deeper operators catch up hop by hop."""
-    assert list(batches(PRICED, [10, 10, 10]))[1:] == [
-        {"prices": 10, "current_prices": 10, "orders": 10}
-    ] * 2
+    assert (
+        list(batches(PRICED, [10, 10, 10]))[1:]
+        == [{"prices": 10, "current_prices": 10, "orders": 10}] * 2
+    )
 
 
 def test_a_new_operator_has_been_nowhere() -> None:
@@ -168,6 +169,4 @@ def test_since_never_passes_a_reader_and_never_goes_back(
         assert sinces == sorted(sinces)
         for reader, edge in graph.items():
             if arrangement in edge.looks_up:
-                assert all(
-                    at <= lowers[reader] for at, lowers in zip(sinces, found, strict=True)
-                )
+                assert all(at <= lowers[reader] for at, lowers in zip(sinces, found, strict=True))

@@ -321,21 +321,16 @@ def test_an_error_record_says_where_and_why_and_holds_the_raw_bytes() -> None:
     """Key and value are base64; the reason holds nothing of the payload."""
     found = evaluate(plan(), {"names": [("k", b"hunter2", 4)]})
 
-    assert found["errors"] == [
-        Update(
-            {
-                "reason": "could not decode value as JSON: "
-                "JSON is malformed: invalid character (byte 0)",
-                "topic": "names",
-                "partition": 0,
-                "offset": 1,
-                "key": "Imsi",
-                "value": "aHVudGVyMg==",
-            },
-            4,
-            1,
-        )
-    ]
+    (error,) = found["errors"]
+    assert (error.time, error.diff) == (4, 1)
+    assert error.data == {
+        "reason": "could not decode value as JSON: JSON is malformed: invalid character (byte 0)",
+        "topic": "names",
+        "partition": 0,
+        "offset": 1,
+        "key": "Imsi",
+        "value": "aHVudGVyMg==",
+    }
 
 
 def test_an_input_that_the_plan_does_not_have_is_named() -> None:

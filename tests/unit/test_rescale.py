@@ -1,0 +1,265 @@
+"""Rescaling a checkpoint that was written by hand: every entry in its new shard."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ikebana import Input, Output, Plan, Upsert
+from ikebana.arrangements import run as runs
+from ikebana.arrangements.errors import CheckpointError, StateFileError
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import LocalDatabases
+from ikebana.arrangements.run import Head
+from ikebana.arrangements.shard import Shard, entries, verify
+from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.dataflow import advance, key_of
+from ikebana.processor.decoding import shard_of
+from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.rescale import rescale
+from ikebana.processor.rows import Symbols
+
+PLAN = Plan(
+    "names",
+    inputs=(Input("a", ("a",), "bytes", "bytes"), Input("b", ("b",), "bytes", "bytes")),
+    operators=(Upsert("of_a", "a"), Upsert("of_b", "b")),
+    outputs=(Output("out", "of_a", "out"),),
+)
+SHARDS = 4
+START = SourceOffset(-1, 0, 0, {"a": {0: 0}}, PLAN.fingerprint())
+LAST = SourceOffset(
+    1, 10, 20, {"a": {0: 300}}, PLAN.fingerprint(), {"of_a": 20, "of_b": 20}, {"a": {0: 0}}
+)
+Entry = tuple[bytes, bytes]
+
+
+@dataclass
+class Written:
+    """A checkpoint on disk and what is in it."""
+
+    checkpoint: Checkpoint
+    birth: Birth
+    manifests: list[Manifest]
+    entries: list[Entry]
+
+    def rescaled(self, new: Path, shards: int) -> tuple[Birth, list[Manifest]]:
+        """Rescale it, and the manifests that the new one starts from."""
+        told: list[int] = []
+        reborn = rescale(
+            self.checkpoint, self.birth, self.manifests, Checkpoint(str(new)), shards, told.append
+        )
+        assert sum(told) == len(self.entries)
+        return reborn, [reborn.seeds[shard] for shard in range(shards)]
+
+
+def log(location: Path, kind: str, batch: int, offset: SourceOffset | None = None) -> None:
+    """An entry of Spark's offset or commit log, and the checksum file beside it."""
+    folder = location / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["v1", json.dumps({"nextBatchWatermarkMs": 0})]
+    if offset is not None:
+        lines.append(json.dumps(offset.to_json()))
+    (folder / str(batch)).write_text("\n".join(lines))
+    (folder / f".{batch}.crc").write_bytes(b"crc")
+
+
+def states(shard: int, keys: int) -> list[Entry]:
+    """What a shard holds after upserts: values, error slots, and symbols that wait."""
+    store = MemoryStore()
+    numbers = [at for at in range(keys) if shard_of(b"key %d" % at, SHARDS) == shard]
+    own = [b"key %d" % at for at in numbers]
+    bad = dict.fromkeys(range(len(own)), b"bad")
+    rows = [
+        Symbols("a", 0, 0, 5, own, [b"v"] * len(own), numbers),
+        Symbols("b", 1, 0, 5, own, [None] * len(own), numbers, bad),
+        Symbols("a", 0, 0, 30, own, [b"later"] * len(own), [at + keys for at in numbers]),
+    ]
+    advance(PLAN, store, rows, {"of_a": Interval(0, 20), "of_b": Interval(0, 20)})
+    return list(store.scan(b""))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Written:
+    """Four shards after two batches; the second has removed something again."""
+    return written(tmp_path / "old", keys=100)
+
+
+def written(location: Path, keys: int) -> Written:
+    """A checkpoint of four shards with so many keys, two batches old."""
+    birth = newborn(str(location), PLAN, SHARDS, START)
+    checkpoint = Checkpoint(str(location))
+    checkpoint.write(birth)
+    log(location, "offsets", 0, START)
+    log(location, "offsets", 1, LAST)
+    log(location, "commits", 0)
+    log(location, "commits", 1)
+    manifests, held = [], []
+    for shard in range(SHARDS):
+        files = Folder.at(str(location), "shards", f"{shard:04d}")
+        own = states(shard, keys)
+        held += own
+        first = runs.write(
+            files,
+            Head(birth.id, shard, 0, 1, ["first"]),
+            sorted([*own, (b"of_a\0kgone", b"v")]),
+            "delta",
+        )
+        removal = [(b"of_a\0kgone", None)]
+        second = runs.write(files, Head(birth.id, shard, 1, 2, ["second"]), removal, "delta")
+        manifests.append(Manifest(birth.id, shard, 2, [first, second]))
+    return Written(checkpoint, birth, manifests, held)
+
+
+def found(location: Path, manifests: list[Manifest]) -> list[tuple[int, Entry]]:
+    """Every entry of a rescaled checkpoint with the shard that it is in."""
+    return [
+        (manifest.shard, entry)
+        for manifest in manifests
+        for entry in entries(Folder.at(str(location), "shards", f"{manifest.shard:04d}"), manifest)
+    ]
+
+
+@pytest.mark.parametrize("shards", [1, 3, 4, 7])
+def test_every_entry_is_in_the_shard_of_its_key_and_none_is_lost_or_doubled(
+    old: Written, tmp_path: Path, shards: int
+) -> None:
+    """Values, error slots and waiting symbols of every operator go with their key."""
+    _, manifests = old.rescaled(tmp_path / "new", shards)
+    placed = found(tmp_path / "new", manifests)
+
+    assert len(old.entries) == 300
+    assert Counter(entry for _, entry in placed) == Counter(old.entries)
+    assert all(shard == shard_of(key_of(*entry), shards) for shard, entry in placed)
+    for manifest in manifests:
+        verify(Folder.at(str(tmp_path / "new"), "shards", f"{manifest.shard:04d}"), manifest)
+
+
+def test_more_entries_than_are_held_at_once_are_all_placed(tmp_path: Path) -> None:
+    """Entries are spooled in blocks; each shard's come out in key order."""
+    old = written(tmp_path / "old", keys=4_000)
+    _, manifests = old.rescaled(tmp_path / "new", 1)
+
+    assert [entry for _, entry in found(tmp_path / "new", manifests)] == sorted(old.entries)
+
+
+def test_the_new_checkpoint_goes_on_where_the_old_one_ended(old: Written, tmp_path: Path) -> None:
+    """It has the same id and plan, the next epoch and batch, and the same offsets."""
+    reborn, manifests = old.rescaled(tmp_path / "new", 3)
+
+    assert Checkpoint(str(tmp_path / "new")).birth() == reborn
+    assert (reborn.id, reborn.plan) == (old.birth.id, old.birth.plan)
+    assert (reborn.shards, reborn.epoch, reborn.first_batch) == (3, 1, 2)
+    assert reborn.start == msgspec.structs.replace(LAST, begins={})
+    assert {(m.checkpoint, m.version) for m in manifests} == {(old.birth.id, 2)}
+    assert len({m.state for m in manifests}) == 3
+
+
+def test_the_old_checkpoint_stays_as_it_was(old: Written, tmp_path: Path) -> None:
+    """Until the new one has started it is the way back."""
+    location = Path(old.checkpoint.location)
+    before = {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
+    old.rescaled(tmp_path / "new", 3)
+
+    assert before == {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
+
+
+def test_a_checkpoint_that_never_ran_is_rescaled_from_its_birth(tmp_path: Path) -> None:
+    """With nothing logged, reading starts where it would have started."""
+    birth = newborn(str(tmp_path / "old"), PLAN, SHARDS, START)
+    checkpoint = Checkpoint(str(tmp_path / "old"))
+    checkpoint.write(birth)
+    manifests = [Manifest(birth.id, shard) for shard in range(SHARDS)]
+    reborn, _ = Written(checkpoint, birth, manifests, []).rescaled(tmp_path / "new", 2)
+
+    assert (reborn.first_batch, reborn.start) == (0, START)
+
+
+def test_a_rescaled_checkpoint_is_rescaled_again(old: Written, tmp_path: Path) -> None:
+    """Its batches are numbered on, its epoch counts, and the entries are the same."""
+    reborn, manifests = old.rescaled(tmp_path / "new", 7)
+    log(tmp_path / "new", "offsets", 0, msgspec.structs.replace(LAST, batch=2))
+    log(tmp_path / "new", "commits", 0)
+    again = Written(Checkpoint(str(tmp_path / "new")), reborn, manifests, old.entries)
+    third, seeds = again.rescaled(tmp_path / "newer", 3)
+
+    assert (third.id, third.epoch, third.first_batch) == (old.birth.id, 2, 3)
+    assert Counter(e for _, e in found(tmp_path / "newer", seeds)) == Counter(old.entries)
+
+
+@pytest.mark.xfail(
+    raises=StateFileError,
+    reason="rescale leaves the base of an empty shard out, but not its version",
+)
+def test_a_shard_that_was_empty_when_rescaled_is_in_line_afterwards(tmp_path: Path) -> None:
+    """What is committed on top of nothing is read like any other shard."""
+    old = written(tmp_path / "old", keys=0)
+    _, manifests = old.rescaled(tmp_path / "new", 2)
+    files = Folder.at(str(tmp_path / "new"), "shards", "0000")
+    shard = Shard(files, LocalDatabases(tmp_path / "local", "c"), manifests[0])
+    shard.attempt(lambda store: store.put(b"of_a\0kx", b"v"))
+    after = shard.commit(2, 10)
+    shard.close()
+
+    assert list(entries(files, after)) == [(b"of_a\0kx", b"v")]
+    verify(files, after)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_an_unfinished_batch_is_refused(old: Written, tmp_path: Path, batch: int) -> None:
+    """What is logged as read but not committed would be read by neither."""
+    location = Path(old.checkpoint.location)
+    if batch == 1:
+        (location / "commits" / "1").unlink()
+    else:
+        log(location, "offsets", 2, msgspec.structs.replace(LAST, batch=2))
+
+    with pytest.raises(CheckpointError, match=f"batch {batch} of the checkpoint is unfinished"):
+        old.rescaled(tmp_path / "new", 3)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("inside", ["ikebana.json", "offsets/0", "shards/0000"])
+def test_a_target_that_holds_a_checkpoint_is_refused(
+    old: Written, tmp_path: Path, inside: str
+) -> None:
+    """Another checkpoint, or a part of one, is never written over."""
+    target = tmp_path / "new"
+    if inside == "ikebana.json":
+        Checkpoint(str(target)).write(newborn(str(target), PLAN, 1, START))
+    else:
+        (target / inside).parent.mkdir(parents=True)
+        (target / inside).write_bytes(b"")
+
+    with pytest.raises(CheckpointError, match="holds a checkpoint"):
+        old.rescaled(target, 3)
+
+
+def test_a_checkpoint_is_not_rescaled_onto_itself(old: Written) -> None:
+    """The old one must stay whole."""
+    with pytest.raises(CheckpointError, match="holds a checkpoint already"):
+        old.rescaled(Path(old.checkpoint.location), 3)
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
+def test_a_state_file_that_cannot_be_read_is_named(
+    old: Written, tmp_path: Path, harm: str
+) -> None:
+    """Nothing is written from state that is not whole."""
+    name = old.manifests[2].runs[0].name
+    path = Path(old.checkpoint.location) / "shards" / "0002" / name
+    if harm == "damaged":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(bytes(content))
+    else:
+        path.unlink()
+
+    with pytest.raises(StateFileError, match=f"{name}.*{harm}"):
+        old.rescaled(tmp_path / "new", 3)
+    assert Checkpoint(str(tmp_path / "new")).birth() is None
