@@ -86,6 +86,11 @@ class Plan:
         """Every output with a progress topic: the named ones, then the errors."""
         return (*self.outputs, Output(ERRORS, "", self.error_topic, partitions=1))
 
+    @property
+    def markers_topic(self) -> str:
+        """Where shards mark what they have committed; the pipeline's own, by its name."""
+        return self.name + ".markers"
+
     def input(self, name: str) -> Input:
         """The input of that name."""
         return next(i for i in self.inputs if i.name == name)
@@ -153,7 +158,12 @@ def _problems(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _topic_problems(plan: Plan) -> Iterator[tuple[str, str]]:
     read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
-    written: dict[str, str] = {}
+    written = {plan.markers_topic: "pipeline"}
+    if plan.markers_topic in read:
+        yield (
+            "pipeline",
+            (f"topic {plan.markers_topic!r} is also read, at {read[plan.markers_topic]}"),
+        )
     places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
     places.append(("errors.topic", plan.error_topic))
     for path, topic in [*((path, topic) for topic, path in read.items()), *places]:

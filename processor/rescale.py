@@ -69,7 +69,7 @@ def rescale(
             head = Head(birth.id, shard, 0, version, [f"epoch-{birth.epoch + 1}-{shard}"])
             files = Folder.at(new.location, "shards", f"{shard:04d}")
             base = runs.write(files, head, spools.entries(shard), "base")
-            seeds[shard] = Manifest(birth.id, shard, version, [base] if base.entries else [])
+            seeds[shard] = Manifest(birth.id, shard, version, [base])
     start = logged.offset or birth.start
     reborn = replace(
         birth,

@@ -74,7 +74,7 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         markers.task_id(job.checkpoint, shard),
         job.max_batch_s,
     )
-    topic = markers.topic_of(job.plan.name)
+    topic = job.plan.markers_topic
     last = markers.last_marker(_reader(_frozen(job.kafka)), topic, shard)
     if adopted := _checked(job, tick, shard, last):
         return adopted
@@ -157,7 +157,7 @@ def _checked(job: Job, tick: Tick, shard: int, last: Marker | None) -> Marker | 
     """The marker if it is of this batch; raises if the shard is not ours to go on with."""
     if last is None:
         raise CheckpointError(
-            f'the marker of shard {shard} is gone from topic "{markers.topic_of(job.plan.name)}"',
+            f'the marker of shard {shard} is gone from topic "{job.plan.markers_topic}"',
             hint="The topic must be compacted and without retention, and nobody else may "
             "write to it.",
         )

@@ -5,9 +5,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import hypothesis
 import pytest
 
 from ikebana.processor.kafka.broker import Broker, running
+
+# A noisy machine makes a slow example, not a wrong one; more of them on demand.
+hypothesis.settings.register_profile("quick", deadline=None)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2_000)
+hypothesis.settings.load_profile(os.environ.get("IKEBANA_HYPOTHESIS", "quick"))
 
 
 @dataclass(frozen=True, slots=True)

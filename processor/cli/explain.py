@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from ikebana.processor import pipeline, progress
-from ikebana.processor.kafka.markers import topic_of
 from ikebana.processor.plan import Plan
 from ikebana.processor.settings import Settings, redacted
 
@@ -58,7 +57,7 @@ def explain(plan: Plan, settings: Settings) -> Iterator[str]:
     yield ""
     yield f"arrangements: {len(plan.operators)}"
     yield f"shards: {settings.shards}, one task and one transaction each in every micro-batch"
-    yield f"markers: topic {topic_of(plan.name)}"
+    yield f"markers: topic {plan.markers_topic}"
     yield f"checkpoint: {settings.checkpoint}"
     heartbeat = f"{settings.heartbeat_s:g} s" if settings.heartbeat_s else "none"
     yield (

@@ -6,7 +6,7 @@ librdkafka reconnects by itself, and what is left to us is to ask again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -41,10 +41,14 @@ AWAY = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
-    # A restarted broker counts its leaderships from anew, clients lag behind.
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+# What a client says that asks the leaders that it remembers, of before a broker came back.
+_STALE = {
+    KafkaError._NOENT,
+    KafkaError._UNKNOWN_PARTITION,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,
 }
 
 
@@ -131,6 +135,25 @@ def enqueue(producer: Producer, topic: str, **record: Any) -> None:
             return
         except BufferError:
             producer.poll(0.1)
+
+
+def with_leaders(
+    ask: Callable[[], Result], asked: AdminClient | Consumer, names: Iterable[str]
+) -> Result:
+    """Ask for offsets of topics; if it fails for want of the right leader, look for that.
+
+    The error is then one to ask again after.  A client that is not told to look asks
+    the leaders that it knew for minutes.
+    """
+    try:
+        return ask()
+    except KafkaException as error:
+        if error.args[0].code() not in _STALE:
+            raise
+        known = asked.list_topics(timeout=_REQUEST_S).topics
+        if not all(name in known for name in names):
+            raise
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
 
 
 def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE_S) -> Result:

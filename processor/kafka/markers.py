@@ -57,11 +57,6 @@ class Marker(msgspec.Struct, frozen=True):
     manifest: Manifest
 
 
-def topic_of(pipeline: str) -> str:
-    """The markers topic of a pipeline."""
-    return pipeline + ".markers"
-
-
 def driver_id(checkpoint: str) -> str:
     """The transactional id of the driver: holding it is the lease."""
     return f"ikebana-{checkpoint}-driver"

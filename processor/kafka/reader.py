@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.processor.kafka import client
@@ -97,11 +97,16 @@ class Reader:
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset and the one after the last of a partition, committed or not."""
+        at = TopicPartition(topic, partition)
+
+        def ask() -> tuple[int, int]:
+            low, high = self._consumer.get_watermark_offsets(at, timeout=_REQUEST_S)
+            if low < 0 or high < 0:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return low, high
+
         low, high = client.patiently(
-            lambda: self._consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_REQUEST_S
-            ),
-            f"{topic}[{partition}]",
+            lambda: client.with_leaders(ask, self._consumer, [topic]), f"{topic}[{partition}]"
         )
         return low, high
 

@@ -71,7 +71,7 @@ def take_over(
     admin = client.admin(settings.kafka)
     reader = Reader(settings.kafka)
     lease = Transactions(sink, markers.driver_id(birth.id), settings.max_batch_s)
-    topic = markers.topic_of(plan.name)
+    topic = plan.markers_topic
     existing = topics.describe(
         admin, [topic, *(t for o in plan.published for t in (o.topic, o.progress_topic))]
     )
@@ -206,7 +206,7 @@ def _check_lease(
     if before.checkpoint != birth.id:
         raise CheckpointError(
             f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
-            f'to {birth.id}: topic "{markers.topic_of(plan.name)}" says so',
+            f'to {birth.id}: topic "{plan.markers_topic}" says so',
             hint="If that checkpoint was deleted, start under a new pipeline name and with "
             "new output topics.",
         )
@@ -240,7 +240,7 @@ def _check_markers(
             if logged.committed >= birth.first_batch:
                 raise CheckpointError(
                     f"the checkpoint has committed batch {logged.committed}, but shard {shard} "
-                    f'has no marker in "{markers.topic_of(plan.name)}"',
+                    f'has no marker in "{plan.markers_topic}"',
                     hint="The topic was deleted, or this is another cluster. Start with a "
                     "new checkpoint and new output topics.",
                 )
@@ -288,7 +288,7 @@ def _create(
     existing: Mapping[str, topics.Topic],
 ) -> None:
     """Make the topics that are missing."""
-    wanted = markers.topic_of(plan.name)
+    wanted = plan.markers_topic
     partitions = birth.shards + 1
     if wanted in existing and existing[wanted].partitions < partitions:
         topics.add_partitions(admin, wanted, partitions)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor.kafka.client import patiently
+from ikebana.processor.kafka.client import patiently, with_leaders
 
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
@@ -92,14 +92,15 @@ def _offsets(
         found: Positions = {topic: {} for topic in partitions}
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_S)
         for at, answer in answers.items():
-            offset = answer.result().offset
-            if offset < 0:
-                # While a broker comes back there may be neither an offset nor an error.
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            found[at.topic][at.partition] = offset
+            found[at.topic][at.partition] = answer.result().offset
+        if any(offset < 0 for by in found.values() for offset in by.values()):
+            # While a broker comes back there may be neither an offset nor an error.
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
         return found
 
-    return patiently(ask, "the brokers") if asked else {topic: {} for topic in partitions}
+    if not asked:
+        return {topic: {} for topic in partitions}
+    return patiently(lambda: with_leaders(ask, admin, partitions), "the brokers")
 
 
 def settings_of(admin: AdminClient, topic: str) -> dict[str, str]:

@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
             return
         reader = _reader(tuple(sorted(config.kafka.items())))
-        lease = markers.last_lease(reader, markers.topic_of(config.plan.name))
+        lease = markers.last_lease(reader, config.plan.markers_topic)
         if lease is not None and lease.incarnation > config.incarnation:
             raise FencedError(
                 f"this instance (number {config.incarnation}) of pipeline "

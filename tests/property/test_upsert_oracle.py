@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import groupby
-from typing import Literal
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,7 +172,7 @@ def placed(draw: st.DrawFn) -> list[tuple[Rank, Symbol]]:
     )
     kind = draw(st.sampled_from(["one time for all", "each its own", "any"]))
     offsets: Counter[tuple[int, int]] = Counter()
-    found = []
+    found: list[tuple[Rank, Symbol]] = []
     for topic, partition, key, value, time in sorted(rows, key=lambda row: row[:2]):
         rank = Rank(topic, partition, offsets[topic, partition])
         offsets[topic, partition] += 1
@@ -187,14 +186,17 @@ def placed(draw: st.DrawFn) -> list[tuple[Rank, Symbol]]:
 def chunked(draw: st.DrawFn, rows: Sequence[tuple[Rank, Symbol]]) -> list[Symbols]:
     """Each partition cut into chunks anyhow, and the chunks in any order."""
     found: list[Symbols] = []
+    # Whether chunks of one time say it once: the kernel has a way of its own if all do.
+    said = draw(st.sampled_from([(True,), (False,), (True, False)]))
     for _, partition in groupby(rows, key=lambda row: row[0][:2]):
         for piece in draw(cuts(list(partition))):
-            uniform = len({symbol.time for _, symbol in piece}) == 1 and draw(st.booleans())
-            found.append(chunk(piece, "one time" if uniform else "a list"))
-    return draw(st.permutations(found))
+            uniform = len({symbol.time for _, symbol in piece}) == 1
+            found.append(chunk(piece, once=uniform and draw(st.sampled_from(said))))
+    empty_too = draw(st.booleans())
+    return draw(st.permutations([each for each in found if each.keys or empty_too]))
 
 
-def chunk(rows: Sequence[tuple[Rank, Symbol]], times_as: Literal["one time", "a list"]) -> Symbols:
+def chunk(rows: Sequence[tuple[Rank, Symbol]], *, once: bool) -> Symbols:
     """Rows of one partition as the kernel takes them."""
     ranks, symbols = [rank for rank, _ in rows], [symbol for _, symbol in rows]
     times = [symbol.time for symbol in symbols]
@@ -202,7 +204,7 @@ def chunk(rows: Sequence[tuple[Rank, Symbol]], times_as: Literal["one time", "a 
         "in",
         ranks[0].input if ranks else 0,
         ranks[0].partition if ranks else 0,
-        times[0] if times_as == "one time" else times,
+        times[0] if once else times,
         [symbol.key or b"" for symbol in symbols],
         [None if isinstance(s.value, BadValue) else s.value for s in symbols],
         [rank.offset for rank in ranks],
@@ -311,7 +313,7 @@ def test_shards_together_emit_what_one_would(
 def test_read_gives_the_current_value_of_each_key(rows: list[tuple[Rank, Symbol]]) -> None:
     """The state is the collection: what is read is what the updates come to."""
     store = MemoryStore()
-    chunks = [chunk(list(own), "a list") for _, own in groupby(rows, key=lambda row: row[0][:2])]
+    chunks = [chunk(list(own), once=False) for _, own in groupby(rows, key=lambda row: row[0][:2])]
     upsert.step(store, chunks, Interval(0, 100))
     held = dict(oracle.collection(history(rows), 100).keys())
 

@@ -192,10 +192,6 @@ def test_a_rescaled_checkpoint_is_rescaled_again(old: Written, tmp_path: Path) -
     assert Counter(e for _, e in found(tmp_path / "newer", seeds)) == Counter(old.entries)
 
 
-@pytest.mark.xfail(
-    raises=StateFileError,
-    reason="rescale leaves the base of an empty shard out, but not its version",
-)
 def test_a_shard_that_was_empty_when_rescaled_is_in_line_afterwards(tmp_path: Path) -> None:
     """What is committed on top of nothing is read like any other shard."""
     old = written(tmp_path / "old", keys=0)
