@@ -161,8 +161,8 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
     with running(folder / "broker") as broker:
         servers = broker.bootstrap_servers
         create(servers, "upserts", 3)
-        rate = records / (rounds * 15)
-        load = Load(servers, "upserts", records=records, keys=2000, rate=rate, seed=seed)
+        # A round takes some 15 s; the load goes on for as long as they really take.
+        load = Load(servers, "upserts", keys=2000, rate=records / (rounds * 15), seed=seed)
         settings = {"shards": 3, "heartbeat": "400ms", "retained_batches": 3}
         work = folder / "pipeline"
         work.mkdir()
@@ -203,7 +203,7 @@ def main() -> int:
     """Parse the arguments; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--records", type=int, default=90_000)
+    parser.add_argument("--records", type=int, default=90_000, help="about so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", choices=["ingest", "offset"], default="ingest")
     given = parser.parse_args()

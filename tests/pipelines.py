@@ -284,17 +284,14 @@ def _kill(processes: Iterable[psutil.Process]) -> bool:
 
 
 class Load(threading.Thread):
-    """Upserts in transactions, some aborted, at a steady rate until stopped or sent."""
+    """Upserts in transactions, some aborted, at a steady rate until it is stopped."""
 
-    def __init__(
-        self, servers: str, topic: str, *, records: int, keys: int, rate: float, seed: int = 1
-    ) -> None:
+    def __init__(self, servers: str, topic: str, *, keys: int, rate: float, seed: int = 1) -> None:
         super().__init__(daemon=True)
         self.sent = self.aborted = 0
         self.error: BaseException | None = None
         self._servers = servers
         self._topic = topic
-        self._records = records
         self._rate = rate
         self._random = Random(seed)
         self._keys = keys
@@ -327,7 +324,7 @@ class Load(threading.Thread):
         producer.init_transactions(60)
         begun, choice = time.monotonic(), self._random
         each = max(1, min(200, int(self._rate / 5)))
-        while self.sent < self._records and not self._end.is_set():
+        while not self._end.is_set():
             producer.begin_transaction()
             for key, value in upserts(each, self._keys, choice):
                 producer.produce(self._topic, key=key, value=value)

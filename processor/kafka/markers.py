@@ -30,6 +30,7 @@ class Lease(msgspec.Struct, frozen=True):
     """The instance that last took over the pipeline, and the topics that it found."""
 
     checkpoint: str
+    epoch: int
     incarnation: int
     holder: str
     topic_ids: dict[str, str]

@@ -95,7 +95,9 @@ def take_over(
     incarnation = before.incarnation + 1 if before else 1
     ids = {name: described.id for name, described in found.items()}
     with lease.transaction() as producer:
-        markers.produce_lease(producer, topic, Lease(birth.id, incarnation, holder, ids))
+        markers.produce_lease(
+            producer, topic, Lease(birth.id, birth.epoch, incarnation, holder, ids)
+        )
     first = _first_markers(birth, plan)
     taken = {
         _claimed(
@@ -209,6 +211,12 @@ def _check_lease(
             f'to {birth.id}: topic "{plan.markers_topic}" says so',
             hint="If that checkpoint was deleted, start under a new pipeline name and with "
             "new output topics.",
+        )
+    if before.epoch > birth.epoch:
+        raise CheckpointError(
+            f"this checkpoint was rescaled {birth.epoch} times, the one that last ran "
+            f"{before.epoch} times",
+            hint="The checkpoint was rescaled: use the new one.",
         )
     for output in plan.published:
         known = before.topic_ids.get(output.topic)

@@ -26,7 +26,7 @@ def largest_batch(pipeline: Pipeline, first: int) -> int:
 def test_state_survives_another_size_of_batches_another_master_and_a_lost_local_folder(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Stopped by SIGTERM with records left to read, then gone on with differently, a partition later.
+    """Stopped by SIGTERM with records left to read, then gone on with in other ways.
 
     SIGTERM ends between two batches: every logged batch is committed, and the status
     is 0.  The read limit holds for each run, but for one offset a partition.  The new

@@ -19,7 +19,7 @@ def test_the_older_of_two_instances_stops_and_nothing_is_doubled(
     """Both run under load; the older one is fenced at its next batch at the latest."""
     servers, source = broker.bootstrap_servers, topic_name("two")
     create(servers, source, 2)
-    load = Load(servers, source, records=100_000, keys=500, rate=200)
+    load = Load(servers, source, keys=500, rate=200)
     load.start()
     pipeline = Pipeline(tmp_path, servers, topic_name("twice"), source, "ingest")
     with pipeline.start() as older:

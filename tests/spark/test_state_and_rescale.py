@@ -1,0 +1,74 @@
+"""The commands that work on a checkpoint offline, and life after them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ikebana.processor.kafka.broker import Broker
+from judge import judge, truth_of
+from pipelines import Pipeline, create, produce, upserts
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def ikebana(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run the command line."""
+    command = [str(Path(sys.executable).with_name("ikebana")), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """`state` reads the collection that was published, names what is damaged, and
+    `rescale` writes a checkpoint that goes on exactly, after which the old one is refused.
+    """
+    servers, source = broker.bootstrap_servers, topic_name("kept")
+    create(servers, source, 2)
+    produce(servers, source, upserts(1500, 300, Random(1)))
+    pipeline = Pipeline(tmp_path, servers, topic_name("keeper"), source, limit=400)
+    pipeline.drained()
+    truth = truth_of(servers, source)
+    place = pipeline.place
+
+    read = ikebana("state", place, "--read", "current")
+    entries = [json.loads(line) for line in read.stdout.splitlines()]
+    held = {entry["key"].encode(): entry["value"] for entry in entries}
+    assert held == {key: json.loads(value) for key, value in truth.items()}, read.stderr
+
+    verified = ikebana("state", place, "--verify")
+    assert f"operator current: {len(truth)} entries" in verified.stdout
+    assert "files are sound" in verified.stdout
+
+    damaged = sorted((place / "shards" / "0001").glob("*.run"))[0]
+    sound = damaged.read_bytes()
+    damaged.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    refused = ikebana("state", place, "--verify")
+    assert refused.returncode == 1
+    assert damaged.name in refused.stderr
+    damaged.write_bytes(sound)
+
+    moved = tmp_path / "moved"
+    place.rename(moved)
+    assert "was copied or moved" in ikebana("state", moved).stderr
+    assert ikebana("state", moved, "--relocate").returncode == 0
+
+    wider = tmp_path / "wider"
+    done = ikebana("rescale", moved, "--shards", 3, "--to", wider)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(truth)} entries in 3 shards" in done.stdout
+
+    produce(servers, source, upserts(700, 300, Random(2)))
+    rescaled = replace(pipeline.but(shards=3), checkpoint=wider)
+    rescaled.drained()
+    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+
+    with replace(pipeline, checkpoint=moved).start("--once") as old:
+        assert old.wait(60) == 1
+        assert "The checkpoint was rescaled: use the new one." in old.text
