@@ -46,6 +46,10 @@ class SourceError(IkebanaError):
     """A topic cannot give the records that the offset log names."""
 
 
+class QueryError(IkebanaError):
+    """Spark ended the query for a reason that has no name here."""
+
+
 class SparkStartError(IkebanaError):
     """Spark's JVM did not come up."""
 

@@ -150,9 +150,11 @@ class Chaos:
             timer.start()
             self.timers.append(timer)
             done = "started over the old one"
-        self.done["  " + done] += bool(done)
         self._next()
-        return done and ", " + done
+        if not done:
+            return ""
+        self.done["  " + done] += 1
+        return ", " + done
 
 
 def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import socket
 import tempfile
 import time
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ikebana.arrangements import errors
-from ikebana.arrangements.errors import FencedError, IkebanaError
+from ikebana.arrangements.errors import FencedError, IkebanaError, QueryError
 from ikebana.processor import faults
 from ikebana.processor.checkpoint import Birth, Checkpoint, check_unchanged, newborn
 from ikebana.processor.kafka import client, progress_topic
@@ -29,6 +30,7 @@ from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig
 
 _LOOK_EVERY_S = 0.1
+_PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 _STOP_WITHIN_S = 60.0
 
 
@@ -253,7 +255,21 @@ def named(error: StreamingQueryException) -> Exception:
             return known[name](message, hint=hint)
     if "SparkConcurrentModificationException" in text or "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return FencedError("another instance writes to this checkpoint's offset log")
-    return RuntimeError(text)
+    return _unknown(text)
+
+
+def _unknown(text: str) -> QueryError:
+    """An error that has no name: its gist for a person, the whole of it in a file."""
+    descriptor, path = tempfile.mkstemp(prefix="ikebana-error-", suffix=".log")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    python = [line for line in text.splitlines() if _PYTHON_ERROR.match(line)]
+    gist = (python or text.strip().splitlines() or ["no reason given"])[-1 if python else 0]
+    return QueryError(
+        f"the query ended with an error: {gist.strip()[:300]}",
+        hint=f"The whole of it is in {path}. The checkpoint is as the last batch left it: "
+        "starting again is safe.",
+    )
 
 
 def end_spark() -> None:
