@@ -70,10 +70,14 @@ class LocalDatabase:
             # Not items(): that ends at a damaged block as if there were no more entries.
             entry = self._database.iter(read_opt=options)
             entry.seek(lower)
-            while entry.valid():
-                yield entry.key()[1:], entry.value()
-                entry.next()
-            entry.status()
+            try:
+                while entry.valid():
+                    yield entry.key()[1:], entry.value()
+                    entry.next()
+                entry.status()
+            finally:
+                # As long as it lives, in a traceback say, RocksDB keeps the folder locked.
+                del entry
 
     def apply(self, blocks: Iterable[list[Change]], state: str) -> None:
         """Write the changes and move to `state`.

@@ -16,7 +16,7 @@ foreign, locked or damaged costs time and nothing else.
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from ikebana.arrangements import run as runs
@@ -52,13 +52,13 @@ class Shard:
         If the local database turns out to be damaged, it is built again and the step
         runs once more, from the same state.
         """
-        try:
+        with suppress(LocalDamageError):
             self._overlay = Overlay(self._database)
             return step(self._overlay)
-        except LocalDamageError:
-            self._rebuild()
-            self._overlay = Overlay(self._database)
-            return step(self._overlay)
+        # Not while the error is at hand: what it refers to keeps the folder locked.
+        self._rebuild()
+        self._overlay = Overlay(self._database)
+        return step(self._overlay)
 
     def commit(self, batch: int, retained: int) -> Manifest:
         """Make the changes durable; return the manifest that names them.
@@ -144,11 +144,10 @@ class Shard:
         def entries() -> Iterator[Change]:
             yield from self._database.scan(b"")
 
-        try:
+        with suppress(LocalDamageError):
             return runs.write(self._files, head, entries(), "base")
-        except LocalDamageError:
-            self._rebuild()
-            return runs.write(self._files, head, entries(), "base")
+        self._rebuild()
+        return runs.write(self._files, head, entries(), "base")
 
     def _current(self) -> LocalDatabase:
         """The local database, brought to the manifest's version."""

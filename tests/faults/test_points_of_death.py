@@ -1,6 +1,7 @@
 """Killed at the exact points between which the order of events matters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -47,6 +48,6 @@ def test_whatever_dies_and_whenever_each_batch_counts_once(
                 run.wait_for_fault()
                 run.wait(30)
         batch = len(pipeline.progress()) + 1
-    pipeline.drained()
+    replace(pipeline, limit=5000).drained()
     assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
     assert judge(servers, pipeline.name + ".errors", {}) == {}

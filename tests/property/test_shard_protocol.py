@@ -478,3 +478,22 @@ def test_merging_keeps_the_files_of_a_shard_few(
 
     assert kinds == {"delta", "run", "base"}
     assert len(folder.names()) < 5 * MERGE_WIDTH
+
+
+def test_a_damaged_local_database_is_built_again_in_its_own_folder(tmp_path: Path) -> None:
+    """What met the damage does not keep the folder locked, so the copy serves the next batch."""
+    folder = Folder.at(str(tmp_path), "state")
+    local = LocalDatabases(tmp_path / "local", "checkpoint")
+    with opened(folder, local, Manifest("checkpoint", SHARD)) as shard:
+        shard.attempt(partial(change, changes=weighty(0)))
+        manifest = shard.commit(1, RETAINED)
+    with opened(folder, local, manifest):
+        pass
+    for file in (tmp_path / "local" / "checkpoint" / "0007").glob("*.sst"):
+        file.write_bytes(Damage(0, 0, "a bit").of(file.read_bytes()))
+
+    with opened(folder, local, manifest) as shard:
+        read = shard.attempt(lambda store: list(store.scan(b"")))
+        assert [path.name for path in (tmp_path / "local" / "checkpoint").iterdir()] == ["0007"]
+
+    assert dict(read) == weighty(0)
