@@ -85,6 +85,8 @@ def consumer(settings: Mapping[str, str]) -> Consumer:
             # What is prefetched beyond a range is thrown away: hold little.
             "queued.min.messages": "10000",
             "queued.max.messages.kbytes": "16384",
+            # By default a partition whose queue was full is not fetched from for a second.
+            "fetch.queue.backoff.ms": "5",
             "message.max.bytes": "104857600",
             **settings,
             "group.id": "ikebana",  # never joined: nothing is committed to it
