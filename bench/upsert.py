@@ -12,6 +12,7 @@ bench/results/ as JSON.
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import platform
@@ -209,7 +210,7 @@ def sparse(servers: str, folder: Path, shards: int) -> dict[str, Any]:
     times = sorted(
         (file.stat().st_mtime for file in progress.iterdir() if file.name.isdigit()),
     )[-50:]
-    gaps = sorted(after - before for before, after in zip(times, times[1:], strict=False))
+    gaps = sorted(after - before for before, after in itertools.pairwise(times))
     return {
         "job": f"{size_of_batch} updates a batch on {keys} keys",
         "records": 60 * size_of_batch,

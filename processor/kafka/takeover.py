@@ -98,19 +98,22 @@ def take_over(
         markers.produce_lease(
             producer, topic, Lease(birth.id, birth.epoch, incarnation, holder, ids)
         )
-    first = _first_markers(birth, plan)
-    taken = {
+    # Before it was rescaled the checkpoint may have had more shards: an instance of then
+    # finds in their markers too that it has been replaced.
+    before_rescaling = existing[topic].partitions - 1 if topic in existing else 0
+    taken = [
         _claimed(
             reader,
             functools.partial(_fence, sink, birth, shard, settings),
             topic,
-            first[shard],
+            _first_marker(birth, plan, shard),
             incarnation,
         )
-        for shard in known
-    }
+        for shard in range(max(birth.shards, before_rescaling))
+    ]
     reader.close()
-    return Takeover(lease, incarnation, taken.pop() if len(taken) == 1 else None, progress)
+    own = set(taken[: birth.shards])
+    return Takeover(lease, incarnation, own.pop() if len(own) == 1 else None, progress)
 
 
 def _claimed(
@@ -131,6 +134,12 @@ def _claimed(
         if marker.incarnation > incarnation:
             raise FencedError(f"instance {marker.incarnation} has taken over meanwhile")
         if marker.epoch != first.epoch:
+            if marker.batch != first.batch:
+                raise CheckpointError(
+                    f"shard {first.shard} has committed batch {marker.batch}, the checkpoint "
+                    f"was rescaled after batch {first.batch}",
+                    hint="The old checkpoint has run since: stop it, and rescale it again.",
+                )
             marker = first
         try:
             commit_marker(fenced, topic, replace(marker, incarnation=incarnation))
@@ -143,26 +152,23 @@ def _fence(sink: Mapping[str, str], birth: Birth, shard: int, settings: Settings
     return Transactions(dict(sink), markers.task_id(birth.id, shard), settings.max_batch_s)
 
 
-def _first_markers(birth: Birth, plan: Plan) -> list[Marker]:
-    """What the shards of a new checkpoint have committed: nothing."""
-    return [
-        Marker(
-            checkpoint=birth.id,
-            epoch=birth.epoch,
-            incarnation=0,
-            shard=shard,
-            batch=birth.first_batch - 1,
-            lower=birth.start.lower,
-            upper=birth.start.upper,
-            offset=birth.start.digest(),
-            plan=plan.fingerprint(),
-            records=0,
-            behind=0,
-            counts={},
-            manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
-        )
-        for shard in range(birth.shards)
-    ]
+def _first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
+    """What a shard of a new checkpoint has committed: nothing."""
+    return Marker(
+        checkpoint=birth.id,
+        epoch=birth.epoch,
+        incarnation=0,
+        shard=shard,
+        batch=birth.first_batch - 1,
+        lower=birth.start.lower,
+        upper=birth.start.upper,
+        offset=birth.start.digest(),
+        plan=plan.fingerprint(),
+        records=0,
+        behind=0,
+        counts={},
+        manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
+    )
 
 
 def _check_outputs(
