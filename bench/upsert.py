@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--max", type=int, default=0, help="records a batch; 0: the default")
-    parser.add_argument("--only", default="", help="throughput: run this case alone, json/ingest")
+    parser.add_argument("--only", default="", help="throughput: only cases that begin so: json/ingest")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="ikebana-bench-"))
     found: list[dict[str, Any]] = []
@@ -124,7 +124,7 @@ def throughput(servers: str, folder: Path, args: argparse.Namespace) -> list[dic
         ("bytes", "offset"),
         ("json", "offset"),
     ]:
-        if args.only and args.only != f"{value_format}/{domain}":
+        if not f"{value_format}/{domain}".startswith(args.only):
             continue
         name = f"bench-{value_format}-{domain}"
         path = pipeline(folder, name, topic, value_format, domain, args.shards, args.max)
