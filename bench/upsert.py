@@ -48,7 +48,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--max", type=int, default=0, help="records a batch; 0: the default")
-    parser.add_argument("--only", default="", help="throughput: only cases that begin so: json/ingest")
+    parser.add_argument(
+        "--only", default="", help="throughput: only cases that begin so: json/ingest"
+    )
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="ikebana-bench-"))
     found: list[dict[str, Any]] = []
