@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.arrangements.errors import CheckpointError, FencedError
+from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
@@ -162,10 +162,7 @@ def _checked(job: Job, tick: Tick, shard: int, last: Marker | None) -> Marker | 
             "write to it.",
         )
     if last.incarnation != job.incarnation:
-        raise FencedError(
-            f"this instance (number {job.incarnation}) of pipeline {job.plan.name!r} stops: "
-            f"instance {last.incarnation} has taken over its checkpoint",
-        )
+        raise markers.replaced(job.plan.name, job.incarnation, last.incarnation)
     if last.batch == tick.batch:
         if (last.offset, last.plan) != (tick.offset, tick.plan):
             raise CheckpointError(

@@ -25,6 +25,7 @@ from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.processor.cli.batches import BatchDisplay
 from ikebana.processor.kafka import broker, demo_topics
+from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.plan import Input, Output, Plan, Upsert
 from ikebana.processor.settings import Settings
 
@@ -69,9 +70,8 @@ def demo_command(*, flights: int | None, keep: Path | None) -> None:
             )
             console.print("[bold]3[/]  the pipeline runs: flights -> whereabouts")
             _run(servers, folder)
-            updates, progress = demo_topics.updates(servers, PLAN.outputs[0])
-            upper = progress.upper
-            errors, _ = demo_topics.updates(servers, PLAN.published[1])
+            updates, upper = _updates(servers, PLAN.outputs[0].topic)
+            errors, _ = _updates(servers, PLAN.error_topic)
             _show(console, updates, upper, errors)
             problems = list(_problems(records, updates, upper, len(errors)))
     for problem in problems:
@@ -149,6 +149,19 @@ def _run(servers: str, folder: Path) -> None:
         running.wait(lambda: False)
         display.done(stopped=False)
         query.end_spark()
+
+
+def _updates(servers: str, topic: str) -> tuple[list[Update[Any]], int]:
+    """All updates of closed times, and the frontier."""
+    reading = DiffTopic({"bootstrap.servers": servers}, topic)
+    found = [
+        Update((update.key or b"", update.value), update.time, update.diff)
+        for part in reading.closed()
+        for update in part.updates
+    ]
+    assert reading.frontier is not None, f"{reading.progress_topic} is empty"
+    reading.close()
+    return found, reading.frontier
 
 
 def _show(

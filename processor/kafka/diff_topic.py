@@ -158,28 +158,23 @@ class DiffTopic:
         return end
 
     def _last_before(self, end: int) -> ProgressRecord | None:
-        # A record and its transaction's marker are two offsets.
-        back = 4
-        while end > self._progress_at:
-            start = max(self._progress_at, end - back)
-            if found := list(self._records(start, end)):
-                return found[-1]
-            if start == self._progress_at:
-                break
-            back *= 8
-        return None
+        found = self._progress_reader.tail(self.progress_topic, 0, self._progress_at, end)
+        records = [self._record(message) for message in found]
+        return records[-1] if records else None
 
     def _records(self, start: int, end: int) -> Iterator[ProgressRecord]:
         wanted = Range(self.progress_topic, 0, start, end)
         for _, messages in self._progress_reader.read([wanted]):
-            for message in messages:
-                try:
-                    yield progress.decode(message.value())
-                except DecodeError as error:
-                    raise SourceError(
-                        f"cannot use {self.progress_topic}[0]@{message.offset()}: {error.reason}",
-                        hint="The topic holds what no ikebana of this version wrote.",
-                    ) from None
+            yield from map(self._record, messages)
+
+    def _record(self, message: Message) -> ProgressRecord:
+        try:
+            return progress.decode(message.value())
+        except DecodeError as error:
+            raise SourceError(
+                f"cannot use {self.progress_topic}[0]@{message.offset()}: {error.reason}",
+                hint="The topic holds what no ikebana of this version wrote.",
+            ) from None
 
     def _updates(self, portion: Portion) -> Iterator[list[PlacedUpdate]]:
         ends = portion.ends()

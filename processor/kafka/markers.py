@@ -13,10 +13,10 @@ from typing import TypeVar
 import msgspec
 from confluent_kafka import Message, Producer
 
-from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.kafka.client import enqueue
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Reader
 
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
@@ -56,6 +56,14 @@ class Marker(msgspec.Struct, frozen=True):
     behind: int
     counts: dict[str, int]
     manifest: Manifest
+
+
+def replaced(pipeline: str, own: int, newer: int) -> FencedError:
+    """The error of an instance that has found the incarnation of a newer one."""
+    return FencedError(
+        f"this instance (number {own}) of pipeline {pipeline!r} stops: instance {newer} has "
+        "taken over its checkpoint"
+    )
 
 
 def driver_id(checkpoint: str) -> str:
@@ -103,18 +111,8 @@ def last_message(reader: Reader, topic: str, partition: int) -> Message | None:
     Its cost does not grow with the topic.  Whoever asks has just fenced the writers of
     the partition, so that nothing is still open before the high watermark.
     """
-    low, high = reader.watermarks(topic, partition)
-    # A record and its transaction's marker are two offsets.
-    back = 4
-    while high > low:
-        start = max(low, high - back)
-        found = [m for _, ms in reader.read([Range(topic, partition, start, high)]) for m in ms]
-        if found:
-            return found[-1]
-        if start == low:
-            return None
-        back *= 8
-    return None
+    found = reader.tail(topic, partition, *reader.watermarks(topic, partition))
+    return found[-1] if found else None
 
 
 def produce_marker(producer: Producer, topic: str, marker: Marker) -> None:

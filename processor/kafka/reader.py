@@ -95,6 +95,21 @@ class Reader:
             elif time.monotonic() > deadline:
                 raise _too_late(left, patience_s)
 
+    def tail(self, topic: str, partition: int, low: int, high: int) -> list[Message]:
+        """The last committed records before `high`, at least one unless there is none.
+
+        They are looked for from the end backwards: the cost does not grow with the topic.
+        """
+        # A record and its transaction's marker are two offsets.
+        back = 4
+        while high > low:
+            start = max(low, high - back)
+            found = [m for _, ms in self.read([Range(topic, partition, start, high)]) for m in ms]
+            if found or start == low:
+                return found
+            back *= 8
+        return []
+
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset and the one after the last of a partition, committed or not."""
         at = TopicPartition(topic, partition)

@@ -184,10 +184,10 @@ def _in_sequence(
 
     In the offset domain there always is: no two records have the same time.
     """
-    if next(iter(waiting.scan(b"")), None) is not None:
-        return None
     full = [chunk for chunk in chunks if chunk.keys]
     if not full or any(isinstance(chunk.times, int) for chunk in full):
+        return None
+    if next(iter(waiting.scan(b"")), None) is not None:
         return None
     ordered = sorted(full, key=_first_time)
     last = interval.lower - 1

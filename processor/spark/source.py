@@ -21,7 +21,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.arrangements.errors import FencedError
 from ikebana.processor import progress, reclock
 from ikebana.processor.decoding import Decoding
 from ikebana.processor.envelope import SCHEMA, Tick, pack
@@ -195,11 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         reader = _reader(tuple(sorted(config.kafka.items())))
         lease = markers.last_lease(reader, config.plan.markers_topic)
         if lease is not None and lease.incarnation > config.incarnation:
-            raise FencedError(
-                f"this instance (number {config.incarnation}) of pipeline "
-                f"{config.plan.name!r} stops: instance {lease.incarnation} has taken over "
-                "its checkpoint"
-            )
+            raise markers.replaced(config.plan.name, config.incarnation, lease.incarnation)
         self._asked_for_lease = time.monotonic()
 
     @functools.cached_property

@@ -22,7 +22,9 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
     """
     committed = checkpoint.logged(birth.first_batch).committed
     wanted = committed if batch is None else batch
-    found = {shard: birth.seeds.get(shard, Manifest(birth.id, shard)) for shard in _all(birth)}
+    found = {
+        shard: birth.seeds.get(shard, Manifest(birth.id, shard)) for shard in range(birth.shards)
+    }
     if committed < birth.first_batch:
         return list(found.values())
     if not birth.first_batch <= wanted <= committed:
@@ -56,7 +58,3 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
         manifest = decode_state(bytes(row.manifest))
         found[manifest.shard] = manifest
     return list(found.values())
-
-
-def _all(birth: Birth) -> range:
-    return range(birth.shards)
