@@ -7,6 +7,8 @@ which no double reaches, is refused unless it is written as an integer.  Of a fi
 that an object repeats the last one counts.
 """
 
+import re
+from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
@@ -23,7 +25,7 @@ _SMALLEST_EXPONENT = -300
 _LARGEST_EXPONENT = 308
 
 
-def _number(text: str) -> int | float | Decimal:
+def number(text: str) -> int | float | Decimal:
     """The one form of a number: an integer, else a short double, else a decimal."""
     if len(text) <= _EXACT_DIGITS and "e" not in text and "E" not in text:
         value = float(text)
@@ -44,7 +46,7 @@ def _number(text: str) -> int | float | Decimal:
 # No rounding: a number keeps every digit that it came with.
 _WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
-_decode = msgspec.json.Decoder(float_hook=_number).decode
+_decode = msgspec.json.Decoder(float_hook=number).decode
 _encode = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
 
 
@@ -67,14 +69,63 @@ def canonical(message: bytes) -> bytes:
     """
     try:
         return _encode(_decode(message))
-    except msgspec.DecodeError as error:
-        raise DecodeError("JSON", _without_payload(error)) from None
-    except UnicodeDecodeError as error:
-        raise DecodeError("JSON", f"byte {error.start} of a string is not UTF-8") from None
-    except (ValueError, ArithmeticError):
-        raise DecodeError("JSON", "a number has too many digits") from None
-    except RecursionError:
-        raise DecodeError("JSON", "it is nested too deeply") from None
+    except REFUSALS as error:
+        raise refused("JSON", error) from None
+
+
+def write(data: Any) -> bytes:
+    """Write data whose numbers are canonical already, as `decoder` and `exact` give them.
+
+    Structs are objects; their UNSET fields are absent.
+    """
+    return _encode(data)
+
+
+def exact(value: Decimal) -> int | float | Decimal:
+    """The canonical form of a decimal: the integer, else the short double, else itself.
+
+    Raises:
+        DecodeError: it is not finite, or beyond any double.
+    """
+    if not value.is_finite():
+        raise DecodeError("decimal", "it is not finite")
+    try:
+        return number(str(value))
+    except ArithmeticError:
+        raise DecodeError("decimal", "a number has too many digits") from None
+
+
+def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
+    """A decoder of JSON messages into a msgspec type, whose numbers are canonical.
+
+    Of a struct only the fields that it has are decoded; the others are skipped.  What
+    it raises is for `refusing` to name.
+    """
+    return msgspec.json.Decoder(kind, float_hook=number).decode
+
+
+# All that a decoder raises when its message is at fault.
+REFUSALS = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
+
+
+def refused(codec: str, error: Exception) -> DecodeError:
+    """Name what a decoder has raised, without the payload."""
+    match error:
+        case DecodeError():
+            return error
+        case msgspec.MsgspecError():
+            # It quotes positions and kinds, and payload only where a value is none of an
+            # enumeration's or a key is one.
+            return DecodeError(codec, _QUOTED.sub("…", str(error)))
+        case UnicodeDecodeError():
+            return DecodeError(codec, f"byte {error.start} of a string is not UTF-8")
+        case RecursionError():
+            return DecodeError(codec, "it is nested too deeply")
+        case _:
+            return DecodeError(codec, "a number has too many digits")
+
+
+_QUOTED = re.compile(r"'.*'", re.DOTALL)
 
 
 class JsonObject(dict[str, Any]):
@@ -106,8 +157,3 @@ def _hashable(data: Any) -> Any:
     if isinstance(data, list):
         return JsonArray(_hashable(value) for value in data)
     return data
-
-
-def _without_payload(error: msgspec.DecodeError) -> str:
-    # msgspec quotes no payload, only positions and characters' kinds.
-    return str(error)

@@ -8,7 +8,9 @@ class DecodeError(Exception):
     record of the error topic: data, not a stop.
     """
 
-    def __init__(self, codec: str, reason: str) -> None:
+    def __init__(self, codec: str, reason: str, *, key: bytes | None = None) -> None:
         super().__init__(f"could not decode {codec}: {reason}")
         self.codec = codec
         self.reason = reason
+        self.key = key
+        """The canonical key of the row, where it could be read although the rest could not."""

@@ -1,0 +1,94 @@
+"""The one form that every format of keyed upserts and of change data capture decodes to.
+
+A codec turns one Kafka message into the changes of rows that it tells of.  It keeps no
+state and knows neither topics nor times.  Keys and rows are canonical bytes
+(`codecs.canonical`) as soon as they leave a codec, so that equal data are equal bytes.
+Which columns of a row are wanted is said in advance, so that the others are never made
+into anything.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+Headers = Iterable[tuple[str, bytes | str | None]] | None
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column that the pipeline file declares.
+
+    `type` is its SQL type.  `encoding` says how a message without a schema writes it,
+    where that cannot be told from its JSON: see `codecs.encodings`.
+    """
+
+    name: str
+    type: str
+    encoding: str | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is wanted of a message; it is planned once and never changes in a run.
+
+    `columns` are the columns of a row that anybody reads, None for all.  `key` are the
+    key's columns; empty where the Kafka key tells.  `before` says whether rows' old
+    images are read at all.  `tables` is a regular expression that a table's full name
+    ("database.schema.table", "database.table" or "table": whatever the format has) has
+    to match as a whole.  `encodings` are those of columns that the messages leave open,
+    `options` whatever else a format can be told.
+    """
+
+    columns: tuple[str, ...] | None = None
+    key: tuple[str, ...] = ()
+    before: bool = False
+    tables: str | None = None
+    encodings: Mapping[str, str] = {}
+    options: Mapping[str, str] = {}
+
+
+class Change(NamedTuple):
+    """What a message says of one row, or of all rows of the relation.
+
+    upsert: the row is `after`.  delete: there is no such row.  truncate: there is no row
+    at all; it has neither key nor images.
+
+    `key` is the row's key.  Where a row's key has changed, the codec gives a delete of
+    the old key, then an upsert of the new one.  `absent` are wanted columns that the
+    message leaves as they are: `after` is then partial.  `before` is the wanted columns
+    of the old row if the message has them all, else None.
+    """
+
+    kind: Literal["upsert", "delete", "truncate"]
+    key: bytes | None = None
+    after: bytes | None = None
+    before: bytes | None = None
+    absent: tuple[str, ...] = ()
+
+
+class Ignored(NamedTuple):
+    """A message that tells of no row of this relation; it is counted as `what`."""
+
+    what: Literal["heartbeat", "transaction", "ddl", "message", "table", "snapshot", "tombstone"]
+
+
+class Codec(Protocol):
+    """Decodes the messages of one input."""
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """The row's key as the Kafka key tells it; None if only the value does.
+
+        Raises:
+            DecodeError: the Kafka key cannot be read.
+        """
+        ...
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """What a message says; `key` and `value` are Kafka's, as they are.
+
+        Raises:
+            DecodeError: it cannot be used; its `key` is that of the row where it could
+                still be read.
+        """
+        ...
