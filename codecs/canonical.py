@@ -8,7 +8,7 @@ that an object repeats the last one counts.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
@@ -69,6 +69,15 @@ def canonical(message: bytes) -> bytes:
     """
     try:
         return _encode(_decode(message))
+    except REFUSALS as error:
+        raise refused("JSON", error) from None
+
+
+def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
+    """`canonical` of each message.  Raises: DecodeError, for the first that is not JSON."""
+    encode, decode = _encode, _decode
+    try:
+        return [encode(decode(message)) for message in messages]
     except REFUSALS as error:
         raise refused("JSON", error) from None
 

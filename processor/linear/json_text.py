@@ -1,0 +1,105 @@
+"""SQL between JSON texts and typed columns, with every digit kept.
+
+DuckDB's own `to_json` makes a double of each number, so a decimal of more than 15 digits
+would come out as another one; here a number is the text that it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ikebana.processor.linear.expressions import BLOB, JSON, literal, quoted
+
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+INSTANTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", _ZONED)
+_FROM_TEXT = (*INSTANTS, "TIME", "TIME WITH TIME ZONE", "UUID", "INTERVAL")
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_AS_IT_IS = ("boolean", "decimal", "double", "float", "hugeint", "uhugeint", "ubigint")
+
+
+class SqlType(Protocol):
+    """A type as DuckDB describes it; its text is its name."""
+
+    @property
+    def id(self) -> str:
+        """The kind of type, such as `decimal` or `list`."""
+        ...
+
+    @property
+    def children(self) -> Sequence[tuple[str, Any]]:
+        """What it is made of, if it is nested."""
+        ...
+
+
+def from_json(json: str, kind: str) -> str:
+    """SQL that turns JSON into a type; null is null."""
+    if kind == JSON:
+        return json
+    if kind == "VARCHAR":
+        return f"({json} ->> '$')"
+    if kind == BLOB:
+        return f"from_base64({json} ->> '$')"
+    if kind in _FROM_TEXT:
+        return f"CAST(({json} ->> '$') AS {kind})"
+    return f"CAST({json} AS {kind})"
+
+
+def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
+    """SQL that turns a column into JSON text, never null.
+
+    Timestamps are written with a T, with zone in UTC; bytes in base64.
+    """
+    name = str(kind)
+    if name == JSON or kind.id in _AS_IT_IS or name in WHOLE:
+        text = f"{column}::VARCHAR"
+    elif kind.id in ("list", "array"):
+        (element,) = (child for label, child in kind.children if label == "child")
+        each = f"e{depth}"
+        inner = to_text(each, element, depth + 1)
+        parts = f"list_transform({column}::{element}[], lambda {each}: {inner})"
+        text = f"'[' || array_to_string({parts}, ',') || ']'"
+    elif kind.id == "struct":
+        fields = [
+            f"{literal(to_field(label))} || "
+            + to_text(f"({column}).{quoted(label)}", child, depth + 1)
+            for label, child in kind.children
+        ]
+        inside = " || ',' || ".join(fields) or "''"
+        text = f"CASE WHEN {column} IS NOT NULL THEN '{{' || {inside} || '}}' END"
+    elif kind.id == "map":
+        value = dict(kind.children)["value"]
+        each = f"e{depth}"
+        entry = f"to_json({each}.key::VARCHAR)::VARCHAR || ':' || " + to_text(
+            f"{each}.value", value, depth + 1
+        )
+        parts = f"list_transform(map_entries({column}), lambda {each}: {entry})"
+        text = f"'{{' || array_to_string({parts}, ',') || '}}'"
+    else:
+        text = f"to_json({_plain(column, name)})::VARCHAR"
+    return f"coalesce({text}, 'null')"
+
+
+def to_object(columns: dict[str, SqlType]) -> str:
+    """SQL for the JSON text of an object of columns."""
+    if not columns:
+        return "'{}'"
+    parts = [
+        f"{literal(to_field(name))} || {to_text(quoted(name), kind)}"
+        for name, kind in columns.items()
+    ]
+    return "'{' || " + " || ',' || ".join(parts) + " || '}'"
+
+
+def to_field(name: str) -> str:
+    """A field's name as it stands in a JSON text, with its colon."""
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}":'
+
+
+def _plain(column: str, name: str) -> str:
+    if name == _ZONED:
+        return f"replace(replace({column}::VARCHAR, ' ', 'T'), '+00', 'Z')"
+    if name.startswith("TIMESTAMP"):
+        return f"replace({column}::VARCHAR, ' ', 'T')"
+    if name == BLOB:
+        return f"to_base64({column})"
+    return f"{column}::VARCHAR"

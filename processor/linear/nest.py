@@ -1,0 +1,353 @@
+"""Writes SQL steps as one nest of SELECTs, plain or checked.
+
+From the inside: the fields that are read, each cast to its type; then, for each step, its
+flat_map, its conditions, what it selects, its key, diff and bounds.  Every layer carries
+all columns of the one below it, until a select leaves only its own.  In the checked form
+each expression stands in a TRY of its own, and `__bad` has the number of the first one
+that failed for the row.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from ikebana.processor.linear.expressions import (
+    BLOB,
+    JSON,
+    KEY,
+    VALUE,
+    ExpressionError,
+    Scope,
+    called,
+    connection,
+    parse,
+    quoted,
+)
+from ikebana.processor.linear.json_text import (
+    INSTANTS,
+    WHOLE,
+    SqlType,
+    from_json,
+    to_object,
+    to_text,
+)
+from ikebana.processor.linear.steps import Negate, Sql
+
+# Columns of ours; a column of a user must not begin like this.
+OURS = "__"
+ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
+
+
+class StepError(Exception):
+    """A step that cannot be; `part` is the part of it that is at fault, as in the file."""
+
+    def __init__(self, step: int, part: str, problem: str) -> None:
+        super().__init__(problem)
+        self.step = step
+        self.part = part
+        self.problem = problem
+
+
+class Statement(NamedTuple):
+    """SQL over the table `batch`, and what it reads and makes."""
+
+    sql: str
+    fields: tuple[str, ...]
+    """The fields of the value that it reads; the i-th is column `__field<i>` of the table."""
+    reads_key: bool
+    reads_value: bool
+    result: Scope
+    failures: tuple[str, ...]
+    """What it means that `__bad` is 0, 1, ..."""
+    makes_value: bool
+    makes_key: bool
+
+
+def statement(steps: Sequence[Sql | Negate], scope: Scope, *, checked: bool) -> Statement:
+    """Write steps over relations of `scope`.  Raises: StepError."""
+    nest = _Nest(scope, checked=checked)
+    for at, step in enumerate(steps):
+        nest.add(at, step)
+    return nest.finished()
+
+
+def field_column(at: int) -> str:
+    """The column of the table with the JSON text of the i-th field that is read."""
+    return f"__field{at}"
+
+
+class _Nest:
+    def __init__(self, scope: Scope, *, checked: bool) -> None:
+        self._input = self._scope = scope
+        self._checked = checked
+        self._layers: list[str] = []
+        # Of the input: field -> its place; and the columns made of fields, with their SQL.
+        self._fields: dict[str, int] = {}
+        self._base: dict[str, tuple[str, str]] = {}
+        self._failures: list[str] = []
+        self._from_input = True
+        self._made_value: tuple[str, ...] | None = None
+        self._made_key = False
+        self._step = 0
+        self._used: set[str] = set()
+
+    def add(self, at: int, step: Sql | Negate) -> None:
+        """Put a step around what there is."""
+        self._step = at
+        if isinstance(step, Negate):
+            self._used.add(DIFF)
+            self._layer(f"SELECT * REPLACE (-{DIFF} AS {DIFF})")
+            return
+        if step.flat_map is not None:
+            self._flat_map(*step.flat_map)
+        for condition in step.where:
+            self._where(condition)
+        if step.valid_from is not None:
+            self._bound("valid_from", step.valid_from, BEGIN)
+        if step.valid_until is not None:
+            self._bound("valid_until", step.valid_until, END)
+        if step.diff is not None:
+            self._multiply("diff", step.diff)
+        key = None if step.key is None else self._computed("key", step.key)
+        if step.select is not None:
+            self._select(step.select, key)
+        elif key is not None:
+            self._rekey(key)
+
+    def finished(self) -> Statement:
+        """The whole statement, outermost what is wanted of each row."""
+        wanted = [ROW, *(name for name in (DIFF, BEGIN, END) if name in self._used)]
+        if self._made_key:
+            wanted.append(f"{KEY}::VARCHAR AS {KEY}")
+        if self._made_value is not None:
+            wanted.append(f"{self._object(self._made_value)} AS {VALUE}")
+        if self._checked:
+            wanted.append(BAD)
+        return Statement(
+            sql=f"SELECT {', '.join(wanted)} FROM ({self._written()})",
+            fields=tuple(self._fields),
+            reads_key=KEY in self._base,
+            reads_value=VALUE in self._base,
+            result=self._scope,
+            failures=tuple(self._failures),
+            makes_value=self._made_value is not None,
+            makes_key=self._made_key,
+        )
+
+    # Steps.
+
+    def _flat_map(self, name: str, text: str) -> None:
+        if name in (KEY, VALUE) or name.startswith(OURS):
+            self._refuse("flat_map", f'a column cannot be named "{name}"')
+        call = called(text)
+        if call is not None and call[0] == "repeat_row":
+            self._multiply("flat_map", call[1])
+            return
+        listed = call[1] if call is not None and call[0] == "unnest" else text
+        column = self._computed("flat_map", listed)
+        kind = self._type(column)
+        if kind == JSON:
+            column = self._derived("flat_map", f"{column}::JSON[]", listed)
+            kind = "JSON[]"
+        if not kind.endswith("[]"):
+            self._refuse("flat_map", f"is of type {kind}; must be a list")
+        elements = column
+        if self._checked:
+            # A row that has failed goes on as one row, to be told.
+            elements = f"CASE WHEN {BAD} IS NULL THEN {column} ELSE [NULL] END"
+        self._layer(f"SELECT * EXCLUDE ({column}), unnest({elements}) AS {quoted(name)}")
+        self._scope = Scope(
+            {**self._scope.types, name: kind.removesuffix("[]")},
+            self._scope.open,
+            self._scope.declare,
+        )
+
+    def _where(self, text: str) -> None:
+        column = self._computed("where", text, condition=True)
+        if (kind := self._type(column)) not in ("BOOLEAN", '"NULL"'):
+            self._refuse("where", f"is of type {kind}; must be true or false", text)
+        kept = f"{column} OR {BAD} IS NOT NULL" if self._checked else column
+        self._layer(f"SELECT * EXCLUDE ({column})", f"WHERE {kept}")
+
+    def _bound(self, part: str, text: str, hidden: str) -> None:
+        self._used.add(hidden)
+        column = self._computed(part, text)
+        kind = self._type(column)
+        if kind in INSTANTS:
+            column = self._derived(part, f"epoch_ms({column})", text)
+        elif kind not in WHOLE:
+            self._refuse(part, f"is of type {kind}; must be a date, a timestamp or milliseconds")
+        of_both = "greatest" if hidden == BEGIN else "least"
+        kept = f"{column} IS NOT NULL"
+        # A bound that is null is never satisfied.
+        self._layer(
+            f"SELECT * EXCLUDE ({column}) REPLACE ({of_both}({hidden}, {column}) AS {hidden})",
+            f"WHERE {kept} OR {BAD} IS NOT NULL" if self._checked else f"WHERE {kept}",
+        )
+
+    def _multiply(self, part: str, text: str) -> None:
+        self._used.add(DIFF)
+        column = self._computed(part, text)
+        if (kind := self._type(column)) not in WHOLE:
+            self._refuse(part, f"is of type {kind}; must be a whole number")
+        column = self._derived(part, f"{DIFF} * {column}::BIGINT", text)
+        self._layer(f"SELECT * EXCLUDE ({column}) REPLACE ({column} AS {DIFF})")
+
+    def _select(self, columns: Sequence[tuple[str, str]], key: str | None) -> None:
+        made: dict[str, str] = {}
+        for name, text in columns:
+            if name in (KEY, VALUE) or name.startswith(OURS):
+                self._refuse(f"select.{name}", f'a column cannot be named "{name}"')
+            if any(name.lower() == other.lower() for other in made):
+                self._refuse(f"select.{name}", "another column has this name")
+            made[name] = self._computed(f"select.{name}", text)
+        types = {name: self._type(column) for name, column in made.items()}
+        listed = [f"{column} AS {quoted(name)}" for name, column in made.items()]
+        if key is not None:
+            listed.append(f"{self._json(key)} AS {KEY}")
+            self._made_key = True
+        else:
+            # The key that there is goes along, for steps behind this one.
+            self._read({KEY: (KEY, self._scope.types[KEY])})
+            listed.append(KEY)
+        hidden = [ROW, DIFF, BEGIN, END, *([BAD] if self._checked else [])]
+        self._layer(f"SELECT {', '.join([*hidden, *listed])}")
+        of_key = JSON if self._made_key else self._input.types[KEY]
+        self._from_input = False
+        self._made_value = tuple(made)
+        types = {name: JSON if kind == '"NULL"' else kind for name, kind in types.items()}
+        self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
+
+    def _rekey(self, key: str) -> None:
+        listed = f"{self._json(key)} AS {KEY}"
+        without = [key] if KEY not in self._described() else [key, KEY]
+        self._layer(f"SELECT * EXCLUDE ({', '.join(without)}), {listed}")
+        self._made_key = True
+        self._scope = Scope(
+            {**self._scope.types, KEY: JSON}, self._scope.open, self._scope.declare
+        )
+
+    # Layers and columns.
+
+    def _layer(self, select: str, rest: str = "") -> None:
+        self._layers.append(f"{select} FROM (\0) {rest}".rstrip())
+
+    def _written(self) -> str:
+        sql = self._innermost()
+        for layer in self._layers:
+            sql = layer.replace("\0", sql)
+        return sql
+
+    def _innermost(self) -> str:
+        """Every row of the table with the columns that are read of it."""
+        hidden = f"{ROW}, 1::BIGINT AS {DIFF}, NULL::BIGINT AS {BEGIN}, NULL::BIGINT AS {END}"
+        if not self._checked:
+            made = [f"{sql} AS {quoted(name)}" for name, (sql, _) in self._base.items()]
+            return f"SELECT {', '.join([hidden, *made])} FROM batch"
+        tried = [
+            f"TRY(struct_pack(v := {sql})) AS {quoted(n)}" for n, (sql, _) in self._base.items()
+        ]
+        made = [f"({quoted(name)}).v AS {quoted(name)}" for name in self._base]
+        failed = [
+            f"WHEN {quoted(name)} IS NULL THEN {self._failure(reason)}"
+            for name, (_, reason) in self._base.items()
+        ]
+        bad = f"CASE {' '.join(failed)} END" if failed else "NULL::INTEGER"
+        inner = f"SELECT {', '.join([hidden, *tried])} FROM batch"
+        carried = f"{ROW}, {DIFF}, {BEGIN}, {END}"
+        return f"SELECT {', '.join([carried, *made, f'{bad} AS {BAD}'])} FROM ({inner})"
+
+    def _computed(self, part: str, text: str, *, condition: bool = False) -> str:
+        """Compute an expression; returns the name of its column, which is ours."""
+        try:
+            expression = parse(text, self._scope, condition=condition)
+        except ExpressionError as error:
+            self._refuse(part, str(error), text)
+        self._read(expression.reads)
+        return self._derived(part, expression.sql, text)
+
+    def _derived(self, part: str, sql: str, text: str) -> str:
+        name = f"__c{len(self._layers)}"
+        if self._checked:
+            number = self._failure(f"could not evaluate {part} {text}")
+            self._layer(f"SELECT *, TRY(struct_pack(v := {sql})) AS {name}t")
+            self._layer(
+                f"SELECT * EXCLUDE ({name}t) REPLACE (CASE WHEN {BAD} IS NULL AND {name}t IS NULL "
+                f"THEN {number} ELSE {BAD} END AS {BAD}), ({name}t).v AS {name}"
+            )
+        else:
+            self._layer(f"SELECT *, {sql} AS {name}")
+        try:
+            self._type(name)
+        except duckdb.Error as error:
+            self._refuse(part, str(error).strip().partition("\n")[0], text)
+        return name
+
+    def _read(self, reads: dict[str, tuple[str, str]]) -> None:
+        """See to it that the columns that an expression reads are there."""
+        for used, (column, kind) in reads.items():
+            if self._from_input and not (column == KEY and self._made_key):
+                if column in self._scope.types and column not in self._input.types:
+                    self._cast_later(used, column, kind)  # what a flat_map has made
+                elif used not in self._base:
+                    self._base[used] = self._of_input(column, kind)
+            elif used not in self._described():
+                self._cast_later(used, column, kind)
+
+    def _cast_later(self, used: str, column: str, kind: str) -> None:
+        if used in self._described():
+            return
+        if column == VALUE:
+            assert self._made_value is not None
+            self._layer(f"SELECT *, {self._object(self._made_value)}::JSON AS {VALUE}")
+            if used == VALUE:
+                return
+        name = self._derived("column", from_json(quoted(column), kind), f"{column} as {kind}")
+        self._layer(f"SELECT * EXCLUDE ({name}), {name} AS {quoted(used)}")
+
+    def _of_input(self, column: str, kind: str) -> tuple[str, str]:
+        """SQL for a column of the input, and what is to be said if it fails."""
+        reason = f'column "{column}" is not of type {kind}'
+        if column in (KEY, VALUE) and self._input.types[column] == BLOB:
+            return (column if kind == BLOB else f"{column}::{kind}"), reason
+        if column in (KEY, VALUE):
+            return from_json(f"{column}::JSON", kind), reason
+        at = self._fields.setdefault(column, len(self._fields))
+        return from_json(f"{field_column(at)}::JSON", kind), reason
+
+    def _failure(self, reason: str) -> int:
+        if reason not in self._failures:
+            self._failures.append(reason)
+        return self._failures.index(reason)
+
+    def _described(self) -> dict[str, SqlType]:
+        database = connection()
+        database.register("batch", _empty(self._input, len(self._fields)))
+        relation = database.sql(self._written())
+        return dict(zip(relation.columns, relation.types, strict=True))
+
+    def _type(self, column: str) -> str:
+        return str(self._described()[column])
+
+    def _json(self, column: str) -> str:
+        return f"{to_text(column, self._described()[column])}::JSON"
+
+    def _object(self, columns: Sequence[str]) -> str:
+        """The JSON text of an object of columns."""
+        types = self._described()
+        return to_object({name: types[name] for name in columns})
+
+    def _refuse(self, part: str, problem: str, text: str | None = None) -> None:
+        shown = "" if text is None else f"{text}: "
+        raise StepError(self._step, part, f"{shown}{problem}")
+
+
+def _empty(scope: Scope, fields: int) -> pa.Table:
+    columns = {ROW: pa.array([], pa.int32())}
+    for name in (KEY, VALUE):
+        columns[name] = pa.array([], pa.binary() if scope.types.get(name) == BLOB else pa.string())
+    for at in range(fields):
+        columns[field_column(at)] = pa.array([], pa.string())
+    return pa.table(columns)

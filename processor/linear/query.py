@@ -1,0 +1,255 @@
+"""SQL steps in a row, compiled to one DuckDB statement and run over batches of rows.
+
+The statement is run as it is written (`expressions.connection` switches the optimizer
+off), so casts happen for every row, and whether a row fails does not depend on the others.
+A batch that fails is run once more in the statement's checked form, which tells the rows
+that fail and the expressions that they fail at, and has the results of all others.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.linear.expressions import BLOB, KEY, VALUE, Scope, connection
+from ikebana.processor.linear.nest import (
+    BAD,
+    BEGIN,
+    DIFF,
+    END,
+    ROW,
+    Statement,
+    field_column,
+    statement,
+)
+from ikebana.processor.linear.steps import Negate, Sql
+
+# Errors that are nobody's data's fault.
+_OURS = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.FatalException,
+    duckdb.InternalException,
+    duckdb.InterruptException,
+    duckdb.OutOfMemoryException,
+    duckdb.ParserException,
+)
+
+
+class Made(NamedTuple):
+    """What rows have become, in columns of one length.
+
+    `rows` are the rows that the results come from.  The others are None where nothing
+    has changed: keys and values are as they were, diffs are 1, there are no bounds.
+    A result counts from `begins` until `ends`, in milliseconds; None is no bound.
+    """
+
+    rows: list[int]
+    keys: list[bytes] | None
+    values: list[bytes] | None
+    diffs: list[int] | None
+    begins: list[int | None] | None
+    ends: list[int | None] | None
+
+
+class Failed(NamedTuple):
+    """A row of which nothing can be made, and why."""
+
+    row: int
+    reason: str
+
+
+class Query:
+    """Compiled steps: a pure function of each row by itself."""
+
+    def __init__(self, steps: Sequence[Sql | Negate], scope: Scope) -> None:
+        self._plain = statement(steps, scope, checked=False)
+        self._checked = statement(steps, scope, checked=True)
+        self._scope = scope
+        self.result = self._plain.result
+        self._decoders = {
+            fields: _field_decoder(fields) for fields in (self._plain.fields, self._checked.fields)
+        }
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the value that it reads."""
+        return self._plain.fields
+
+    @property
+    def reads_key(self) -> bool:
+        """Whether it reads the key."""
+        return self._plain.reads_key
+
+    @property
+    def reads_value(self) -> bool:
+        """Whether it reads the value as a whole."""
+        return self._plain.reads_value
+
+    @property
+    def makes_value(self) -> bool:
+        """Whether it makes values anew."""
+        return self._plain.makes_value
+
+    @property
+    def makes_key(self) -> bool:
+        """Whether it makes keys anew."""
+        return self._plain.makes_key
+
+    def run(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes]
+    ) -> tuple[Made, list[Failed]]:
+        """The results of the rows, and the rows that failed."""
+        if not keys:
+            return Made([], None, None, None, None, None), []
+        try:
+            return self._results(self._plain, self._table(self._plain, keys, values))
+        except duckdb.Error as error:
+            if isinstance(error, _OURS):
+                raise
+        return self._told(self._table(self._checked, keys, values))
+
+    def _told(self, table: pa.Table) -> tuple[Made, list[Failed]]:
+        """What `run` gives, of rows of which some fail."""
+        try:
+            return self._results(self._checked, table)
+        except duckdb.Error as error:
+            if isinstance(error, _OURS):
+                raise
+        # What TRY does not catch: halves, until the row that fails is alone.
+        if table.num_rows == 1:
+            made, _ = self._results(self._checked, table.slice(0, 0))
+            return made, [Failed(table.column(ROW)[0].as_py(), "could not be evaluated")]
+        half = table.num_rows // 2
+        made, failed = self._told(table.slice(0, half))
+        more, also = self._told(table.slice(half))
+        joined = (
+            None if a is None or b is None else a + b for a, b in zip(made, more, strict=True)
+        )
+        return Made(*joined), failed + also  # type: ignore[arg-type]
+
+    def _table(
+        self, form: Statement, keys: Sequence[bytes | None], values: Sequence[bytes]
+    ) -> pa.Table:
+        columns = {ROW: pa.array(range(len(keys)), pa.int32())}
+        if form.reads_key:
+            columns[KEY] = _column(keys, binary=self._scope.types[KEY] == BLOB)
+        if form.reads_value:
+            columns[VALUE] = _column(values, binary=self._scope.types[VALUE] == BLOB)
+        if form.fields:
+            # Only an object has fields.
+            objects = [value if value[:1] == b"{" else b"{}" for value in values]
+            texts = self._decoders[form.fields](b"[" + b",".join(objects) + b"]")
+            for at, column in enumerate(texts):
+                columns[field_column(at)] = _column(column, binary=False)
+        return pa.table(columns)
+
+    def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failed]]:
+        database = connection()
+        database.register("batch", table)
+        found = database.sql(form.sql).to_arrow_table()
+        columns = {name: found.column(name).to_pylist() for name in found.column_names}
+        failed: dict[int, str] = {}
+        rows = columns[ROW]
+        if BAD in columns:
+            for row, bad in zip(rows, columns.pop(BAD), strict=True):
+                if bad is not None:
+                    failed.setdefault(row, form.failures[bad])
+        if DIFF in columns and None in columns[DIFF]:
+            for row, diff in zip(rows, columns[DIFF], strict=True):
+                if diff is None:
+                    failed.setdefault(row, "the diff is null")
+        for name in (KEY, VALUE):
+            if name in columns:
+                columns[name] = _canonical(rows, columns[name], failed)
+        keep = [row not in failed for row in rows] if failed else None
+        if BEGIN in columns and END in columns:
+            keep = [
+                (keep is None or keep[at]) and (begin is None or end is None or begin < end)
+                for at, (begin, end) in enumerate(zip(columns[BEGIN], columns[END], strict=True))
+            ]
+        if keep is not None:
+            columns = {name: list(compress(column, keep)) for name, column in columns.items()}
+        made = Made(columns[ROW], *(columns.get(name) for name in (KEY, VALUE, DIFF, BEGIN, END)))
+        return made, [Failed(row, reason) for row, reason in failed.items()]
+
+
+@functools.lru_cache(maxsize=256)
+def compiled(steps: tuple[Sql | Negate, ...], scope: "FrozenScope") -> Query:
+    """The query of these steps, compiled once in a process."""
+    return Query(steps, scope.thawed())
+
+
+class FrozenScope(NamedTuple):
+    """A scope that can be a key."""
+
+    types: tuple[tuple[str, str], ...]
+    open: bool
+    declare: str
+
+    def thawed(self) -> Scope:
+        """The scope."""
+        return Scope(dict(self.types), self.open, self.declare)
+
+
+def frozen(scope: Scope) -> FrozenScope:
+    """The scope as a key."""
+    return FrozenScope(tuple(scope.types.items()), scope.open, scope.declare)
+
+
+def _column(texts: Sequence[bytes | None], *, binary: bool) -> pa.Array:
+    column = pa.array(texts, pa.binary())
+    # A view: JSON is UTF-8 as soon as it has been decoded once.
+    return column if binary else column.view(pa.string())
+
+
+def _canonical(rows: list[int], texts: list[str], failed: dict[int, str]) -> list[bytes]:
+    """Canonical bytes of JSON texts; the rows whose text is none are added to `failed`."""
+    try:
+        return canonical.canonical_many(texts)
+    except DecodeError:
+        pass
+    made = []
+    for row, text in zip(rows, texts, strict=True):
+        try:
+            made += canonical.canonical_many([text])
+        except DecodeError as error:
+            # Infinity, say, of which JSON has no form.
+            failed.setdefault(row, f"the result is not JSON: {error.reason}")
+            made.append(b"")
+    return made
+
+
+def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes | None]]]:
+    """A decoder of an array of objects into columns of the JSON texts of their fields.
+
+    None stands for null and for what is absent.
+    """
+    names = [f"f{at}" for at in range(len(fields))]
+    made = msgspec.defstruct(
+        "Fields",
+        [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in names],
+        rename=dict(zip(names, fields, strict=True)),
+    )
+    decode = msgspec.json.Decoder(list[made]).decode  # type: ignore[valid-type]
+    get = [operator.attrgetter(name) for name in names]
+
+    def texts(array: bytes) -> list[list[bytes | None]]:
+        objects = decode(array)
+        return [[_text(raw) for raw in map(field, objects)] for field in get]
+
+    return texts
+
+
+def _text(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
+    if raw is msgspec.UNSET:
+        return None
+    text = bytes(raw)  # type: ignore[arg-type]
+    return None if text == b"null" else text
