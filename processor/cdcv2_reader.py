@@ -56,7 +56,7 @@ class Cdcv2Reader:
         # Counts of covered times that are not published; _times are its keys in order.
         self._counts: dict[int, int] = {}
         self._times: list[int] = []
-        # Statements beyond a gap, and a heap of their intervals.
+        # Statements that begin beyond a gap, and a heap of their intervals.
         self._early: dict[tuple[int, int], Progress] = {}
         self._intervals: list[tuple[int, int]] = []
 
@@ -76,7 +76,7 @@ class Cdcv2Reader:
                 for update in updates:
                     self._hold(update)
             case Progress():
-                self._state(message)
+                self._queue(message)
                 while self._intervals and self._intervals[0][0] <= self._covered:
                     self._accept(self._early.pop(heappop(self._intervals)))
 
@@ -116,17 +116,15 @@ class Cdcv2Reader:
         if time < self._covered:
             self._check(time, held)
 
-    def _state(self, progress: Progress) -> None:
+    def _queue(self, progress: Progress) -> None:
         lower, upper = interval = progress.lower, progress.upper
-        if lower >= upper or upper <= self._published:
+        if upper <= self._published:
             return
-        if lower <= self._covered:
-            self._accept(progress)
-        elif (known := self._early.get(interval)) is None:
-            self._early[interval] = progress
-            heappush(self._intervals, interval)
-        else:
+        if (known := self._early.get(interval)) is not None:
             self._compare(progress, known, lower, upper)
+            return
+        self._early[interval] = progress
+        heappush(self._intervals, interval)
 
     def _accept(self, progress: Progress) -> None:
         """Learn the counts of a statement that begins in what is covered."""

@@ -17,12 +17,26 @@ class Rank(NamedTuple):
     offset: int
 
 
+class Partial(msgspec.Struct, array_like=True, frozen=True):
+    """A value of which a message leaves some columns as they are.
+
+    `record` is the error record for the case that there is nothing to leave.
+    """
+
+    value: bytes
+    absent: tuple[str, ...]
+    record: bytes
+
+
 class Symbols(msgspec.Struct, array_like=True, tag="symbols"):
     """Consecutive records of one partition, addressed to the operators of one input.
 
     `keys`, `values` and `offsets` are of one length.  `times` is one time for all, or
-    a list with one for each.  A value is None for a tombstone.  `bad` holds, by index,
-    the error record of each value that could not be decoded; its value is then None.
+    a list with one for each.  A value is None for a tombstone.  By index: `bad` holds
+    the error record of each value that could not be decoded, `failed` that of each value
+    that was decoded and of which nothing can be made, `partial` each value that is not
+    whole; the value itself is then None.  `before` has the checksum of the old image, by
+    index, where the message has one.
     """
 
     input: str
@@ -33,13 +47,43 @@ class Symbols(msgspec.Struct, array_like=True, tag="symbols"):
     values: list[bytes | None]
     offsets: list[int]
     bad: dict[int, bytes] = {}
+    failed: dict[int, bytes] = {}
+    partial: dict[int, Partial] = {}
+    before: dict[int, int] = {}
+
+
+class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
+    """All of an input's rows are gone, at this place in the order; sent to every shard."""
+
+    input: str
+    input_order: int
+    partition: int
+    time: int
+    offset: int
+
+
+class Updates(msgspec.Struct, array_like=True, tag="updates"):
+    """Updates that need no state: what one branch of an input in `mode: diffs` has made."""
+
+    outputs: list[str]
+    keys: list[bytes | None]
+    values: list[bytes]
+    times: list[int]
+    diffs: list[int]
 
 
 class Errors(msgspec.Struct, array_like=True, tag="errors"):
-    """Error records that no key leads to: each stands for ever, at its time."""
+    """Error records that no key leads to; without `diffs`, each stands for ever."""
 
     records: list[bytes]
     times: int | list[int]
+    diffs: list[int] | None = None
+
+
+class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
+    """How many messages said nothing of the relation, by kind."""
+
+    counts: dict[str, int]
 
 
 class KeyedUpdate(NamedTuple):

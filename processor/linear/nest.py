@@ -7,8 +7,8 @@ each expression stands in a TRY of its own, and `__bad` has the number of the fi
 that failed for the row.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -59,8 +59,10 @@ class Statement(NamedTuple):
     reads_key: bool
     reads_value: bool
     result: Scope
-    failures: tuple[str, ...]
-    """What it means that `__bad` is 0, 1, ..."""
+    failures: tuple[tuple[int, str], ...]
+    """What it means that `__bad` is 0, 1, ...: the step, and why it failed."""
+    last: int
+    """The number of the last step."""
     makes_value: bool
     makes_key: bool
 
@@ -85,8 +87,8 @@ class _Nest:
         self._layers: list[str] = []
         # Of the input: field -> its place; and the columns made of fields, with their SQL.
         self._fields: dict[str, int] = {}
-        self._base: dict[str, tuple[str, str]] = {}
-        self._failures: list[str] = []
+        self._base: dict[str, tuple[str, int]] = {}
+        self._failures: list[tuple[int, str]] = []
         self._from_input = True
         self._made_value: tuple[str, ...] | None = None
         self._made_key = False
@@ -132,6 +134,7 @@ class _Nest:
             reads_value=VALUE in self._base,
             result=self._scope,
             failures=tuple(self._failures),
+            last=self._step,
             makes_value=self._made_value is not None,
             makes_key=self._made_key,
         )
@@ -251,8 +254,8 @@ class _Nest:
         ]
         made = [f"({quoted(name)}).v AS {quoted(name)}" for name in self._base]
         failed = [
-            f"WHEN {quoted(name)} IS NULL THEN {self._failure(reason)}"
-            for name, (_, reason) in self._base.items()
+            f"WHEN {quoted(name)} IS NULL THEN {number}"
+            for name, (_, number) in self._base.items()
         ]
         bad = f"CASE {' '.join(failed)} END" if failed else "NULL::INTEGER"
         inner = f"SELECT {', '.join([hidden, *tried])} FROM batch"
@@ -285,7 +288,7 @@ class _Nest:
             self._refuse(part, str(error).strip().partition("\n")[0], text)
         return name
 
-    def _read(self, reads: dict[str, tuple[str, str]]) -> None:
+    def _read(self, reads: Mapping[str, tuple[str, str]]) -> None:
         """See to it that the columns that an expression reads are there."""
         for used, (column, kind) in reads.items():
             if self._from_input and not (column == KEY and self._made_key):
@@ -307,9 +310,9 @@ class _Nest:
         name = self._derived("column", from_json(quoted(column), kind), f"{column} as {kind}")
         self._layer(f"SELECT * EXCLUDE ({name}), {name} AS {quoted(used)}")
 
-    def _of_input(self, column: str, kind: str) -> tuple[str, str]:
-        """SQL for a column of the input, and what is to be said if it fails."""
-        reason = f'column "{column}" is not of type {kind}'
+    def _of_input(self, column: str, kind: str) -> tuple[str, int]:
+        """SQL for a column of the input, and the number of its failure."""
+        reason = self._failure(f'column "{column}" is not of type {kind}')
         if column in (KEY, VALUE) and self._input.types[column] == BLOB:
             return (column if kind == BLOB else f"{column}::{kind}"), reason
         if column in (KEY, VALUE):
@@ -318,9 +321,10 @@ class _Nest:
         return from_json(f"{field_column(at)}::JSON", kind), reason
 
     def _failure(self, reason: str) -> int:
-        if reason not in self._failures:
-            self._failures.append(reason)
-        return self._failures.index(reason)
+        failure = (self._step, reason)
+        if failure not in self._failures:
+            self._failures.append(failure)
+        return self._failures.index(failure)
 
     def _described(self) -> dict[str, SqlType]:
         database = connection()
@@ -339,7 +343,7 @@ class _Nest:
         types = self._described()
         return to_object({name: types[name] for name in columns})
 
-    def _refuse(self, part: str, problem: str, text: str | None = None) -> None:
+    def _refuse(self, part: str, problem: str, text: str | None = None) -> NoReturn:
         shown = "" if text is None else f"{text}: "
         raise StepError(self._step, part, f"{shown}{problem}")
 

@@ -60,9 +60,10 @@ class Made(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A row of which nothing can be made, and why."""
+    """A row of which nothing can be made: at which step, and why."""
 
     row: int
+    step: int
     reason: str
 
 
@@ -126,7 +127,7 @@ class Query:
         # What TRY does not catch: halves, until the row that fails is alone.
         if table.num_rows == 1:
             made, _ = self._results(self._checked, table.slice(0, 0))
-            return made, [Failed(table.column(ROW)[0].as_py(), "could not be evaluated")]
+            return made, [Failed(table.column(ROW)[0].as_py(), 0, "could not be evaluated")]
         half = table.num_rows // 2
         made, failed = self._told(table.slice(0, half))
         more, also = self._told(table.slice(half))
@@ -156,7 +157,7 @@ class Query:
         database.register("batch", table)
         found = database.sql(form.sql).to_arrow_table()
         columns = {name: found.column(name).to_pylist() for name in found.column_names}
-        failed: dict[int, str] = {}
+        failed: dict[int, tuple[int, str]] = {}
         rows = columns[ROW]
         if BAD in columns:
             for row, bad in zip(rows, columns.pop(BAD), strict=True):
@@ -165,10 +166,10 @@ class Query:
         if DIFF in columns and None in columns[DIFF]:
             for row, diff in zip(rows, columns[DIFF], strict=True):
                 if diff is None:
-                    failed.setdefault(row, "the diff is null")
+                    failed.setdefault(row, (form.last, "the diff is null"))
         for name in (KEY, VALUE):
             if name in columns:
-                columns[name] = _canonical(rows, columns[name], failed)
+                columns[name] = _canonical(rows, columns[name], failed, form.last)
         keep = [row not in failed for row in rows] if failed else None
         if BEGIN in columns and END in columns:
             keep = [
@@ -178,7 +179,7 @@ class Query:
         if keep is not None:
             columns = {name: list(compress(column, keep)) for name, column in columns.items()}
         made = Made(columns[ROW], *(columns.get(name) for name in (KEY, VALUE, DIFF, BEGIN, END)))
-        return made, [Failed(row, reason) for row, reason in failed.items()]
+        return made, [Failed(row, *why) for row, why in failed.items()]
 
 
 @functools.lru_cache(maxsize=256)
@@ -210,7 +211,9 @@ def _column(texts: Sequence[bytes | None], *, binary: bool) -> pa.Array:
     return column if binary else column.view(pa.string())
 
 
-def _canonical(rows: list[int], texts: list[str], failed: dict[int, str]) -> list[bytes]:
+def _canonical(
+    rows: list[int], texts: list[str], failed: dict[int, tuple[int, str]], step: int
+) -> list[bytes]:
     """Canonical bytes of JSON texts; the rows whose text is none are added to `failed`."""
     try:
         return canonical.canonical_many(texts)
@@ -220,9 +223,9 @@ def _canonical(rows: list[int], texts: list[str], failed: dict[int, str]) -> lis
     for row, text in zip(rows, texts, strict=True):
         try:
             made += canonical.canonical_many([text])
-        except DecodeError as error:
+        except DecodeError:
             # Infinity, say, of which JSON has no form.
-            failed.setdefault(row, f"the result is not JSON: {error.reason}")
+            failed.setdefault(row, (step, "a result has no JSON form"))
             made.append(b"")
     return made
 
@@ -251,5 +254,5 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes
 def _text(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
     if raw is msgspec.UNSET:
         return None
-    text = bytes(raw)  # type: ignore[arg-type]
+    text = bytes(raw)
     return None if text == b"null" else text

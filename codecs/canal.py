@@ -1,0 +1,318 @@
+"""Changes of rows as Canal writes them in flat JSON messages (MySQL).
+
+A message has several rows.  INSERT and UPDATE upsert `data[i]`, DELETE removes it; `old[i]`
+has what changed columns had before, so that the old row is `data[i]` overlaid with `old[i]`
+(columns that did not change may be there too).  Canal leaves out `old` where nothing has
+changed.  An UPDATE whose old row has another key moves the row.  TRUNCATE empties the table;
+other DDL says nothing.  Canal marks neither snapshots nor transactions, and writes no
+tombstones.  If one row is bad, so is the whole message.
+
+The key's columns are the declared ones, else `pkNames`.  With a key that is not declared
+all columns are decoded.
+
+All values are text or null.  What they become is said by the column's name in `mysqlType`,
+and by `sqlType` (java.sql.Types) where that does not tell: Canal gives `sqlType` by the last
+row of a message, and for a text that is null there it is that of bytes.
+
+* integers of any size, year and (as MySQL has them) booleans: numbers;
+* decimal, float and double: exact numbers;
+* datetime and timestamp: "2024-01-31T12:34:56.5"; dates that do not exist, such as
+  "0000-00-00 00:00:00", stay as they are; a time loses trailing zeros of its fraction;
+* binary and blob, which Canal writes as ISO-8859-1: base64;
+* everything else stays text: bit, json, character types, dates.  Canal writes an enum or a
+  set as its number: of an enum this is a number, of a set (a bit mask) text.
+
+The option `row_image` is `full`, or `minimal` where binlog_row_image is minimal or noblob.
+Then a declared column that `data[i]` lacks is absent, so that columns have to be declared,
+and no old row is full.  (Of wholly minimal images Canal leaves out the key; they are refused.)
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import GenericAlias
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.row_images import (
+    NULL,
+    Image,
+    RowImages,
+    Tables,
+    changes_or_refusal,
+    kind,
+    moved,
+    option,
+)
+
+_NAME = "Canal"
+_ROWS = frozenset({"INSERT", "UPDATE", "DELETE"})
+_DDL = frozenset({"CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX"})
+_TRANSACTION = frozenset({"GTID", "XACOMMIT", "XAROLLBACK"})
+# Canal's own, and that of TiDB, which writes Canal's messages.
+_HEARTBEAT = frozenset({"MHEARTBEAT", "TIDB_WATERMARK"})
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str
+    isDdl: bool = False
+    database: str | None = None
+    table: str | None = None
+    pkNames: tuple[str, ...] | None = None
+    sqlType: msgspec.Raw = NULL
+    mysqlType: msgspec.Raw = NULL
+    data: msgspec.Raw = NULL
+    old: msgspec.Raw = NULL
+
+
+class _BadMessage(msgspec.Struct):
+    """As much of a message as its row's key needs, whatever the rest is."""
+
+    database: Any = None
+    table: Any = None
+    pkNames: Any = None
+    sqlType: msgspec.Raw = NULL
+    mysqlType: msgspec.Raw = NULL
+    data: msgspec.Raw = NULL
+
+
+_message = canonical.decoder(_Message)
+_bad_message = canonical.decoder(_BadMessage)
+_Conversion = Callable[[str], Any]
+_Types = tuple[dict[str, int | None], dict[str, str | None]]
+
+
+class Canal:
+    """Decodes Canal's flat messages.
+
+    Raises:
+        ConfigError: an option has a value that it cannot have.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._images = images = RowImages(_NAME, wanted)
+        self._tables = Tables(_NAME, wanted, "database", "table")
+        self._full = option(wanted, "row_image", "full", "minimal") == "full"
+        self._before = wanted.before and self._full
+        self._key = wanted.key
+        self._sql_types = canonical.decoder(kind(images.names, int | None) | None)
+        self._mysql_types = canonical.decoder(kind(images.names, str | None) | None)
+        row = kind(images.names, str | None)
+        key_row = kind(images.key_names, str | None)
+        old_row = (row if self._before else key_row) | None
+        self._rows = canonical.decoder(GenericAlias(list, row))
+        self._key_rows = canonical.decoder(GenericAlias(list, key_row))
+        self._old_rows = canonical.decoder(GenericAlias(list, old_row) | None)
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """None: only the value tells."""
+        return None
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """What a message says of its rows, in their order."""
+        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
+
+    def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
+        message = _message(value)
+        event = message.type
+        if event in _DDL or (message.isDdl and event != "TRUNCATE"):
+            return Ignored("ddl")
+        if event in _HEARTBEAT:
+            return Ignored("heartbeat")
+        if event in _TRANSACTION:
+            return Ignored("transaction")
+        if not self._tables.all and not self._tables.has(message.database, message.table):
+            return Ignored("table")
+        if event == "TRUNCATE":
+            return [Change("truncate")]
+        if event not in _ROWS:
+            raise DecodeError(_NAME, "field `type` is none of Canal's event types")
+        if message.data == NULL:
+            raise DecodeError(_NAME, "field `data` is missing")
+        rows = self._rows(message.data)
+        if not rows:
+            raise DecodeError(_NAME, "field `data` has no rows")
+        names = self._images.key_columns(message.pkNames or ())
+        columns = self._to_convert(names)
+        types = self._types(message)
+        images = [self._converted(row, columns, types) for row in rows]
+        if event == "INSERT":
+            return [self._insert(image, names) for image in images]
+        if event == "DELETE":
+            return [self._delete(image, names) for image in images]
+        old_rows = self._old_rows(message.old) or [None] * len(rows)
+        if len(old_rows) != len(rows):
+            raise DecodeError(_NAME, "field `old` has another number of rows than `data`")
+        old_images = [self._converted(old or {}, columns, types) for old in old_rows]
+        return [
+            change
+            for image, old in zip(images, old_images, strict=True)
+            for change in self._update(image, old, names)
+        ]
+
+    def _insert(self, image: Image, names: Sequence[str]) -> Change:
+        after, absent = self._after(image)
+        return Change("upsert", self._images.key(image, names), after, None, absent)
+
+    def _delete(self, image: Image, names: Sequence[str]) -> Change:
+        before = self._images.full_row(image) if self._before else None
+        return Change("delete", self._images.key(image, names), None, before)
+
+    def _update(self, image: Image, old: Image, names: Sequence[str]) -> Sequence[Change]:
+        key = self._images.key(image, names)
+        after, absent = self._after(image)
+        old_image = {**image, **old}
+        old_key = key if old.keys().isdisjoint(names) else self._images.key(old_image, names)
+        before = self._images.full_row(old_image) if self._before else None
+        return moved(old_key, key, after, before, absent)
+
+    def _after(self, image: Image) -> tuple[bytes, tuple[str, ...]]:
+        if self._full:
+            return self._images.row(image), ()
+        if self._images.columns is None:
+            raise DecodeError(_NAME, "row images are minimal: declare columns")
+        return self._images.row(image), self._images.absent(image)
+
+    def _types(self, message: _Message | _BadMessage) -> _Types:
+        return self._sql_types(message.sqlType) or {}, self._mysql_types(message.mysqlType) or {}
+
+    def _to_convert(self, key: Sequence[str]) -> Sequence[str] | None:
+        """The columns that anybody reads, None for all."""
+        if self._images.columns is None:
+            return None
+        return self._images.names or tuple(dict.fromkeys((*self._images.columns, *key)))
+
+    def _converted(
+        self, row: dict[str, str | None], columns: Sequence[str] | None, types: _Types
+    ) -> Image:
+        """The columns that the row has, as their types say."""
+        sql_types, mysql_types = types
+        image: Image = {}
+        for name in row if columns is None else columns:
+            text = row.get(name)
+            if text is None:
+                if name in row:
+                    image[name] = None
+                continue
+            # What follows the length of an enum's first names is no matter.
+            conversion = _conversion((mysql_types.get(name) or "")[:64], sql_types.get(name))
+            try:
+                image[name] = text if conversion is None else conversion(text)
+            except (ValueError, ArithmeticError):
+                raise DecodeError(_NAME, self._unreadable(name, conversion)) from None
+        return image
+
+    def _unreadable(self, name: str, conversion: _Conversion | None) -> str:
+        # A name that nobody has declared is payload.
+        declared = self._images.columns is not None and name in self._images.columns
+        column = f"column `{name}`" if declared or name in self._key else "a column"
+        return f"{column} is no {_WHAT.get(conversion, 'column of a known type')}"
+
+    def _readable_key(self, value: bytes) -> bytes | None:
+        message = _bad_message(value)
+        rows = self._key_rows(message.data)
+        # The key of one row would say nothing of the others.
+        if len(rows) != 1 or not self._tables.has(message.database, message.table):
+            return None
+        names = self._images.readable_columns(message.pkNames)
+        return self._images.key(self._converted(rows[0], names, self._types(message)), names)
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,40}").fullmatch
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").fullmatch
+_TIME = re.compile(r"(-?[0-9]{1,3}:[0-9]{2}:[0-9]{2})(\.[0-9]+)?").fullmatch
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-([0-9]{2})-([0-9]{2}))[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]+)?"
+).fullmatch
+
+
+def _integer(text: str) -> int:
+    if not _INTEGER(text):
+        raise ValueError
+    return int(text)
+
+
+def _number(text: str) -> Any:
+    if not _NUMBER(text):
+        raise ValueError
+    return canonical.number(text)
+
+
+def _time(text: str) -> str:
+    if (match := _TIME(text)) is None:
+        raise ValueError
+    return match[1] + _fraction(match[2])
+
+
+def _timestamp(text: str) -> str:
+    if (match := _TIMESTAMP(text)) is None:
+        raise ValueError
+    date, month, day, time, fraction = match.groups()
+    if month == "00" or day == "00":
+        return text
+    return f"{date}T{time}{_fraction(fraction)}"
+
+
+def _fraction(digits: str | None) -> str:
+    return digits.rstrip("0").rstrip(".") if digits else ""
+
+
+def _binary(text: str) -> str:
+    return b64encode(text.encode("latin-1")).decode()
+
+
+def _untold(text: str) -> Any:
+    raise ValueError
+
+
+_WHAT: dict[_Conversion | None, str] = {
+    _integer: "integer",
+    _number: "number",
+    _time: "time",
+    _timestamp: "timestamp",
+    _binary: "ISO-8859-1 text",
+}
+_BY_MYSQL_TYPE: dict[str, _Conversion | None] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "integer", "bigint"), _integer),
+    **dict.fromkeys(("year", "bool", "boolean"), _integer),
+    **dict.fromkeys(("decimal", "dec", "numeric", "fixed", "float", "double", "real"), _number),
+    **dict.fromkeys(("datetime", "timestamp"), _timestamp),
+    "time": _time,
+    **dict.fromkeys(("binary", "varbinary"), _binary),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _binary),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), None),
+    **dict.fromkeys(("json", "bit", "set", "date"), None),
+}
+_BY_SQL_TYPE: dict[int, _Conversion | None] = {
+    # TINYINT, SMALLINT, INTEGER, BIGINT, BOOLEAN
+    **dict.fromkeys((-6, 5, 4, -5, 16), _integer),
+    # NUMERIC, DECIMAL, FLOAT, REAL, DOUBLE
+    **dict.fromkeys((2, 3, 6, 7, 8), _number),
+    # TIME, TIMESTAMP
+    92: _time,
+    93: _timestamp,
+    # BINARY, VARBINARY, LONGVARBINARY, BLOB
+    **dict.fromkeys((-2, -3, -4, 2004), _binary),
+}
+
+
+@lru_cache(maxsize=1024)
+def _conversion(mysql_type: str, sql_type: int | None) -> _Conversion | None:
+    """What a column's text becomes; None if it stays."""
+    name = _TYPE_NAME(mysql_type.lower())
+    if name is not None and name[0] in _BY_MYSQL_TYPE:
+        return _BY_MYSQL_TYPE[name[0]]
+    if sql_type is None:
+        # A type of MySQL that has no other form is text; without any it cannot be told.
+        return None if name else _untold
+    return _BY_SQL_TYPE.get(sql_type)
+
+
+_TYPE_NAME = re.compile("[a-z]+").match

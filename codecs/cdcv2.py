@@ -1,0 +1,243 @@
+"""CDCv2 as JSON: facts of a collection in any order and any number of times.
+
+There are two kinds of messages, and one topic holds both:
+
+* `{"updates":[[data,time,diff],...]}`: the multiplicity of `data` changes by `diff` at
+  `time`.  `data` is `{"key":...,"value":...}`, without `key` where there is none.
+* `{"progress":{"lower":[l],"upper":[u],"counts":[[time,n],...]}}`: of each time t with
+  l <= t < u there are exactly n distinct updates, none where no count is given.  An
+  empty `upper` says that no other time ever comes.
+
+Each is a fact that stays true, so that repetition and disorder are harmless
+(`processor.cdcv2_reader` reads them).  That takes that (data, time) has one diff: the
+updates of a time are consolidated before they are written, all together.  Counts of
+several writers add up as long as no two of them write the same data.
+
+The protocol is that of differential dataflow, `src/capture.rs` in
+TimelyDataflow/differential-dataflow (`Message`, `Progress`).  It has no JSON form; the
+names here are those of Materialize's Avro form, https://materialize.com/docs/connect/materialize-cdc/,
+which `cdcv2_avro` writes.  Times are totally ordered here, so that a frontier is one
+time or none.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
+
+# (key, value, time, diff), key and value canonical bytes.
+Fact: TypeAlias = tuple[bytes | None, bytes, int, int]
+# Beyond every time: the upper of a collection that is closed for good.
+END = 1 << 63
+
+
+class Updates(NamedTuple):
+    """Some updates; no diff is 0."""
+
+    updates: list[Fact]
+
+
+class Progress(NamedTuple):
+    """How many distinct updates each time t with `lower` <= t < `upper` has, if any."""
+
+    lower: int
+    upper: int
+    counts: Mapping[int, int]
+
+
+Message: TypeAlias = Updates | Progress
+
+
+def consolidate(updates: Iterable[Fact]) -> list[Fact]:
+    """Sum the diffs of equal (key, value, time) and drop those that cancel.
+
+    >>> consolidate([(b"1", b"{}", 3, 1), (b"1", b"[]", 3, 1), (b"1", b"{}", 3, -1)])
+    [(b'1', b'[]', 3, 1)]
+    """
+    sums: dict[tuple[bytes | None, bytes, int], int] = {}
+    for key, value, time, diff in updates:
+        data = key, value, time
+        sums[data] = sums.get(data, 0) + diff
+    return [(*data, diff) for data, diff in sums.items() if diff]
+
+
+def counts(updates: Iterable[Fact]) -> dict[int, int]:
+    """How many distinct updates each time has once they are consolidated.
+
+    >>> counts([(b"1", b"{}", 3, 2), (b"1", b"[]", 3, 1), (b"1", b"{}", 3, -1)])
+    {3: 2}
+    """
+    return dict(Counter(time for _, _, time, _ in consolidate(updates)))
+
+
+def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
+    """Write updates, consolidated, as messages of at most `max_bytes` each.
+
+    All updates of a time have to be given at once.  An update that is longer by itself
+    has a message of its own.
+
+    >>> [*encode_updates([(b'{"id":1}', b'{"n":2}', 7, 1)], 1_000)]
+    [b'{"updates":[[{"key":{"id":1},"value":{"n":2}},7,1]]}']
+    """
+    parts = [
+        b'[{"value":%b},%d,%d]' % (value, time, diff)
+        if key is None
+        else b'[{"key":%b,"value":%b},%d,%d]' % (key, value, time, diff)
+        for key, value, time, diff in consolidate(updates)
+    ]
+    for group in packed(parts, max_bytes - len(b'{"updates":[]}'), len, gap=1):
+        yield b'{"updates":[%b]}' % b",".join(group)
+
+
+def encode_progress(
+    lower: int, upper: int, given: Mapping[int, int], max_bytes: int
+) -> Iterator[bytes]:
+    """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
+
+    Several messages are statements about one interval after the other.
+
+    >>> [*encode_progress(3, 9, {7: 2}, 1_000)]
+    [b'{"progress":{"lower":[3],"upper":[9],"counts":[[7,2]]}}']
+    """
+    room = max_bytes - len(b'{"progress":{"lower":[],"upper":[],"counts":[]}}') - 2 * _LONGEST
+    for one in statements(lower, upper, given, room, _count_length):
+        listed = b",".join([b"[%d,%d]" % count for count in one.counts.items()])
+        end = b"" if one.upper == END else b"%d" % one.upper
+        yield b'{"progress":{"lower":[%d],"upper":[%b],"counts":[%b]}}' % (one.lower, end, listed)
+
+
+# The digits of a time, with a sign.
+_LONGEST = 20
+
+
+def _count_length(count: tuple[int, int]) -> int:
+    return len(b"[%d,%d]," % count)
+
+
+def packed(
+    parts: Iterable[Any], room: int, length: Callable[[Any], int], *, gap: int = 0
+) -> Iterator[list[Any]]:
+    """Group parts, of at least one each, so that the parts and the gaps fit into `room`."""
+    group: list[Any] = []
+    size = -gap
+    for part in parts:
+        more = length(part) + gap
+        if group and size + more > room:
+            yield group
+            group, size = [], -gap
+        group.append(part)
+        size += more
+    if group:
+        yield group
+
+
+def statements(
+    lower: int,
+    upper: int,
+    given: Mapping[int, int],
+    room: int,
+    length: Callable[[tuple[int, int]], int],
+) -> Iterator[Progress]:
+    """Cut the counts of [lower, upper) into statements whose counts fit into `room`."""
+    # There may be a count for each record of a batch: one message cannot hold them.
+    ordered = sorted((time, count) for time, count in given.items() if count)
+    assert lower <= upper <= END, f"progress from {lower} to {upper}"
+    assert not ordered or lower <= ordered[0][0] <= ordered[-1][0] < upper, "a count lies outside"
+    groups = list(packed(ordered, room, length)) or [[]]
+    starts = [lower, *(group[0][0] for group in groups[1:]), upper]
+    for start, end, group in zip(starts, starts[1:], groups, strict=False):
+        yield Progress(start, end, dict(group))
+
+
+_Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class _Data(msgspec.Struct, forbid_unknown_fields=True):
+    value: Any
+    key: Any = UNSET
+
+
+class _Progress(msgspec.Struct, forbid_unknown_fields=True):
+    lower: list[_Long]
+    upper: list[_Long]
+    counts: list[tuple[_Long, _Long]]
+
+
+class _Message(msgspec.Struct, forbid_unknown_fields=True):
+    updates: list[tuple[_Data, _Long, _Long]] | UnsetType = UNSET
+    progress: _Progress | UnsetType = UNSET
+
+
+_decode = canonical.decoder(_Message)
+
+
+def decode(message: bytes | None) -> Message:
+    """Read a message; key and value become canonical bytes.
+
+    Raises:
+        DecodeError: it is neither updates nor progress, or says what cannot be.
+    """
+    try:
+        found = _decode(message or b"")
+    except canonical.REFUSALS as error:
+        # The name would be quoted, and who knows what is in it.
+        if str(error).startswith("Object contains unknown field"):
+            raise DecodeError("CDCv2", "an object has a field that it must not have") from None
+        raise canonical.refused("CDCv2", error) from None
+    match found:
+        case _Message(updates=list(updates), progress=UnsetType()):
+            return checked_updates(
+                (
+                    None if data.key is UNSET else canonical.write(data.key),
+                    canonical.write(data.value),
+                    time,
+                    diff,
+                )
+                for data, time, diff in updates
+            )
+        case _Message(updates=UnsetType(), progress=_Progress() as progress):
+            return checked_progress(progress.lower, progress.upper, progress.counts)
+    raise DecodeError("CDCv2", 'it needs one of "updates" and "progress"')
+
+
+def checked_updates(updates: Iterable[Fact]) -> Updates:
+    """Updates as they were read.
+
+    Raises:
+        DecodeError: a diff is 0.
+    """
+    found = list(updates)
+    for fact in found:
+        if not fact[3]:
+            raise DecodeError("CDCv2", "a diff is 0")
+    return Updates(found)
+
+
+def checked_progress(
+    lower: Sequence[int], upper: Sequence[int], given: Sequence[tuple[int, int]]
+) -> Progress:
+    """A progress statement as it was read.
+
+    Raises:
+        DecodeError: it is about no interval of totally ordered times, or its counts
+            are not those of times in the interval.
+    """
+    if len(lower) != 1 or len(upper) > 1:
+        raise DecodeError("CDCv2", '"lower" needs one time, "upper" at most one')
+    start, end = lower[0], upper[0] if upper else END
+    if start > end:
+        raise DecodeError("CDCv2", '"lower" is beyond "upper"')
+    found = dict(given)
+    if len(found) < len(given):
+        raise DecodeError("CDCv2", '"counts" has two counts of one time')
+    for time, count in given:
+        if not start <= time < end:
+            raise DecodeError("CDCv2", '"counts" has a time that is not in the interval')
+        if count < 0:
+            raise DecodeError("CDCv2", '"counts" has a negative count')
+    return Progress(start, end, {time: count for time, count in given if count})

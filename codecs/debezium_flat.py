@@ -1,0 +1,162 @@
+"""Debezium's events flattened to rows, as its ExtractNewRecordState writes them.
+
+A value is the row itself, an upsert of its key; a null value, or one whose "__deleted"
+is true, is a delete; "__op" says what it is where it is there.  Fields whose names begin
+with the prefix of such are no columns of the row unless `columns` names them.  Keys,
+schemas, encodings and what is absent are as in `codecs.debezium`.
+
+A null value is a delete even where several tables are told apart: it may be all that
+there is of one.  A deleted row that is written out is the delete's `before`.  There is
+nothing here by which heartbeats or schema changes could be told from rows.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Raw
+
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.debezium import (
+    FAULTS,
+    PLACEHOLDER,
+    Keys,
+    Opening,
+    Plan,
+    Row,
+    Rows,
+    Tables,
+)
+from ikebana.codecs.encodings import Schema, encoding, of_fields
+from ikebana.codecs.errors import DecodeError
+
+# Whatever the prefix of added fields is, this one is written so.
+_DELETED = "__deleted"
+_NAMED = ("op", "table", "db", "schema", "source_table", "source_db", "source_schema")
+
+
+class DebeziumFlat:
+    """Decodes the flattened messages of a Debezium connector.
+
+    `wanted.options`: "prefix" of the fields that are none of the row's, by default "__";
+    "unavailable_placeholder" if the connector's is not the default.
+
+    Raises:
+        ValueError: the prefix is empty.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._prefix = wanted.options.get("prefix", "__")
+        if not self._prefix:
+            raise ValueError('option "prefix" must not be empty')
+        self._keys = Keys(wanted)
+        self._before = wanted.before
+        self._tables = Tables(wanted.tables) if wanted.tables is not None else None
+        placeholder = wanted.options.get("unavailable_placeholder", PLACEHOLDER)
+        self._columns = None if wanted.columns is None else frozenset(wanted.columns)
+        self._marks = {name: self._prefix + name for name in _NAMED}
+        key = frozenset(wanted.key)
+        marks = frozenset((_DELETED, *self._marks.values()))
+        self._rows = Rows(
+            None if self._columns is None else self._columns | key | marks, placeholder
+        )
+        self._key_rows = Rows(key, placeholder)
+        self._opening = Opening(
+            Raw,
+            self._rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
+            self._planned,
+        )
+
+    def key(self, key: bytes | None) -> bytes | None:
+        return None if self._keys.columns else self._keys.of_kafka(key)
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        try:
+            return self._changes(key, value)
+        except FAULTS as error:
+            fault = canonical.refused("value", error)
+        raise DecodeError(
+            f"Debezium {fault.codec}", fault.reason, key=self._readable_key(key, value)
+        )
+
+    def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
+        if value is None:
+            return self._tombstone(key)
+        image, plan = self._opening.open(value)
+        row, absent = self._rows.read(image, plan)
+        if row is None:
+            return self._tombstone(key)
+        op = _text(row, self._marks["op"])
+        if op == "m":
+            return Ignored("message")
+        if self._tables and not self._in_wanted_table(row, self._tables):
+            return Ignored("table")
+        if op == "t":
+            return [Change("truncate")]
+        if op not in (None, "c", "u", "r", "d"):
+            raise DecodeError("value", f'field "{self._marks["op"]}" is none of c, u, r, d, t, m')
+        row_key = self._key(row, key)
+        if op == "d" or _deleted(row):
+            whole = self._before and not absent
+            if whole and self._columns is not None:
+                whole = self._columns <= row.keys()
+            return [Change("delete", row_key, None, self._image(row) if whole else None)]
+        absent = tuple(name for name in absent if self._is_column(name))
+        return [Change("upsert", row_key, self._image(row), None, absent)]
+
+    def _tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
+        if key is None:
+            raise DecodeError("key", "the Kafka key is null, and the value too")
+        if self._keys.columns and self._keys.of_kafka(key) is None:
+            return Ignored("tombstone")
+        return [Change("delete", self._keys.needed(key))]
+
+    def _in_wanted_table(self, row: Row, tables: Tables) -> bool:
+        parts = [
+            _text(row, self._marks[name]) or _text(row, self._marks[f"source_{name}"])
+            for name in ("db", "schema", "table")
+        ]
+        return tables.wanted(*parts)
+
+    def _key(self, row: Row, key: bytes | None) -> bytes:
+        return self._keys.of_row(row) if self._keys.columns else self._keys.needed(key)
+
+    def _is_column(self, name: str) -> bool:
+        if self._columns is not None:
+            return name in self._columns
+        return name != _DELETED and not name.startswith(self._prefix)
+
+    def _image(self, row: Row) -> bytes:
+        return canonical.write({k: v for k, v in row.items() if self._is_column(k)})
+
+    def _planned(self, schema: Schema) -> Plan:
+        return self._rows.plan(of_fields(schema))
+
+    def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
+        if self._keys.columns and value is not None:
+            with suppress(*FAULTS):
+                row, _ = self._key_rows.read(*self._opening.open(value))
+                if row:
+                    return self._keys.of_row(row)
+        with suppress(*FAULTS):
+            return self._keys.of_kafka(key)
+        return None
+
+
+def _text(row: Row, name: str) -> str | None:
+    found = row.get(name)
+    if found is None or isinstance(found, str):
+        return found
+    raise DecodeError("value", f'field "{name}" is no text')
+
+
+def _deleted(row: Row) -> bool:
+    found: Any = row.get(_DELETED)
+    if found in (None, False, "false"):
+        return False
+    if found in (True, "true"):
+        return True
+    raise DecodeError("value", f'field "{_DELETED}" is neither true nor false')

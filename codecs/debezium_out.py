@@ -1,0 +1,86 @@
+"""Debezium out: each change of a row as an envelope in JSON, without its schema.
+
+The rows of a time and key that come and go, consolidated, are written so:
+
+* one goes and one comes: `u`, with both;
+* otherwise `d` for each that goes, then `c` for each that comes.  A row that comes
+  three times is three messages, and without a key nothing is paired.
+
+A changed key is thereby a `d` of the old one and a `c` of the new one.  Messages are in
+order of time, key, and row.  After the `d` of a key that has nothing left a tombstone
+may follow, for compacted topics; only where a key has at most one row does it say the
+truth.  Rows are JSON objects; updates of a key with any other value are a violation.
+
+No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
+milliseconds in the `ingest` domain and a count in the `offset` domain.
+
+Form: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ikebana.codecs import canonical
+from ikebana.codecs.cdcv2 import Fact
+from ikebana.codecs.upsert_out import Message, Violation, changed, time_header
+
+CONNECTOR = "ikebana"
+
+
+class Origin(NamedTuple):
+    """What `source` says of every message, and whether tombstones follow deletes.
+
+    The pipeline is `name` (in Debezium, the topic prefix) and `db`, the output `table`.
+    """
+
+    pipeline: str
+    output: str
+    tombstones: bool = True
+
+
+def to_envelopes(updates: Iterable[Fact], origin: Origin) -> tuple[list[Message], list[Violation]]:
+    """Write the updates of closed times as envelopes, in order of time and key.
+
+    All updates of a time and key have to be given at once.
+
+    >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], Origin("p", "o"))
+    >>> messages[0].value
+    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms":7}'
+    """
+    messages: list[Message] = []
+    violations: list[Violation] = []
+    name, table = canonical.encode(origin.pipeline), canonical.encode(origin.output)
+    for time, key, diffs in changed(updates):
+        # Canonical bytes begin with what they are.
+        if not all(row.startswith(b"{") for row in diffs):
+            violations.append(Violation(key, time, "a value is no JSON object"))
+            continue
+        tail = _TAIL % (CONNECTOR.encode(), name, time, name, table)
+        headers = time_header(time)
+        for before, after, op in _changes(key, diffs):
+            value = _ENVELOPE % (before or b"null", after or b"null", tail, op, time)
+            messages.append(Message(key, value, headers))
+        gone = key is not None and max(diffs.values()) < 0
+        if gone and origin.tombstones:
+            messages.append(Message(key, None, headers))
+    return messages, violations
+
+
+_TAIL = b'{"connector":"%b","name":%b,"ts_ms":%d,"db":%b,"table":%b}'
+_ENVELOPE = b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%d}'
+
+
+def _changes(
+    key: bytes | None, diffs: dict[bytes, int]
+) -> Iterator[tuple[bytes | None, bytes | None, bytes]]:
+    """Before, after and op of each message."""
+    rows = sorted(diffs)
+    gone = [row for row in rows for _ in range(-diffs[row])]
+    come = [row for row in rows for _ in range(diffs[row])]
+    if key is not None and len(gone) == len(come) == 1:
+        yield gone[0], come[0], b"u"
+        return
+    for row in gone:
+        yield row, None, b"d"
+    for row in come:
+        yield None, row, b"c"

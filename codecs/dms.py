@@ -1,0 +1,174 @@
+"""Changes of rows as AWS Database Migration Service (DMS) writes them to Kafka.
+
+load, insert and update upsert `data`; delete removes its row.  Of the control records
+truncate-table empties the table, and the others are DDL.  DMS writes no tombstones, and
+never tells the key's columns in a data record, so the key has to be declared.
+
+DMS leaves out null columns unless IncludeNullAndEmpty is set.  `data` is therefore taken
+as the whole row, and a declared column that it lacks is null, so that an update to null
+takes effect.  (The source has to log whole rows, as DMS asks for; columns that it does not
+log would be null as well.)  Where no columns are declared, the row is as `data` has it.
+
+A key change shows only in the old image.  Options say where that is:
+
+* `before_image`: the field that has it as an object (BeforeImageSettings), by default
+  `before-image`;
+* `before_prefix`: the prefix, such as `BI_`, of the columns in `data` that have it
+  (add-before-image-columns).  There is none by default, as a column of the table may have
+  such a name;
+* `before_filter`: `all` where its ColumnFilter is.  Only then is a column that the old
+  image lacks known to have been null.  Else (`pk-only`, DMS's default, and `non-lob`)
+  `before` is given only where the old image has every declared column.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.row_images import (
+    NULL,
+    Image,
+    RowImages,
+    Tables,
+    changes_or_refusal,
+    kind,
+    moved,
+    option,
+)
+
+_NAME = "DMS"
+_UPSERTS = frozenset({"load", "insert", "update"})
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="kebab"):
+    record_type: str
+    operation: str
+    schema_name: str | None = None
+    table_name: str | None = None
+
+
+class _BadMetadata(msgspec.Struct, rename="kebab"):
+    """As much of the metadata as tells the table, whatever the rest is."""
+
+    schema_name: Any = None
+    table_name: Any = None
+
+
+class Dms:
+    """Decodes the messages of AWS DMS.
+
+    Raises:
+        ConfigError: an option has a value that it cannot have.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._images = images = RowImages(_NAME, wanted)
+        self._tables = Tables(_NAME, wanted, "schema-name", "table-name")
+        self._prefix = wanted.options.get("before_prefix", "")
+        self._before = wanted.before
+        self._all = option(wanted, "before_filter", "pk-only", "non-lob", "all") == "all"
+        names = images.names
+        if names is not None and self._prefix:
+            old = wanted.columns if wanted.before and wanted.columns else ()
+            names = (*names, *(self._prefix + name for name in (*old, *wanted.key)))
+        self._read = canonical.decoder(kind(names))
+        self._read_old = images.read if wanted.before else images.read_key
+        field = wanted.options.get("before_image", "before-image")
+        self._message = canonical.decoder(_message_with(field, _Metadata))
+        self._bad_message = canonical.decoder(_message_with(field, _BadMetadata))
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """None: only the value tells, as the Kafka key need not be the row's."""
+        return None
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """What a message says of its row."""
+        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
+
+    def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
+        message = self._message(value)
+        metadata = message.metadata
+        control = metadata.record_type == "control"
+        if control and metadata.operation != "truncate-table":
+            return Ignored("ddl")
+        if not self._tables.all and not self._tables.has(
+            metadata.schema_name, metadata.table_name
+        ):
+            return Ignored("table")
+        if control:
+            return [Change("truncate")]
+        if metadata.record_type != "data":
+            raise DecodeError(_NAME, "field `record-type` is neither data nor control")
+        operation = metadata.operation
+        if operation not in _UPSERTS and operation != "delete":
+            raise DecodeError(_NAME, "field `operation` is none of those of data records")
+        if not message.data:
+            raise DecodeError(_NAME, "field `data` is missing")
+        images = self._images
+        names = images.key_columns(())
+        data = self._read(message.data)
+        old: Image = {}
+        if self._prefix:
+            data, old = self._without_old(data)
+        if message.before != NULL:
+            old = {**old, **self._read_old(message.before)}
+        if operation == "delete":
+            # The old image may have the key alone, and so may `data`.
+            row = {**data, **old}
+            before = self._old_row(old) if old else self._row_if_full(data)
+            return [Change("delete", images.key(row, names), None, before)]
+        key = images.key(data, names)
+        after = images.row_with_nulls(data)
+        if operation != "update":
+            return [Change("upsert", key, after)]
+        old_key = key if old.keys().isdisjoint(names) else images.key({**data, **old}, names)
+        return moved(old_key, key, after, self._old_row(old), ())
+
+    def _without_old(self, data: Image) -> tuple[Image, Image]:
+        """The columns of the row, and the old ones that stand among them."""
+        prefix, row, old = self._prefix, {}, {}
+        for name, value in data.items():
+            if name.startswith(prefix):
+                old[name.removeprefix(prefix)] = value
+            else:
+                row[name] = value
+        return row, old
+
+    def _old_row(self, old: Image) -> bytes | None:
+        if not self._before or not old:
+            return None
+        return self._images.row_with_nulls(old) if self._all else self._row_if_full(old)
+
+    def _row_if_full(self, image: Image) -> bytes | None:
+        if not self._before or self._images.columns is None:
+            return None
+        return self._images.full_row(image)
+
+    def _readable_key(self, value: bytes) -> bytes | None:
+        message = self._bad_message(value)
+        metadata = message.metadata
+        if not self._tables.has(metadata.schema_name, metadata.table_name):
+            return None
+        return self._images.readable_key(message.data, ())
+
+
+def _message_with(before_image: str, metadata: type[msgspec.Struct]) -> Any:
+    """The type of a message; the field of its old image is named by whoever runs DMS."""
+    if before_image in ("data", "metadata", "control"):
+        raise ConfigError(f'option "before_image" is "{before_image}", which is another field')
+    return msgspec.defstruct(
+        "Message",
+        [
+            ("metadata", metadata),
+            ("data", msgspec.Raw, msgspec.Raw()),
+            ("before", msgspec.Raw, NULL),
+        ],
+        rename={"before": before_image},
+    )

@@ -1,0 +1,402 @@
+"""What a column's value in a message means, and its one normal form.
+
+A source writes a date as days, a time or timestamp as a count of milli-, micro- or
+nanoseconds, a decimal as the bytes of its digits.  Normal are: dates "2024-01-31", times
+"12:34:56.789", timestamps "2024-01-31T12:34:56.789" and with "Z" at the end, in UTC,
+where they have a zone; fractions without trailing zeros; decimals as exact numbers;
+bytes as base64 text; Postgres's "infinity" stays.
+
+What the encoding is comes from the pipeline file (`encoding`), from a Kafka Connect
+schema (`of_connect`), or from the semantic name that another schema carries (`of_name`).
+Years before 0 and after 9999 are written as ISO 8601 has them, "-0001-12-31" and
+"+10000-01-01": some of Postgres's infinite times arrive as such.  A time may be negative
+or longer than a day, as MySQL's are.
+
+As they are stay: JSON, XML, UUID, enumerations, sets, vectors and ISO intervals (texts:
+a JSON column is the text of it, not an object), years and durations (integers, of micro-
+or nanoseconds), bits (bytes, least significant first), geometries and Debezium's
+structured times (objects).
+"""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
+
+Convert = Callable[[Any], Any]
+
+# The nearest double to a quotient of two integers that doubles hold exactly is the one
+# that the decimal's own digits name.
+_EXACT_UNSCALED = 10**15
+_EXACT_SCALE = 22
+# More digits than Postgres, whose decimals are the longest, can have after the point and
+# a double before it.
+_LONGEST_DECIMAL = 7_000
+_SCALES = range(-400, 16_384)
+# No rounding, as in `canonical`.
+_WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+_DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- a timestamp without zone
+_EPOCH_DAY, _DAY = _EPOCH.toordinal(), 86_400
+_CYCLE, _CYCLE_DAYS = 400, 146_097
+_INTEGERS = range(-(2**63), 2**63)
+
+_CLOCK = r"([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)?"
+_ZONE = r"(?:[Zz]|([+-])(\d{2}):?(\d{2})?(?::?(\d{2}))?)"
+_ZONED_TIME = re.compile(_CLOCK + _ZONE, re.ASCII)
+_ZONED_TIMESTAMP = re.compile(r"([+-]?\d{4,9})-(\d{2})-(\d{2})[Tt ]" + _CLOCK + _ZONE, re.ASCII)
+_ZONED_DATE = re.compile(r"([+-]?\d{4,9}-\d{2}-\d{2})" + _ZONE + "?", re.ASCII)
+
+_INFINITE = ("infinity", "-infinity")
+
+
+def encoding(name: str) -> Convert:
+    """How values of a declared encoding become normal; None stays None.
+
+    Raises:
+        ValueError: there is no such encoding.
+
+    >>> encoding("timestamp-millis")(1706704496789)
+    '2024-01-31T12:34:56.789'
+    >>> encoding("decimal:2")("MDk=")
+    123.45
+    """
+    kind, _, rest = name.partition("-")
+    if name == "date":
+        return _date
+    if kind == "time" and rest in _DIGITS:
+        return _time(_DIGITS[rest])
+    if kind == "timestamp" and rest in _DIGITS:
+        return _timestamp(_DIGITS[rest])
+    if name.startswith("decimal:") and (scale := _scale(name[8:])) is not None:
+        return _decimal(scale, from_base64)
+    raise ValueError(
+        f'"{name}" is none of date, time-millis, time-micros, time-nanos, timestamp-millis, '
+        "timestamp-micros, timestamp-nanos, decimal:SCALE"
+    )
+
+
+def from_base64(value: Any) -> bytes:
+    """The bytes that a text of base64 stands for, as JSON has them."""
+    if value.__class__ is not str:
+        raise _expected("base64 text", value)
+    try:
+        return b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise _unreadable("base64 text") from None
+
+
+def from_bytes(value: Any) -> bytes:
+    """Bytes as they are, as Avro has them."""
+    if isinstance(value, bytes):
+        return value
+    raise _expected("bytes", value)
+
+
+def of_name(
+    name: str | None,
+    parameters: Mapping[str, str] | None = None,
+    binary: Callable[[Any], bytes] = from_bytes,
+) -> Convert | None:
+    """How values of a semantic type become normal; None if they are already.
+
+    `parameters` are those of the type's schema, such as a decimal's scale; `binary` says
+    how bytes are read.
+
+    Raises:
+        DecodeError: a decimal's scale is no integer, or beyond reason.
+    """
+    if name == "org.apache.kafka.connect.data.Decimal":
+        if (scale := _scale(str((parameters or {}).get("scale")))) is None:
+            raise DecodeError("schema", "the scale of a decimal is no integer, or too large")
+        return _decimal(scale, binary)
+    if name == "io.debezium.data.VariableScaleDecimal":
+        return _variable_decimal(binary)
+    return _SEMANTIC.get(name) if name else None
+
+
+def _scale(text: str) -> int | None:
+    number = int(text) if re.fullmatch(r"-?\d{1,5}", text, re.ASCII) else None
+    return number if number in _SCALES else None
+
+
+class Schema(msgspec.Struct):
+    """A node of a Kafka Connect JSON schema."""
+
+    type: str
+    name: str | None = None
+    parameters: Mapping[str, str] | None = None
+    field: str | None = None
+    fields: "list[Schema] | None" = None
+    items: "Schema | None" = None
+    keys: "Schema | None" = None
+    values: "Schema | None" = None
+
+
+def of_connect(schema: Schema | Mapping[str, Any]) -> Convert | None:
+    """How values of a Kafka Connect JSON schema become normal; None if they are already.
+
+    Structs, arrays and maps are converted in place.
+
+    Raises:
+        DecodeError: it is no schema.
+    """
+    try:
+        node = schema if isinstance(schema, Schema) else msgspec.convert(schema, Schema)
+        return _of_node(node)
+    except canonical.REFUSALS as error:
+        raise canonical.refused("schema", error) from None
+
+
+def of_fields(schema: Schema) -> dict[str, Convert]:
+    """How those fields of a struct become normal that are not already.
+
+    Raises:
+        DecodeError: it is no schema.
+    """
+    found = {}
+    for field in schema.fields or ():
+        if field.field is not None and (convert := of_connect(field)):
+            found[field.field] = convert
+    return found
+
+
+def _of_node(node: Schema) -> Convert | None:
+    if node.name and (known := of_name(node.name, node.parameters, from_base64)):
+        return known
+    if node.type == "struct":
+        return _struct(fields) if (fields := of_fields(node)) else None
+    if node.type == "array" and node.items:
+        return _array(items) if (items := _of_node(node.items)) else None
+    if node.type == "map" and node.values:
+        keys = _of_node(node.keys) if node.keys else None
+        values = _of_node(node.values)
+        return _map(keys, values) if keys or values else None
+    return None
+
+
+def _expected(what: str, found: Any) -> DecodeError:
+    return DecodeError("value", f"expected {what}, found {_TYPES.get(type(found), 'bytes')}")
+
+
+def _unreadable(what: str) -> DecodeError:
+    return DecodeError("value", f"expected {what}, found text that is none")
+
+
+_TYPES = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a fraction",
+    Decimal: "a fraction",
+    str: "text",
+    list: "an array",
+    dict: "an object",
+}
+
+
+def _integer(value: Any, what: str) -> int:
+    # Not isinstance: True is no number of days.
+    if value.__class__ is int and value in _INTEGERS:
+        return value
+    raise _expected(what, value)
+
+
+def _day(days: int) -> str:
+    if -_EPOCH_DAY < days <= date.max.toordinal() - _EPOCH_DAY:
+        return date.fromordinal(_EPOCH_DAY + days).isoformat()
+    # The calendar repeats itself every 400 years, so a day of these has the same name.
+    cycles, rest = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
+    near = date.fromordinal(rest + 1)
+    year = near.year + cycles * _CYCLE
+    return f"{format(year, '04d' if 0 <= year <= 9999 else '+05d')}{near.isoformat()[4:]}"
+
+
+def _date(value: Any) -> str | None:
+    return None if value is None else _day(_integer(value, "a number of days"))
+
+
+def _clock(second: int) -> str:
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+def _fraction(part: int, digits: int) -> str:
+    return f".{part:0{digits}d}".rstrip("0") if part else ""
+
+
+def _time(digits: int) -> Convert:
+    unit = 10**digits
+
+    def convert(value: Any) -> str | None:
+        if value is None:
+            return None
+        count = _integer(value, "a number of parts of a second")
+        seconds, part = divmod(abs(count), unit)
+        return f"{'-' if count < 0 else ''}{_clock(seconds)}{_fraction(part, digits)}"
+
+    return convert
+
+
+def _timestamp(digits: int) -> Convert:
+    unit = 10**digits
+    first = -(_EPOCH_DAY - 1) * _DAY
+    last = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY
+
+    def convert(value: Any) -> str | None:
+        if value is None:
+            return None
+        seconds, part = divmod(_integer(value, "a number of parts of a second"), unit)
+        if first <= seconds < last:
+            text = (_EPOCH + timedelta(0, seconds)).isoformat()
+        else:
+            days, second = divmod(seconds, _DAY)
+            text = f"{_day(days)}T{_clock(second)}"
+        return text + _fraction(part, digits) if part else text
+
+    return convert
+
+
+def _exact(digits: bytes, scale: int) -> int | float | Decimal:
+    if len(digits) > _LONGEST_DECIMAL or scale not in _SCALES:
+        raise DecodeError("value", "a number has too many digits")
+    unscaled = int.from_bytes(digits, "big", signed=True)
+    if 0 <= scale <= _EXACT_SCALE and -_EXACT_UNSCALED < unscaled < _EXACT_UNSCALED:
+        quotient = unscaled / 10**scale
+        return int(quotient) if quotient.is_integer() else quotient
+    return canonical.exact(Decimal(unscaled).scaleb(-scale, _WIDE))
+
+
+def _decimal(scale: int, binary: Callable[[Any], bytes]) -> Convert:
+    def convert(value: Any) -> int | float | Decimal | None:
+        return None if value is None else _exact(binary(value), scale)
+
+    return convert
+
+
+def _variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
+    def convert(value: Any) -> int | float | Decimal | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _expected("an object of scale and value", value)
+        return _exact(binary(value.get("value")), _integer(value.get("scale"), "a scale"))
+
+    return convert
+
+
+def _matched(pattern: re.Pattern[str], value: Any, what: str) -> re.Match[str]:
+    if value.__class__ is not str:
+        raise _expected(what, value)
+    if (match := pattern.fullmatch(value)) is None:
+        raise _unreadable(what)
+    return match
+
+
+def _second(parts: Sequence[str]) -> tuple[int, str]:
+    """The second of the day in UTC, and the fraction as it is to be written."""
+    hours, minutes, seconds, fraction, sign, *offset = parts
+    east = [int(part or 0) * (-1 if sign == "-" else 1) for part in offset]
+    second = (int(hours) - east[0]) * 3600 + (int(minutes) - east[1]) * 60 + int(seconds or 0)
+    return second - east[2], f".{fraction}".rstrip(".0") if fraction else ""
+
+
+def _zoned_time(value: Any, zone: str = "Z") -> str | None:
+    if value is None:
+        return None
+    second, fraction = _second(_matched(_ZONED_TIME, value, "a time with its zone").groups())
+    return f"{_clock(second % _DAY)}{fraction}{zone}"
+
+
+def _zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
+    if value is None or value in _INFINITE:
+        return value  # type: ignore[no-any-return]
+    what = "a timestamp with its zone"
+    year, month, day, *parts = _matched(_ZONED_TIMESTAMP, value, what).groups()
+    second, fraction = _second(parts)
+    cycles, near = divmod(int(year) - 1, _CYCLE)
+    try:
+        first = date(near + 1, int(month), int(day)).toordinal() + cycles * _CYCLE_DAYS
+    except ValueError:
+        raise _unreadable(what) from None
+    days, second = divmod(second, _DAY)
+    return f"{_day(first + days - _EPOCH_DAY)}T{_clock(second)}{fraction}{zone}"
+
+
+def _iso_date(value: Any) -> str | None:
+    return None if value is None else _matched(_ZONED_DATE, value, "a date")[1]
+
+
+# Those of io.debezium.time.Iso… have no zone, although "Z" is written.
+_SEMANTIC: dict[str, Convert] = {
+    "io.debezium.time.Date": _date,
+    "io.debezium.time.Time": _time(3),
+    "io.debezium.time.MicroTime": _time(6),
+    "io.debezium.time.NanoTime": _time(9),
+    "io.debezium.time.ZonedTime": _zoned_time,
+    "io.debezium.time.Timestamp": _timestamp(3),
+    "io.debezium.time.MicroTimestamp": _timestamp(6),
+    "io.debezium.time.NanoTimestamp": _timestamp(9),
+    "io.debezium.time.ZonedTimestamp": _zoned_timestamp,
+    "io.debezium.time.IsoDate": _iso_date,
+    "io.debezium.time.IsoTime": partial(_zoned_time, zone=""),
+    "io.debezium.time.IsoTimestamp": partial(_zoned_timestamp, zone=""),
+    "org.apache.kafka.connect.data.Date": _date,
+    "org.apache.kafka.connect.data.Time": _time(3),
+    "org.apache.kafka.connect.data.Timestamp": _timestamp(3),
+}
+
+
+def _struct(fields: Mapping[str, Convert]) -> Convert:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _expected("an object", value)
+        for name, field in fields.items():
+            if name in value:
+                value[name] = field(value[name])
+        return value
+
+    return convert
+
+
+def _array(items: Convert) -> Convert:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _expected("an array", value)
+        return [items(item) for item in value]
+
+    return convert
+
+
+def _map(keys: Convert | None, values: Convert | None) -> Convert:
+    """A map with keys of text is an object, any other an array of pairs."""
+
+    def pair(item: Any) -> list[Any]:
+        if not isinstance(item, list) or len(item) != 2:
+            raise _expected("a pair of key and value", item)
+        key, value = item
+        return [keys(key) if keys else key, values(value) if values else value]
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, dict):
+            return {name: values(item) for name, item in value.items()} if values else value
+        if isinstance(value, list):
+            return [pair(item) for item in value]
+        raise _expected("an object or an array of pairs", value)
+
+    return convert

@@ -1,0 +1,204 @@
+"""Changes of rows as the JSON formatter of Oracle GoldenGate writes them.
+
+Operation-modelled messages: I upserts `after`, U too, D removes the row of `before`, T
+empties the table.  The letters can be set by the options `op_insert`, `op_update`,
+`op_delete` and `op_truncate`.  An update whose `before` has another key than `after` moves
+the row; a column of the key that only one of them has is unchanged.
+
+The key's columns are the declared ones, else `primary_keys`, which GoldenGate writes with
+includePrimaryKeys.  With a key that is not declared all columns are decoded.
+
+The option `row_image` is `minimal` (GoldenGate's default: updates carry the key and what
+has changed, deletes the key), or `full` (NOCOMPRESSUPDATES and NOCOMPRESSDELETES, no
+omitted nulls).  In a minimal update these columns are absent, whichever applies first:
+
+1. where columns are declared, those that `after` lacks;
+2. where `after` has marks (`<column>_isMissing`), those that are marked: GoldenGate marks
+   all or none;
+3. where `before` has all that `after` has and more, the rest of it.
+
+Else it cannot be told whether more is absent, and the message is refused: declare columns,
+or say that images are full.  A marked column is absent (or, in `before`, unknown) in every
+image.  `before` is given where the old image has every declared column; where none are
+declared, if images are full, have marks but none that is true, or by 3.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.row_images import (
+    NULL,
+    Image,
+    RowImages,
+    Tables,
+    changes_or_refusal,
+    kind,
+    moved,
+    option,
+)
+
+_NAME = "GoldenGate"
+_MARK = "_isMissing"
+_MARK_BYTES = _MARK.encode()
+_LETTERS: tuple[tuple[Literal["insert", "update", "delete", "truncate"], str], ...] = (
+    ("insert", "I"),
+    ("update", "U"),
+    ("delete", "D"),
+    ("truncate", "T"),
+)
+
+
+class _Message(msgspec.Struct, gc=False):
+    op_type: str
+    table: str | None = None
+    primary_keys: tuple[str, ...] | None = None
+    before: msgspec.Raw = msgspec.Raw(b"null")
+    after: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _BadMessage(msgspec.Struct):
+    """As much of a message as its row's key needs, whatever the rest is."""
+
+    table: Any = None
+    primary_keys: Any = None
+    before: msgspec.Raw = msgspec.Raw(b"null")
+    after: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_message = canonical.decoder(_Message)
+_bad_message = canonical.decoder(_BadMessage)
+
+
+class GoldenGate:
+    """Decodes GoldenGate's messages.
+
+    Raises:
+        ConfigError: an option has a value that it cannot have.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._images = images = RowImages(_NAME, wanted)
+        self._tables = Tables(_NAME, wanted, "table")
+        self._full = option(wanted, "row_image", "minimal", "full") == "full"
+        self._before = wanted.before
+        self._operations = {
+            wanted.options.get(f"op_{name}", letter): name for name, letter in _LETTERS
+        }
+        if len(self._operations) < len(_LETTERS):
+            raise ConfigError("two operations of GoldenGate have the same letter")
+        self._marks = images.names and tuple(map(_mark, images.names))
+        # Without declared columns, those of `before` tell what is absent from `after`.
+        self._read_old = (
+            images.read if wanted.before or wanted.columns is None else images.read_key
+        )
+        self._read_marked = canonical.decoder(
+            kind(self._marks and (*(images.names or ()), *self._marks))
+        )
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """None: only the value tells."""
+        return None
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """What a message says of its row."""
+        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
+
+    def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
+        message = _message(value)
+        if not self._tables.all and not self._tables.has(message.table):
+            return Ignored("table")
+        operation = self._operations.get(message.op_type)
+        if operation is None:
+            raise DecodeError(_NAME, "field `op_type` is none of the operations")
+        if operation == "truncate":
+            return [Change("truncate")]
+        images = self._images
+        names = images.key_columns(message.primary_keys or ())
+        # Marks are looked for only where there are any: they double the columns to decode.
+        marked = _MARK_BYTES in value
+        before, not_before = self._image(
+            message.before, self._read_marked if marked else self._read_old
+        )
+        if operation == "delete":
+            if before is None:
+                raise DecodeError(_NAME, "field `before` is missing")
+            return [
+                Change("delete", images.key(before, names), None, self._old(before, not_before))
+            ]
+        after, not_after = self._image(message.after, self._read_marked if marked else images.read)
+        if after is None:
+            raise DecodeError(_NAME, "field `after` is missing")
+        if operation == "insert":
+            row = images.row(after)
+            return [Change("upsert", images.key(after, names), row, None, not_after or ())]
+        before = before or {}
+        key = images.key({**before, **after}, names)
+        old_key = images.key({**after, **before}, names) if before else key
+        absent = self._absent(before, after, not_after)
+        old = self._old(before, not_before, more_than=after)
+        return moved(old_key, key, images.row(after), old, absent)
+
+    def _image(self, raw: msgspec.Raw, read: Any) -> tuple[Image | None, tuple[str, ...] | None]:
+        """An image without marks, and the columns that are marked; None if there are no marks."""
+        if raw == NULL:
+            return None, None
+        image: Image = read(raw)
+        if read is not self._read_marked:
+            return image, None
+        marks = [
+            name
+            for name in self._marks or image
+            if name.endswith(_MARK) and isinstance(image.get(name), bool)
+        ]
+        if not marks:
+            return image, None
+        missing = tuple(name.removesuffix(_MARK) for name in marks if image[name])
+        gone = {*marks, *missing}
+        return {name: value for name, value in image.items() if name not in gone}, missing
+
+    def _absent(
+        self, before: Image, after: Image, marked: tuple[str, ...] | None
+    ) -> tuple[str, ...]:
+        if self._images.columns is not None:
+            missing = self._images.absent(after)
+            return tuple(n for n in missing if n in (marked or ())) if self._full else missing
+        if self._full or marked is not None:
+            return marked or ()
+        if before.keys() > after.keys():
+            return tuple(name for name in before if name not in after)
+        raise DecodeError(
+            _NAME, "it cannot be told which columns it leaves out: declare columns, or row_image"
+        )
+
+    def _old(
+        self, before: Image, marked: tuple[str, ...] | None, more_than: Image | None = None
+    ) -> bytes | None:
+        if not self._before or not before or marked:
+            return None
+        if (
+            self._images.columns is not None
+            or self._full
+            or marked is not None
+            or (more_than is not None and before.keys() > more_than.keys())
+        ):
+            return self._images.full_row(before)
+        return None
+
+    def _readable_key(self, value: bytes) -> bytes | None:
+        message = _bad_message(value)
+        if not self._tables.has(message.table):
+            return None
+        image = message.before if message.after == NULL else message.after
+        return self._images.readable_key(image, message.primary_keys)
+
+
+def _mark(name: str) -> str:
+    return name + _MARK

@@ -1,0 +1,147 @@
+"""Changes of rows as Maxwell writes them (MySQL).
+
+insert, update and bootstrap-insert upsert `data`; delete removes its row; `old` has what
+the columns that an update changed had before, so that the old row is `data` overlaid with
+`old`.  An update whose `old` has a column of the key moves the row.  Maxwell writes no
+tombstones, and no event for a truncate.
+
+The key's columns are the declared ones, else `primary_key_columns`, which Maxwell writes
+with `output_primary_key_columns`.  With a key that is not declared all columns are decoded.
+
+Options, to be set to what MySQL and Maxwell are set to:
+
+* `row_image`: `full`, or `minimal` where binlog_row_image is minimal or noblob.  Then a
+  declared column that `data` lacks is absent, so that columns have to be declared, and no
+  old row is full.
+* `output_nulls`: `true`, or `false` where Maxwell leaves out nulls.  Then a declared column
+  that `data` lacks is null, and an update has no `before`, since one that `old` lacks was
+  null or is unchanged.  For the same reason it cannot be had along with minimal images,
+  and a column of the key must never be null.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.row_images import (
+    Image,
+    RowImages,
+    Tables,
+    changes_or_refusal,
+    moved,
+    option,
+)
+
+_NAME = "Maxwell"
+_ROWS = frozenset({"insert", "update", "delete", "bootstrap-insert"})
+_SNAPSHOT = frozenset({"bootstrap-start", "bootstrap-complete"})
+_DDL = frozenset(
+    f"{what}-{how}" for what in ("database", "table") for how in ("create", "alter", "drop")
+)
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str
+    database: str | None = None
+    table: str | None = None
+    primary_key_columns: tuple[str, ...] | None = None
+    data: msgspec.Raw = msgspec.Raw()
+    old: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _BadMessage(msgspec.Struct):
+    """As much of a message as its row's key needs, whatever the rest is."""
+
+    database: Any = None
+    table: Any = None
+    primary_key_columns: Any = None
+    data: msgspec.Raw = msgspec.Raw()
+
+
+_message = canonical.decoder(_Message)
+_bad_message = canonical.decoder(_BadMessage)
+
+
+class Maxwell:
+    """Decodes Maxwell's messages.
+
+    Raises:
+        ConfigError: an option has a value that it cannot have.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._images = RowImages(_NAME, wanted)
+        self._tables = Tables(_NAME, wanted, "database", "table")
+        self._full = option(wanted, "row_image", "full", "minimal") == "full"
+        self._nulls = option(wanted, "output_nulls", "true", "false") == "true"
+        self._before = wanted.before and self._full
+        if not (self._full or self._nulls):
+            raise ConfigError(
+                "minimal row images without nulls do not tell null from unchanged",
+                hint="set output_nulls=true in Maxwell, and in the options",
+            )
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """None: only the value tells, as the Kafka key is that of the new row."""
+        return None
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """What a message says of its row."""
+        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
+
+    def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
+        message = _message(value)
+        kind = message.type
+        if kind in _DDL:
+            return Ignored("ddl")
+        if not self._tables.all and not self._tables.has(message.database, message.table):
+            return Ignored("table")
+        if kind in _SNAPSHOT:
+            return Ignored("snapshot")
+        if kind not in _ROWS:
+            raise DecodeError(_NAME, "field `type` is none of Maxwell's types")
+        if not message.data:
+            raise DecodeError(_NAME, "field `data` is missing")
+        images = self._images
+        data = images.read(message.data)
+        names = images.key_columns(message.primary_key_columns or ())
+        key = images.key(data, names)
+        if kind == "delete":
+            return [Change("delete", key, None, self._row_before(data) if self._before else None)]
+        after, absent = self._row_after(data)
+        if kind != "update":
+            return [Change("upsert", key, after, None, absent)]
+        before, old_key = None, key
+        if self._before and self._nulls:
+            old = images.read(message.old)
+            before = images.full_row({**data, **old})
+        else:
+            old = images.read_key(message.old)
+        if not old.keys().isdisjoint(names):
+            old_key = images.key({**data, **old}, names)
+        return moved(old_key, key, after, before, absent)
+
+    def _row_after(self, data: Image) -> tuple[bytes, tuple[str, ...]]:
+        if not self._nulls:
+            return self._images.row_with_nulls(data), ()
+        if self._full:
+            return self._images.row(data), ()
+        if self._images.columns is None:
+            raise DecodeError(_NAME, "row images are minimal: declare columns")
+        return self._images.row(data), self._images.absent(data)
+
+    def _row_before(self, data: Image) -> bytes | None:
+        return (self._images.full_row if self._nulls else self._images.row_with_nulls)(data)
+
+    def _readable_key(self, value: bytes) -> bytes | None:
+        message = _bad_message(value)
+        if not self._tables.has(message.database, message.table):
+            return None
+        return self._images.readable_key(message.data, message.primary_key_columns)

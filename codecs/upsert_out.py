@@ -1,0 +1,100 @@
+"""Upserts out: what a key's value becomes, for a collection with at most one value a key.
+
+Per time and key there is one message with the value that the key has then, or a
+tombstone if it has none, and nothing where nothing changed.  Applied in the order in
+which they are given, by time and then by key, they make the collection at every time.
+
+That takes all updates of a time and key at once, but no state: of one value a key, an
+update tells what came before.  Consolidated, they are +1 of the new value, -1 of the
+old one, or both.  Anything else is a violation: the key gets no message at this time,
+for no value would be right.  What one time's updates alone don't show, such as a second
+value that comes while the first one stays, is not found here; `processor.verify` finds it.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ikebana.codecs import canonical
+from ikebana.codecs.cdcv2 import Fact
+from ikebana.codecs.diff import Headers
+
+
+class Message(NamedTuple):
+    """A Kafka message; a tombstone's value is None."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Violation(NamedTuple):
+    """A key whose updates of a time cannot be written; the reason has no data in it."""
+
+    key: bytes | None
+    time: int
+    reason: str
+
+
+def to_upserts(updates: Iterable[Fact]) -> tuple[list[Message], list[Violation]]:
+    """Write the updates of closed times as upserts, in order of time and key.
+
+    >>> messages, _ = to_upserts([(b"1", b'"a"', 7, -1), (b"1", b'"b"', 7, 1)])
+    >>> messages
+    [Message(key=b'1', value=b'"b"', headers=[('time', b'7')])]
+    """
+    messages, violations = [], []
+    for time, key, diffs in changed(updates):
+        if (reason := _violation(key, diffs)) is not None:
+            violations.append(Violation(key, time, reason))
+            continue
+        value = next((value for value, diff in diffs.items() if diff > 0), None)
+        messages.append(Message(key, value, time_header(time)))
+    return messages, violations
+
+
+def _violation(key: bytes | None, diffs: dict[bytes, int]) -> str | None:
+    if key is None:
+        return "there is no key"
+    match sorted(diffs.values()):
+        case [1] | [-1] | [-1, 1]:
+            return None
+        case [-1, -1, *_]:
+            return "more than one value goes"
+        case [*_, 1, 1]:
+            return "more than one value comes"
+        case _:
+            return "a value comes or goes more than once"
+
+
+def changed(updates: Iterable[Fact]) -> Iterator[tuple[int, bytes | None, dict[bytes, int]]]:
+    """The diffs by value of each (time, key) whose values change, in this order."""
+    groups: dict[tuple[int, bytes | None], dict[bytes, int]] = {}
+    for key, value, time, diff in updates:
+        at = time, key
+        group = groups.get(at)
+        if group is None:
+            groups[at] = {value: diff}
+        else:
+            group[value] = group.get(value, 0) + diff
+    for at in sorted(groups, key=_by_time_and_key):
+        diffs = {value: diff for value, diff in groups[at].items() if diff}
+        if diffs:
+            yield *at, diffs
+
+
+def _by_time_and_key(at: tuple[int, bytes | None]) -> tuple[int, bool, bytes]:
+    return at[0], at[1] is not None, at[1] or b""
+
+
+def time_header(time: int) -> Headers:
+    """The header that tells a message's logical time, an ASCII integer."""
+    return [("time", b"%d" % time)]
+
+
+def error_record(output: str, violation: Violation) -> bytes:
+    """The error record of a violation in an output, with the key in base64."""
+    key = None if violation.key is None else base64.b64encode(violation.key).decode()
+    return canonical.encode(
+        {"reason": violation.reason, "output": output, "time": violation.time, "key": key}
+    )

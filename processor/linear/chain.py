@@ -1,0 +1,207 @@
+"""Linear steps in a row, fused into one pass over a batch of updates.
+
+SQL steps that stand together are one statement over the whole batch; Python steps that
+stand together are one logic, applied datum by datum with no list in between.  What a
+step fails on becomes an error record in the operator's name, with the update's diff: it
+leaves again with the datum.  The record names operator, key and reason, not the value,
+so that it does not depend on which columns the planner let through.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from ikebana.codecs import canonical
+from ikebana.codecs.error_record import error_record
+from ikebana.processor.linear import functions, logic
+from ikebana.processor.linear.expressions import BLOB, JSON, KEY, VALUE, Scope
+from ikebana.processor.linear.nest import StepError
+from ikebana.processor.linear.query import FrozenScope, Query, compiled, frozen
+from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+from ikebana.processor.rows import KeyedUpdate
+
+# A step and the name of the operator that it belongs to.
+Named = tuple[str, Step]
+
+
+class ChainError(Exception):
+    """A step that cannot be: the `index`-th of its operator, and the part of it at fault."""
+
+    def __init__(self, steps: Sequence[Named], at: int, part: str, problem: str) -> None:
+        super().__init__(problem)
+        self.operator = steps[at][0]
+        self.index = sum(operator == self.operator for operator, _ in steps[:at])
+        self.part = part
+        self.problem = problem
+
+
+class Passed(NamedTuple):
+    """What a pass over updates has given: updates, and updates of error records."""
+
+    updates: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+
+
+class Chain:
+    """Compiled steps over a relation; a pure function of each update by itself."""
+
+    def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
+        self.scope = scope
+        """Of the relation that comes out."""
+        self._parts: list[_SqlPart | _CallPart] = []
+        done = 0
+        for is_call, group in groupby(steps, key=lambda named: isinstance(named[1], Call)):
+            named = tuple(group)
+            try:
+                part = _CallPart(named, self.scope) if is_call else _SqlPart(named, self.scope)
+            except StepError as error:
+                raise ChainError(steps, done + error.step, error.part, error.problem) from None
+            self._parts.append(part)
+            self.scope = part.scope
+            done += len(named)
+        self._cancels = any(
+            isinstance(step, Call) or (isinstance(step, Sql) and step.select is not None)
+            for _, step in steps
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The fields of the value that it reads; None: all of it, or the value goes on."""
+        if not self._parts or isinstance(self._parts[0], _CallPart):
+            return None
+        first = self._parts[0].query
+        return first.fields if first.makes_value and not first.reads_value else None
+
+    def apply(self, updates: Sequence[KeyedUpdate]) -> Passed:
+        """Run updates through all steps; the results are consolidated."""
+        errors: list[KeyedUpdate] = []
+        for part in self._parts:
+            updates, failed = part.apply(updates)
+            errors += failed
+        made = list(updates)
+        return Passed(consolidated(made) if self._cancels else made, errors)
+
+
+@functools.lru_cache(maxsize=256)
+def chain(steps: tuple[Named, ...], scope: FrozenScope) -> Chain:
+    """The chain of these steps, compiled once in a process."""
+    return Chain(steps, scope.thawed())
+
+
+def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
+    """Sum the diffs of equal (key, value, time); drop what cancels; keep the order."""
+    sums: dict[tuple[bytes | None, bytes, int], int] = {}
+    for key, value, time, diff in updates:
+        at = (key, value, time)
+        sums[at] = sums.get(at, 0) + diff
+    return [KeyedUpdate(*at, diff) for at, diff in sums.items() if diff]
+
+
+class _SqlPart:
+    def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
+        plain: list[Sql | Negate] = []
+        for _, step in steps:
+            assert not isinstance(step, Call)
+            plain.append(step)
+        self.query: Query = compiled(tuple(plain), frozen(scope))
+        self.scope = self.query.result
+        self._operators = tuple(operator for operator, _ in steps)
+
+    def apply(self, updates: Sequence[KeyedUpdate]) -> Passed:
+        if not updates:
+            return Passed([], [])
+        keys, values, times, diffs = zip(*updates, strict=True)
+        made, failed = self.query.run(keys, values)
+        rows = made.rows
+        columns = (
+            made.keys or [keys[row] for row in rows],
+            made.values or [values[row] for row in rows],
+            [times[row] for row in rows],
+            [diffs[row] for row in rows]
+            if made.diffs is None
+            else [diffs[row] * diff for row, diff in zip(rows, made.diffs, strict=True)],
+        )
+        found = list(map(KeyedUpdate, *columns))
+        if made.begins is not None or made.ends is not None:
+            found = _bounded(found, made.begins, made.ends)
+        errors = [
+            KeyedUpdate(
+                None,
+                operator_error(self._operators[step], reason, keys[row]),
+                times[row],
+                diffs[row],
+            )
+            for row, step, reason in failed
+        ]
+        return Passed(found, errors)
+
+
+class _CallPart:
+    def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
+        self._raw_key = scope.types[KEY] == BLOB
+        self._raw_value = scope.types[VALUE] == BLOB
+        types = {KEY: scope.types[KEY], VALUE: scope.types[VALUE]}
+        self.scope = Scope(types, open=scope.types[VALUE] == JSON)
+        logics = []
+        for at, (operator, step) in enumerate(steps):
+            assert isinstance(step, Call)
+            try:
+                logics.append(functions.guarded(operator, step))
+            except functions.FunctionError as error:
+                raise StepError(at, step.kind, str(error)) from None
+        self._logic = functools.reduce(logic.followed_by, logics)
+        self._last = steps[-1][0]
+
+    def apply(self, updates: Sequence[KeyedUpdate]) -> Passed:
+        found: list[KeyedUpdate] = []
+        errors: list[KeyedUpdate] = []
+        apply, as_bytes = self._logic, functions.as_bytes
+        for key, value, time, diff in updates:
+            data = (_data(key, raw=self._raw_key), _data(value, raw=self._raw_value))
+            try:
+                made = [
+                    KeyedUpdate(
+                        None if new_key is None else as_bytes(new_key, raw=self._raw_key),
+                        as_bytes(new_value, raw=self._raw_value),
+                        time if later is None or later < time else later,
+                        diff * count,
+                    )
+                    for (new_key, new_value), later, count in apply(data)
+                    if count
+                ]
+            except functions.LogicError as error:
+                record = operator_error(error.operator, error.reason, key)
+                errors.append(KeyedUpdate(None, record, time, diff))
+            except (TypeError, ValueError, ArithmeticError, RecursionError):
+                record = operator_error(self._last, "a result has no JSON form", key)
+                errors.append(KeyedUpdate(None, record, time, diff))
+            else:
+                found += made
+        return Passed(found, errors)
+
+
+def _data(message: bytes | None, *, raw: bool) -> Any:
+    return message if raw or message is None else canonical.decode(message)
+
+
+def _bounded(
+    updates: list[KeyedUpdate], begins: list[int | None] | None, ends: list[int | None] | None
+) -> list[KeyedUpdate]:
+    """Updates that count from one time until another, as pairs."""
+    found = []
+    nothing: list[int | None] = [None] * len(updates)
+    for update, begin, end in zip(updates, begins or nothing, ends or nothing, strict=True):
+        key, value, time, diff = update
+        first = time if begin is None or begin < time else begin
+        last = None if end is None else max(time, end)
+        if first != last:
+            found.append(KeyedUpdate(key, value, first, diff))
+            if last is not None:
+                found.append(KeyedUpdate(key, value, last, -diff))
+    return found
+
+
+def operator_error(operator: str, reason: str, key: bytes | None) -> bytes:
+    """The error record of a datum that an operator failed on."""
+    return error_record(f"operator {operator}: {reason}", None, key, None)

@@ -1,0 +1,272 @@
+"""Why the parts of a plan do not fit: names, references, topics, steps, formats."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from ikebana.codecs.encodings import encoding
+from ikebana.processor import planner
+from ikebana.processor.linear.chain import ChainError, chain
+from ikebana.processor.linear.expressions import KEY, VALUE, ExpressionError, type_named
+from ikebana.processor.linear.query import frozen
+from ikebana.processor.plan import (
+    ERRORS,
+    PLAIN_FORMATS,
+    Concat,
+    Input,
+    Linear,
+    Operator,
+    Output,
+    Plan,
+    Upsert,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+Problem = tuple[str, str]
+
+
+def problems_of(plan: Plan) -> Iterator[Problem]:
+    """Every reason why the parts of a plan do not fit, with the path of the part."""
+    yield from _name_problems("pipeline", plan.name)
+    for kind, parts in (
+        ("inputs", plan.inputs),
+        ("operators", plan.operators),
+        ("outputs", plan.outputs),
+    ):
+        if not parts and not (kind == "operators" and _diffs(plan)):
+            yield kind, "at least one is needed"
+        counted = Counter(part.name for part in parts)
+        for name, count in counted.items():
+            yield from _name_problems(f"{kind}.{name}", name)
+            if count > 1:
+                yield f"{kind}.{name}", f"the name is used {count} times"
+    for source in plan.inputs:
+        yield from _input_problems(source)
+    wired = [*_operator_problems(plan), *_output_problems(plan)]
+    yield from wired
+    yield from _topic_problems(plan)
+    if not wired and not any(True for source in plan.inputs for _ in _input_problems(source)):
+        yield from _step_problems(plan)
+
+
+def _diffs(plan: Plan) -> list[str]:
+    return [source.name for source in plan.inputs if source.mode == "diffs"]
+
+
+def _input_problems(source: Input) -> Iterator[Problem]:
+    path = f"inputs.{source.name}"
+    plain = source.value_format in PLAIN_FORMATS
+    if not source.topics:
+        yield f"{path}.topic", "at least one topic is needed"
+    if source.mode == "diffs" and plain:
+        yield (
+            f"{path}.mode",
+            f'"diffs" needs messages with old images; {source.value_format} has none',
+        )
+    if source.tables is not None:
+        if plain:
+            yield f"{path}.tables", f"{source.value_format} messages name no table"
+        try:
+            re.compile(source.tables)
+        except re.error as error:
+            yield f"{path}.tables", f"is not a regular expression: {error}"
+    if source.key and plain:
+        yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
+    if not source.key and source.value_format == "dms":
+        yield f"{path}.key", "is needed: messages of dms do not say what their key is"
+    if source.columns and source.value_format == "bytes":
+        yield f"{path}.columns", "bytes have no columns"
+    for name, count in Counter(column.name for column in source.columns).items():
+        if count > 1:
+            yield f"{path}.columns.{name}", f"is declared {count} times"
+    for column in source.columns:
+        if column.name in (KEY, VALUE) or column.name.startswith("__"):
+            yield (
+                f"{path}.columns.{column.name}",
+                f"the name is taken; a field of it is value->>'{column.name}'",
+            )
+        try:
+            type_named(column.type)
+        except ExpressionError as error:
+            yield f"{path}.columns.{column.name}", str(error)
+        if column.encoding is not None:
+            try:
+                encoding(column.encoding)
+            except ValueError as error:
+                yield f"{path}.columns.{column.name}.encoding", str(error)
+
+
+def _operator_problems(plan: Plan) -> Iterator[Problem]:
+    inputs = {i.name: i for i in plan.inputs}
+    operators = {o.name: o for o in plan.operators}
+    diffs = _diffs(plan)
+    for name in diffs:
+        if name in operators:
+            yield f"operators.{name}", 'an input with mode "diffs" has this name'
+    upserted: dict[str, str] = {}
+    for operator in plan.operators:
+        path = f"operators.{operator.name}"
+        match operator:
+            case Upsert():
+                if operator.input not in inputs:
+                    yield (
+                        f"{path}.upsert",
+                        f"there is no input {operator.input!r}{_among(inputs)}",
+                    )
+                elif inputs[operator.input].mode == "diffs":
+                    yield f"{path}.upsert", f"input {operator.input!r} gives updates by itself"
+                if operator.input in upserted:
+                    yield (
+                        f"{path}.upsert",
+                        f"operator {upserted[operator.input]!r} already upserts "
+                        f"{operator.input!r}; use it, outputs may share an operator",
+                    )
+                upserted[operator.input] = operator.name
+            case Linear():
+                yield from _source_problem(plan, f"{path}.linear", operator.source)
+                if not operator.steps:
+                    yield path, "at least one step is needed"
+            case Concat():
+                if len(operator.sources) < 2:
+                    yield f"{path}.concat", "at least two operators are needed"
+                for source in operator.sources:
+                    yield from _source_problem(plan, f"{path}.concat", source)
+        if _reaches(plan, operator, operator.name):
+            yield path, "it reads what it makes"
+
+
+def _source_problem(plan: Plan, path: str, source: str) -> Iterator[Problem]:
+    known = [*(o.name for o in plan.operators), *_diffs(plan)]
+    if source in known:
+        return
+    if any(i.name == source for i in plan.inputs):
+        yield (
+            path,
+            f"{source!r} is an input of upserts, which are no collection: make an operator "
+            f"with upsert: {source}, and read that",
+        )
+    else:
+        yield path, f"there is no operator {source!r}{_among(known)}"
+
+
+def _reaches(plan: Plan, operator: Operator, name: str) -> bool:
+    operators = {o.name: o for o in plan.operators}
+    seen: set[str] = set()
+    waiting = list(_sources(operator))
+    while waiting:
+        at = waiting.pop()
+        if at == name:
+            return True
+        if at in operators and at not in seen:
+            seen.add(at)
+            waiting += _sources(operators[at])
+    return False
+
+
+def _sources(operator: Operator) -> tuple[str, ...]:
+    match operator:
+        case Linear():
+            return (operator.source,)
+        case Concat():
+            return operator.sources
+        case _:
+            return ()
+
+
+def _output_problems(plan: Plan) -> Iterator[Problem]:
+    for output in plan.outputs:
+        path = f"outputs.{output.name}"
+        if output.name == ERRORS:
+            yield path, "the name is taken by the error topic"
+        yield from _source_problem(plan, f"{path}.from", output.source)
+        if output.partitions is not None and output.partitions < 1:
+            yield f"{path}.partitions", "must be at least 1"
+
+
+def _step_problems(plan: Plan) -> Iterator[Problem]:
+    """What is wrong inside the steps, and with formats that do not fit what they make."""
+    told: set[Problem] = set()
+    for operator in plan.operators:
+        for way in planner.paths(plan, operator.name):
+            try:
+                chain(way.steps, frozen(planner.scope_of_root(plan, way.root)))
+            except ChainError as error:
+                owner = next(o for o in plan.operators if o.name == error.operator)
+                assert isinstance(owner, Linear)
+                within = "" if len(owner.steps) == 1 else f".steps.{error.index}"
+                problem = (f"operators.{error.operator}{within}.{error.part}", error.problem)
+                if problem not in told:
+                    told.add(problem)
+                    yield problem
+    if told:
+        return
+    for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
+        timed = any(planner.moves_time(step) for _, step in way.steps)
+        if timed and plan.time == "offset":
+            yield "time", "validity in time needs times in milliseconds, not offsets"
+            return
+    for output in plan.outputs:
+        yield from _format_problems(plan, output)
+
+
+def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
+    if output.format == "diff":
+        return
+    path = f"outputs.{output.name}.format"
+    ways = list(planner.paths(plan, output.source))
+    kinds = {
+        chain(way.steps, frozen(planner.scope_of_root(plan, way.root))).scope.types[part]
+        for way in ways
+        for part in (KEY, VALUE)
+    }
+    if kinds != {"JSON"}:
+        yield path, f"{output.format} needs keys and values that are JSON, not bytes"
+    if not all(map(planner.keeps_key, ways)):
+        yield (
+            path,
+            f"{output.format} needs the key of the input to stay: where a step makes other "
+            "keys, equal data may lie in different shards",
+        )
+    signs = any(planner.signs(step) for way in ways for _, step in way.steps)
+    if output.format in ("upsert", "debezium-json") and (len(ways) > 1 or signs):
+        yield path, f"{output.format} needs at most one value a key; write a diff topic"
+
+
+def _topic_problems(plan: Plan) -> Iterator[Problem]:
+    read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
+    written = {plan.markers_topic: "pipeline"}
+    if plan.markers_topic in read:
+        yield (
+            "pipeline",
+            (f"topic {plan.markers_topic!r} is also read, at {read[plan.markers_topic]}"),
+        )
+    places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
+    places.append(("errors.topic", plan.error_topic))
+    for path, topic in [*((path, topic) for topic, path in read.items()), *places]:
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            yield path, f"{topic!r} is not a Kafka topic name (letters, digits, '.', '_', '-')"
+    listed: dict[str, str] = {}
+    for i in plan.inputs:
+        for topic in i.topics:
+            if topic in listed:
+                yield f"inputs.{i.name}.topic", f"topic {topic!r} is also read, at {listed[topic]}"
+            listed[topic] = f"inputs.{i.name}.topic"
+    for path, topic in places:
+        if _TOPIC.fullmatch(topic) and not _TOPIC.fullmatch(topic + ".progress"):
+            yield path, f"{topic!r} is too long to have a topic '<topic>.progress' beside it"
+        for used in (topic, topic + ".progress"):
+            if used in read:
+                yield path, f"topic {used!r} is also read, at {read[used]}"
+            elif used in written:
+                yield path, f"topic {used!r} is also written, at {written[used]}"
+            written[used] = path
+
+
+def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:
+    if not _NAME.fullmatch(name):
+        yield path, f"{name!r} is not a name (letters, digits, '.', '_', '-')"
+
+
+def _among(names: Collection[str]) -> str:
+    return f"; there are {', '.join(sorted(names))}" if names else ""

@@ -1,0 +1,274 @@
+"""From a plan to what runs: linear steps fused into branches, what can be pushed pushed.
+
+Every collection that an output shows comes from *roots*: upserts, and inputs in
+`mode: diffs`.  The linear operators between a root and its outputs are one *branch*, one
+pass; concat only joins branches.  Branches of an upsert run where its updates come out,
+those of a diffs input in the task that decodes it.
+
+What is pushed into decoding, and why the result is the same (with `optimized=False`
+nothing is, and a property test compares the two):
+
+* *Columns.*  If no branch reads more than some fields, the others are not decoded.
+  Equal in those fields, the old and the new value cancel in any case.
+* *Conditions over the key.*  Before an upsert only these may drop rows: a key passes
+  always or never.  A key that they fail on is let through, to be an error as before.
+* *Conditions over the value, and select*, if one branch is all that reads the upsert and
+  messages carry whole rows.  They make the symbol, or a tombstone, that the upsert then
+  keeps; dropping the symbol instead would leave the old value standing.  A row that they
+  fail on has no value and an error record, as it would have behind the upsert.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ikebana.codecs.progress import Promise
+from ikebana.processor.linear.chain import Chain, Named, chain
+from ikebana.processor.linear.expressions import (
+    BLOB,
+    JSON,
+    KEY,
+    VALUE,
+    ExpressionError,
+    Scope,
+    called,
+    conjuncts,
+    parse,
+    type_named,
+)
+from ikebana.processor.linear.query import frozen
+from ikebana.processor.linear.steps import Call, Negate, Sql, moves_time
+from ikebana.processor.plan import PLAIN_FORMATS, Concat, Input, Linear, Output, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One way from a root to a collection."""
+
+    root: str
+    steps: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Fused steps from a root to the outputs that show the same."""
+
+    root: str
+    steps: tuple[Named, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def moves_time(self) -> bool:
+        """Whether updates may come out in the future, to be held until then."""
+        return any(moves_time(step) for _, step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an input's decoding does besides decoding.
+
+    `columns` are all that is wanted of a row, None for all.  A row is dropped if it passes
+    none of `key_filters`, each the conditions of one branch; an empty tuple drops none.
+    `pushed` is what makes an upsert's symbols.
+    """
+
+    columns: tuple[str, ...] | None = None
+    key_filters: tuple[tuple[str, ...], ...] = ()
+    pushed: tuple[Named, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Physical:
+    """What runs: how each input is read, and the branches by their roots."""
+
+    readings: dict[str, Reading]
+    branches: dict[str, tuple[Branch, ...]]
+
+
+@functools.lru_cache(maxsize=32)
+def physical(plan: Plan, *, optimized: bool = True) -> Physical:
+    """Fuse and push down."""
+    readings = {source.name: Reading() for source in plan.inputs}
+    branches: dict[str, tuple[Branch, ...]] = {}
+    for root in roots(plan):
+        found = tuple(_branches(plan, root))
+        source = input_of(plan, root)
+        if optimized:
+            readings[source.name], found = _pushed(plan, source, found)
+        branches[root] = found
+    return Physical(readings, branches)
+
+
+def roots(plan: Plan) -> tuple[str, ...]:
+    """The names of all collections that come from no other."""
+    diffs = (source.name for source in plan.inputs if source.mode == "diffs")
+    return (*(upsert.name for upsert in plan.upserts), *diffs)
+
+
+def input_of(plan: Plan, root: str) -> Input:
+    """The input that a root reads."""
+    upsert = next((u for u in plan.upserts if u.name == root), None)
+    return plan.input(root if upsert is None else upsert.input)
+
+
+def paths(plan: Plan, source: str) -> Iterator[Path]:
+    """All ways from roots to the collection `source`."""
+    operator = next((o for o in plan.operators if o.name == source), None)
+    match operator:
+        case Linear():
+            own = tuple((operator.name, step) for step in operator.steps)
+            for path in paths(plan, operator.source):
+                yield Path(path.root, path.steps + own)
+        case Concat():
+            for name in operator.sources:
+                yield from paths(plan, name)
+        case _:
+            yield Path(source, ())
+
+
+def scope_of_root(plan: Plan, root: str) -> Scope:
+    """What expressions over a root's data may name."""
+    return scope_of_input(input_of(plan, root))
+
+
+def scope_of_input(source: Input) -> Scope:
+    """What expressions over an input's rows may name."""
+    types = {column.name: type_named(column.type) for column in source.columns}
+    raw = source.value_format == "bytes"
+    types[KEY] = BLOB if source.key_format == "bytes" and _plain(source) else JSON
+    types[VALUE] = BLOB if raw else JSON
+    # Whoever declares columns declares all that may be named: a misspelt one is told.
+    return Scope(types, not raw and not source.columns, f"inputs.{source.name}.columns")
+
+
+def chain_of(plan: Plan, branch: Branch) -> Chain:
+    """The compiled steps of a branch, behind what is pushed."""
+    before = physical(plan).readings[input_of(plan, branch.root).name].pushed
+    return chain(branch.steps, frozen(pushed_chain(plan, branch.root, before).scope))
+
+
+def pushed_chain(plan: Plan, root: str, steps: tuple[Named, ...]) -> Chain:
+    """The compiled steps that make an upsert's symbols."""
+    return chain(steps, frozen(scope_of_root(plan, root)))
+
+
+def scope_of_output(plan: Plan, output: Output) -> Scope:
+    """The relation that an output shows; of several paths, the first."""
+    path = next(paths(plan, output.source))
+    return chain(path.steps, frozen(scope_of_root(plan, path.root))).scope
+
+
+def promise(plan: Plan, output: Output) -> Promise:
+    """What a reader of `output` may rely on."""
+    # Two bad values that stand in different places can give the same error record twice,
+    # and an error that a negated datum gives is negative itself.
+    if not output.source:
+        return (
+            "changes" if any(signs(s) for o in _linears(plan) for s in o.steps) else "collection"
+        )
+    ways = list(paths(plan, output.source))
+    steps = [step for way in ways for _, step in way.steps]
+    if any(map(signs, steps)) or any(input_of(plan, w.root).mode == "diffs" for w in ways):
+        return "changes"
+    return "upserts" if len(ways) == 1 and keeps_key(ways[0]) else "collection"
+
+
+def keeps_key(path: Path) -> bool:
+    """Whether each datum of the root gives at most one, of the same key."""
+    return all(
+        isinstance(step, Negate)
+        or (isinstance(step, Call) and step.kind == "filter")
+        or (isinstance(step, Sql) and step.key is None and step.flat_map is None)
+        for _, step in path.steps
+    )
+
+
+def _linears(plan: Plan) -> Iterator[Linear]:
+    return (o for o in plan.operators if isinstance(o, Linear))
+
+
+def signs(step: Sql | Call | Negate) -> bool:
+    """Whether a step may turn a diff around."""
+    match step:
+        case Negate():
+            return True
+        case Call():
+            return step.kind in ("explode", "join_function")
+        case Sql():
+            repeats = step.flat_map is not None and called(step.flat_map[1])
+            return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")
+
+
+def _branches(plan: Plan, root: str) -> Iterator[Branch]:
+    outputs: dict[tuple[Named, ...], list[str]] = {}
+    for output in plan.outputs:
+        for path in paths(plan, output.source):
+            if path.root == root:
+                # An output that reaches the root twice in the same way shows it twice.
+                outputs.setdefault(path.steps, []).append(output.name)
+    for steps, names in outputs.items():
+        yield Branch(root, steps, tuple(names))
+
+
+def _plain(source: Input) -> bool:
+    return source.value_format in PLAIN_FORMATS
+
+
+def _pushed(
+    plan: Plan, source: Input, branches: tuple[Branch, ...]
+) -> tuple[Reading, tuple[Branch, ...]]:
+    """What can be done in decoding, and the branches without what that makes needless."""
+    scope = scope_of_input(source)
+    filters = [_key_conditions(branch.steps, source, scope) for branch in branches]
+    key_filters = tuple(filters) if filters and all(filters) else ()
+    pushed: tuple[Named, ...] = ()
+    whole_rows = _plain(source) and source.mode == "upsert"
+    if len(branches) == 1 and whole_rows and len(branches[0].outputs) >= 1:
+        (branch,) = branches
+        count = _how_many(branch.steps)
+        pushed = branch.steps[:count]
+        branches = (Branch(branch.root, branch.steps[count:], branch.outputs),)
+    columns: tuple[str, ...] | None = None
+    if source.value_format != "bytes" and branches:
+        wanted = (
+            [chain(pushed, frozen(scope)).columns]
+            if pushed
+            else [chain(branch.steps, frozen(scope)).columns for branch in branches]
+        )
+        read = [each for each in wanted if each is not None]
+        if len(read) == len(wanted):
+            columns = tuple(sorted({name for each in read for name in each}))
+    return Reading(columns, key_filters, pushed), branches
+
+
+def _how_many(steps: Sequence[Named]) -> int:
+    """How many of the first steps only choose and make values."""
+    count = 0
+    for _, step in steps:
+        simple = isinstance(step, Sql) and Sql(where=step.where, select=step.select) == step
+        if not simple:
+            break
+        count += 1
+    return count
+
+
+def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tuple[str, ...]:
+    """The conditions over the key alone that every datum has to pass first."""
+    found: list[str] = []
+    own = {KEY, *source.key}
+    for _, step in steps:
+        if isinstance(step, Negate):
+            continue
+        if not isinstance(step, Sql) or step.flat_map is not None:
+            break
+        for text in step.where:
+            for condition in conjuncts(text):
+                try:
+                    read = parse(condition, scope, condition=True).columns
+                except ExpressionError:
+                    continue
+                if read and read <= own:
+                    found.append(condition)
+        if Sql(where=step.where) != step:
+            break
+    return tuple(found)

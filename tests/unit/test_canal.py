@@ -1,0 +1,484 @@
+"""Canal's flat messages: rows whose values are all text."""
+
+import functools
+import json
+import operator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.canal import Canal
+from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from strategies import unhurried
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "canal"
+MESSAGES = {path.stem: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
+# It is in every text of the golden messages, and must be in no reason.
+MARKER = "hunter2"
+
+COLUMNS = ("id", "name")
+WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
+
+
+def changed(name: str, **fields: Any) -> bytes:
+    """A golden message with other fields; one that is ... is left out."""
+    message = {**json.loads(MESSAGES[name]), **fields}
+    return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
+
+
+def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+    """What is raised for a message."""
+    with pytest.raises(DecodeError) as caught:
+        Canal(wanted).changes(None, message, None)
+    assert MARKER not in str(caught.value)
+    assert caught.value.codec == "Canal"
+    return caught.value
+
+
+MINIMAL = {"row_image": "minimal"}
+TRUNCATE = [Change("truncate")]
+
+
+def ann(number: int, name: str | None = "hunter2 Ann") -> bytes:
+    """The row of this key, with these columns."""
+    return canonical.write({"id": number, "name": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("insert", [Change("upsert", b'{"id":1}', ann(1))], id="insert"),
+        pytest.param(
+            "insert_many",
+            [
+                Change("upsert", b'{"id":1}', ann(1)),
+                Change("upsert", b'{"id":2}', ann(2, None)),
+                Change("upsert", b'{"id":3}', ann(3, "hunter2 Cy")),
+            ],
+            id="several rows",
+        ),
+        pytest.param(
+            "update",
+            [
+                Change("upsert", b'{"id":1}', ann(1), ann(1, "hunter2 Anna")),
+                Change("upsert", b'{"id":2}', ann(2, "hunter2 Bo"), ann(2, "hunter2 Bo")),
+            ],
+            id="update, with columns that the second row did not change",
+        ),
+        pytest.param(
+            "update_unchanged", [Change("upsert", b'{"id":1}', ann(1), ann(1))], id="no old rows"
+        ),
+        pytest.param(
+            "key_change",
+            [
+                Change("delete", b'{"id":7}', None, ann(7)),
+                Change("upsert", b'{"id":8}', ann(8)),
+                Change("upsert", b'{"id":9}', ann(9, "hunter2 Bo"), ann(9, "hunter2 B")),
+            ],
+            id="key change, and one that is none",
+        ),
+        pytest.param(
+            "delete",
+            [
+                Change("delete", b'{"id":1}', None, ann(1)),
+                Change("delete", b'{"id":2}', None, ann(2, "hunter2 Bo")),
+            ],
+            id="delete",
+        ),
+        pytest.param("truncate", TRUNCATE, id="truncate"),
+        pytest.param("alter", Ignored("ddl"), id="DDL"),
+        pytest.param("drop", Ignored("ddl"), id="drop table"),
+    ],
+)
+def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] | Ignored) -> None:
+    """Row by row, in the message's order."""
+    assert Canal(WANTED).changes(None, MESSAGES[name], None) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        *(pytest.param(name, Ignored("ddl"), id=name) for name in ("QUERY", "RENAME", "CINDEX")),
+        *(pytest.param(name, Ignored("transaction"), id=name) for name in ("GTID", "XACOMMIT")),
+        pytest.param("MHEARTBEAT", Ignored("heartbeat"), id="MHEARTBEAT"),
+        pytest.param("TIDB_WATERMARK", Ignored("heartbeat"), id="that of TiDB"),
+    ],
+)
+def test_events_that_are_of_no_row_are_ignored(event: str, expected: Ignored) -> None:
+    """Each is counted as what it is."""
+    message = changed("insert", type=event, data=None, database="", table="")
+
+    assert Canal(Wanted(tables="shop.*")).changes(None, message, None) == expected
+
+
+def test_values_become_what_their_types_say() -> None:
+    """Integers of any size, exact numbers, T in timestamps, base64 of bytes; the rest is text."""
+    for wanted in (
+        Wanted(),
+        Wanted(columns=tuple(json.loads(MESSAGES["insert"])["sqlType"]), key=("id",)),
+    ):
+        (change,) = Canal(wanted).changes(None, MESSAGES["insert"], None)
+        assert isinstance(change, Change)
+        assert change.after == (
+            b'{"at":"12:34:56","balance":100.5,"big":18446744073709551615,"body":"hunter2 text",'
+            b'"born":"1990-02-03","flags":"5","id":1,"name":"hunter2 Ann","ok":1,"photo":"/9gA",'
+            b'"ratio":10000000000,"seen":"2024-01-31T12:34:56.789"}'
+        )
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "sql_type", "text", "expected"),
+    [
+        pytest.param("int(11)", 4, "-5", -5, id="int"),
+        pytest.param("INT UNSIGNED", 4, "4294967295", 4294967295, id="upper case"),
+        pytest.param(
+            "bigint(20) unsigned", 3, "18446744073709551615", 2**64 - 1, id="bigint unsigned"
+        ),
+        pytest.param("bigint(20) unsigned", -5, "9223372036854775808", 2**63, id="by another row"),
+        pytest.param("mediumint(9)", 4, "007", 7, id="zerofill"),
+        pytest.param("tinyint(1)", -7, "2", 2, id="a boolean is a number"),
+        pytest.param("year(4)", 12, "2024", 2024, id="year"),
+        pytest.param("decimal(30,10)", 3, "1.50", 1.5, id="decimal"),
+        pytest.param("decimal(3,0)", 3, "100", 100, id="whole decimal"),
+        pytest.param("float", 7, "1.5E-7", 1.5e-7, id="float"),
+        pytest.param("double", 8, "-0.0", 0, id="minus zero"),
+        pytest.param("datetime", 93, "2024-01-31 12:34:56", "2024-01-31T12:34:56", id="datetime"),
+        pytest.param(
+            "timestamp(6)", 93, "2024-01-31 12:34:56.000000", "2024-01-31T12:34:56", id="zeros"
+        ),
+        pytest.param(
+            "datetime(3)", 93, "2024-01-31 12:34:56.120", "2024-01-31T12:34:56.12", id="ms"
+        ),
+        pytest.param("datetime", 93, "0000-00-00 00:00:00", "0000-00-00 00:00:00", id="zero date"),
+        pytest.param("datetime", 93, "2024-00-31 00:00:00", "2024-00-31 00:00:00", id="no month"),
+        pytest.param("date", 91, "0000-00-00", "0000-00-00", id="date"),
+        pytest.param("time(6)", 92, "-838:59:59.500000", "-838:59:59.5", id="time"),
+        pytest.param("binary(2)", 1, "\u00ff\u0000", "/wA=", id="binary is CHAR to Canal"),
+        pytest.param("varbinary(9)", 12, "", "", id="no bytes"),
+        pytest.param("longblob", 2004, "\u00e9", "6Q==", id="blob"),
+        pytest.param("geometry", 2004, "\u0001", "AQ==", id="by sqlType"),
+        pytest.param("text", -4, "\u20ac", "\u20ac", id="a text whose last row was null"),
+        pytest.param("bit(3)", -7, "5", "5", id="bit"),
+        pytest.param("json", 12, '{"a": 1}', '{"a": 1}', id="json"),
+        pytest.param("enum('x','y')", 4, "2", 2, id="enum, as its number"),
+        pytest.param("set('x','y')", -7, "3", "3", id="set"),
+        pytest.param("", -5, "12", 12, id="no mysqlType"),
+        pytest.param(None, 16, "1", 1, id="null as mysqlType"),
+        pytest.param("int", None, "12", 12, id="no sqlType"),
+        pytest.param("vector", None, "[1]", "[1]", id="a type that we do not know"),
+        pytest.param("int", 4, None, None, id="null"),
+    ],
+)
+def test_a_value_becomes_what_its_type_says(
+    mysql_type: str | None, sql_type: int | None, text: str | None, expected: Any
+) -> None:
+    """By its MySQL type, else by that of JDBC."""
+    message = changed(
+        "insert",
+        mysqlType={"v": mysql_type, "id": "int"},
+        sqlType={"v": sql_type, "id": 4},
+        data=[{"id": "1", "v": text}],
+    )
+
+    (change,) = Canal(Wanted(columns=("v",), key=("id",))).changes(None, message, None)
+
+    assert isinstance(change, Change)
+    assert change.after == canonical.encode({"v": expected})
+
+
+def test_a_decimal_is_exact() -> None:
+    """More digits than a double has stay."""
+    message = MESSAGES["insert"].replace(b"100.5000", b"1234567890123456.7890")
+
+    (change,) = Canal(Wanted(columns=("balance",))).changes(None, message, None)
+
+    assert isinstance(change, Change)
+    assert change.after == b'{"balance":1234567890123456.789}'
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "reason"),
+    [
+        pytest.param("big", "hunter2", "column `big` is no integer", id="integer"),
+        pytest.param("big", "1_0", "column `big` is no integer", id="Python's integer"),
+        pytest.param("big", "1" * 5_000, "column `big` is no integer", id="digits"),
+        pytest.param("balance", "NaN", "column `balance` is no number", id="decimal"),
+        pytest.param("ratio", "1e400", "column `ratio` is no number", id="beyond all"),
+        pytest.param("ratio", "1" * 10_000_000, "column `ratio` is no number", id="10 MB"),
+        pytest.param("seen", "hunter2", "column `seen` is no timestamp", id="timestamp"),
+        pytest.param("at", "12:34", "column `at` is no time", id="time"),
+        pytest.param("photo", "\u20ac", "column `photo` is no ISO-8859-1 text", id="bytes"),
+    ],
+)
+def test_a_value_that_is_not_what_its_type_says_is_refused(
+    column: str, text: str, reason: str
+) -> None:
+    """The reason names the column if it is declared: else its name is payload."""
+    row = {**json.loads(MESSAGES["insert"])["data"][0], column: text}
+    message = changed("insert", data=[row])
+    declared = Wanted(columns=(column,), key=("id",))
+
+    assert (refusal(message, declared).reason, refusal(message, declared).key) == (
+        reason,
+        b'{"id":1}',
+    )
+    assert refusal(message, Wanted()).reason == reason.replace(f"column `{column}`", "a column")
+
+
+def test_one_bad_row_refuses_the_message() -> None:
+    """Without a key: one key would say nothing of the other rows."""
+    rows = [{"id": "1", "name": MARKER}, {"id": MARKER, "name": MARKER}]
+    error = refusal(changed("insert", data=rows))
+
+    assert (error.reason, error.key) == ("column `id` is no integer", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tables", "expected"),
+    [
+        pytest.param("truncate", r"shop\.customers", TRUNCATE, id="truncate"),
+        pytest.param("truncate", r"shop\.other", Ignored("table"), id="another's truncate"),
+        pytest.param("insert", r"shop\.other", Ignored("table"), id="another"),
+        pytest.param(
+            "insert", r".*shop\.customers", [Change("upsert", b'{"id":1}', ann(1))], id="it"
+        ),
+    ],
+)
+def test_tables_are_chosen_by_their_full_names(
+    name: str, tables: str, expected: Sequence[Change] | Ignored
+) -> None:
+    """Whatever the rows of other tables are like, they are not looked at."""
+    codec = Canal(Wanted(columns=COLUMNS, key=("id",), tables=tables))
+
+    assert codec.changes(None, MESSAGES[name], None) == expected
+    if isinstance(expected, Ignored):
+        assert codec.changes(None, changed(name, data=MARKER, sqlType=5), None) == expected
+
+
+def test_an_image_without_blobs_is_partial() -> None:
+    """What it lacks is absent, not null; no old row is full."""
+    wanted = Wanted(columns=("id", "name", "photo"), before=True, options=MINIMAL)
+
+    assert Canal(wanted).changes(None, MESSAGES["noblob_update"], None) == [
+        Change("upsert", b'{"id":1}', ann(1), None, ("photo",))
+    ]
+
+
+def test_an_image_without_blobs_needs_declared_columns() -> None:
+    """Without them nobody knows what it lacks."""
+    error = refusal(MESSAGES["noblob_update"], Wanted(options=MINIMAL))
+
+    assert (error.reason, error.key) == (
+        "row images are minimal: declare columns",
+        b'{"id":1}',
+    )
+
+
+def test_columns_that_nobody_wants_are_not_even_converted() -> None:
+    """Where the key is told by the message, too."""
+    row = {**json.loads(MESSAGES["insert"])["data"][0], "big": MARKER}
+
+    for key in ((), ("id",)):
+        codec = Canal(Wanted(columns=COLUMNS, key=key))
+        assert codec.changes(None, changed("insert", data=[row]), None) == [
+            Change("upsert", b'{"id":1}', ann(1))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "key"),
+    [
+        pytest.param(b"", "Input data was truncated", None, id="nothing"),
+        pytest.param(b"null", "Expected `object`, got `null`", None, id="null"),
+        pytest.param(b"[]", "Expected `object`, got `array`", None, id="an array"),
+        pytest.param(b"hunter2", "JSON is malformed: invalid character (byte 0)", None, id="text"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", None, id="nested"),
+        pytest.param(b"{}", "Object missing required field `type`", None, id="no fields"),
+        pytest.param(
+            changed("insert", type=MARKER),
+            "field `type` is none of Canal's event types",
+            b'{"id":1}',
+            id="unknown type",
+        ),
+        pytest.param(
+            changed("insert", isDdl=MARKER),
+            "Expected `bool`, got `str` - at `$.isDdl`",
+            b'{"id":1}',
+            id="isDdl",
+        ),
+        pytest.param(changed("insert", data=...), "field `data` is missing", None, id="no data"),
+        pytest.param(
+            changed("insert", data=None), "field `data` is missing", None, id="null data"
+        ),
+        pytest.param(changed("insert", data=[]), "field `data` has no rows", None, id="no rows"),
+        pytest.param(
+            changed("insert", data=[[]]),
+            "Expected `object`, got `array` - at `$[0]`",
+            None,
+            id="row",
+        ),
+        pytest.param(
+            changed("insert", data=[{"id": "1", "name": 5}]),
+            "Expected `str | null`, got `int` - at `$[0].name`",
+            b'{"id":1}',
+            id="a number",
+        ),
+        pytest.param(
+            changed("insert", data=[{"name": MARKER}]),
+            "the row lacks `id` of the key",
+            None,
+            id="no key",
+        ),
+        pytest.param(
+            changed("update", old=[{"name": MARKER}]),
+            "field `old` has another number of rows than `data`",
+            None,
+            id="old rows",
+        ),
+        pytest.param(
+            changed("insert", sqlType=None, mysqlType=None),
+            "column `id` is no column of a known type",
+            None,
+            id="no types",
+        ),
+        pytest.param(
+            changed("insert", sqlType={"id": MARKER}),
+            "Expected `int | null`, got `str` - at `$.id`",
+            None,
+            id="sqlType",
+        ),
+        pytest.param(
+            changed("insert", mysqlType={"id": "int", "name": 7}),
+            "Expected `str | null`, got `int` - at `$.name`",
+            None,
+            id="mysqlType",
+        ),
+        pytest.param(
+            MESSAGES["insert"].replace(b"hunter2 Ann", b"hunter2 \xff"),
+            "byte 8 of a string is not UTF-8",
+            b'{"id":1}',
+            id="no UTF-8",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes | None) -> None:
+    """With the row's key, where that is readable."""
+    error = refusal(message)
+
+    assert (error.reason, error.key) == (reason, key)
+
+
+def test_a_key_that_is_not_declared_has_to_be_told() -> None:
+    """In `pkNames`."""
+    reason = "it does not tell the key's columns: declare `key`"
+
+    assert refusal(changed("insert", pkNames=None), Wanted()).reason == reason
+    assert refusal(changed("insert", pkNames=[]), Wanted()).reason == reason
+
+
+def test_options_that_cannot_be_are_refused_at_once() -> None:
+    """A setting is wrong before there is any message."""
+    with pytest.raises(ConfigError, match='option "row_image" is "noblob"'):
+        Canal(Wanted(options={"row_image": "noblob"}))
+
+
+def test_the_kafka_key_tells_nothing() -> None:
+    """It may be the table's name, a hash, or the new key of a row that has moved."""
+    codec: Codec = Canal(WANTED)
+
+    assert codec.key(b'{"id":1}') is None
+    assert codec.key(b"\xff") is None
+    assert codec.key(None) is None
+
+
+def test_a_null_message_is_a_tombstone() -> None:
+    """The format has none of its own; a compacted topic may."""
+    assert Canal(WANTED).changes(b"1", None, None) == Ignored("tombstone")
+
+
+def test_a_message_cut_off_anywhere_is_refused() -> None:
+    """No beginning of a message is a message."""
+    message = MESSAGES["insert"].rstrip()
+
+    for length in range(len(message)):
+        refusal(message[:length])
+
+
+def test_a_value_may_be_long() -> None:
+    """Ten million bytes are a value like any other."""
+    long = "x" * 10_000_000
+    message = MESSAGES["insert"].replace(b"hunter2 Ann", long.encode())
+
+    (change, *_) = Canal(WANTED).changes(None, message, None)
+
+    assert isinstance(change, Change)
+    assert change.after is not None
+    assert json.loads(change.after)["name"] == long
+
+
+def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where everything in a message is."""
+    if not isinstance(data, dict | list):
+        return
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield (*path, name)
+        yield from paths(value, (*path, name))
+
+
+JUNK: tuple[Any, ...] = (None, True, 7, 1.5, MARKER, [], [MARKER], {}, {MARKER: MARKER})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A golden message that is cut off, has other bytes, or lacks or has retyped a field."""
+    message = draw(st.sampled_from(sorted(MESSAGES.values())))
+    place = st.integers(0, len(message) - 1)
+    how = draw(st.sampled_from(["cut", "bytes", "fields"]))
+    if how == "cut":
+        return message[: draw(place)]
+    if how == "bytes":
+        flipped = bytearray(message)
+        for at in draw(st.lists(place, min_size=1, max_size=3)):
+            flipped[at] = draw(st.integers(0, 255))
+        return bytes(flipped)
+    data = json.loads(message)
+    *way, name = draw(st.sampled_from(list(paths(data))))
+    holder = functools.reduce(operator.getitem, way, data)
+    if draw(st.booleans()):
+        del holder[name]
+    else:
+        holder[name] = draw(st.sampled_from(JUNK))
+    return json.dumps(data).encode()
+
+
+@unhurried
+@given(
+    damaged(),
+    st.sampled_from(
+        [WANTED, Wanted(), Wanted(columns=("big", "photo"), tables="shop.*", options=MINIMAL)]
+    ),
+)
+def test_of_a_damaged_message_only_a_decode_error_leaves(message: bytes, wanted: Wanted) -> None:
+    """Its reason has nothing of the message in it; what is decoded is canonical."""
+    try:
+        changes: Sequence[Change] | Ignored = Canal(wanted).changes(None, message, None)
+    except DecodeError as error:
+        reason, written = str(error), [error.key]
+    else:
+        reason = ""
+        written = [
+            part
+            for change in ([] if isinstance(changes, Ignored) else changes)
+            for part in (change.key, change.after, change.before)
+        ]
+
+    assert MARKER not in reason
+    for part in written:
+        assert part is None or canonical.canonical(part) == part

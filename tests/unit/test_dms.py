@@ -1,0 +1,371 @@
+"""The messages of AWS DMS, which leave out nulls."""
+
+import functools
+import json
+import operator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.dms import Dms
+from ikebana.codecs.errors import DecodeError
+from strategies import unhurried
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "dms"
+MESSAGES = {path.stem: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
+# It is in every text of the golden messages, and must be in no reason.
+MARKER = "hunter2"
+
+COLUMNS = ("id", "name", "note")
+WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
+
+
+def changed(name: str, **fields: Any) -> bytes:
+    """A golden message with other fields; one that is ... is left out."""
+    message = {**json.loads(MESSAGES[name]), **fields}
+    return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
+
+
+def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+    """What is raised for a message."""
+    with pytest.raises(DecodeError) as caught:
+        Dms(wanted).changes(None, message, None)
+    assert MARKER not in str(caught.value)
+    assert caught.value.codec == "DMS"
+    return caught.value
+
+
+PREFIX = {"before_prefix": "BI_"}
+ALL = {"before_filter": "all"}
+KEY = b'{"id":7}'
+ANN = b'{"id":7,"name":"hunter2 Ann","note":"hunter2 x"}'
+ANNA = b'{"id":7,"name":"hunter2 Anna","note":"hunter2 x"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("load", [Change("upsert", KEY, ANN)], id="snapshot"),
+        pytest.param("insert", [Change("upsert", KEY, ANN)], id="insert"),
+        pytest.param("update", [Change("upsert", KEY, ANN)], id="update, the key as old image"),
+        pytest.param("full_before", [Change("upsert", KEY, ANN, ANNA)], id="a full old image"),
+        pytest.param(
+            "update_to_null",
+            [Change("upsert", KEY, b'{"id":7,"name":"hunter2 Ann","note":null}')],
+            id="a column that is left out is null",
+        ),
+        pytest.param(
+            "key_change",
+            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            id="key change",
+        ),
+        pytest.param("delete", [Change("delete", KEY, None, ANN)], id="delete"),
+        pytest.param("delete_of_key", [Change("delete", KEY)], id="delete of which only a key is"),
+        pytest.param("truncate", [Change("truncate")], id="truncate"),
+        pytest.param("create_table", Ignored("ddl"), id="DDL"),
+    ],
+)
+def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] | Ignored) -> None:
+    """Of the declared columns, with the old row where the message has it."""
+    assert Dms(WANTED).changes(None, MESSAGES[name], None) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "wanted", "expected"),
+    [
+        pytest.param(
+            MESSAGES["update_to_null"],
+            Wanted(key=("id",), before=True),
+            [Change("upsert", KEY, b'{"id":7,"name":"hunter2 Ann"}')],
+            id="all columns: the row is as it stands there",
+        ),
+        pytest.param(
+            MESSAGES["full_before"],
+            Wanted(key=("id",), before=True),
+            [Change("upsert", KEY, ANN)],
+            id="all columns: no old image can be told to be full",
+        ),
+        pytest.param(
+            MESSAGES["full_before"],
+            Wanted(key=("id",), before=True, options=ALL),
+            [Change("upsert", KEY, ANN, ANNA)],
+            id="unless an option says so",
+        ),
+        pytest.param(
+            MESSAGES["update"],
+            Wanted(columns=COLUMNS, key=("id",), before=True, options=ALL),
+            [Change("upsert", KEY, ANN, b'{"id":7,"name":null,"note":null}')],
+            id="then what an old image lacks was null",
+        ),
+        pytest.param(
+            MESSAGES["delete_of_key"],
+            Wanted(columns=COLUMNS, key=("id",), before=True, options=ALL),
+            [Change("delete", KEY)],
+            id="but data of a delete is no old image",
+        ),
+        pytest.param(
+            MESSAGES["prefixed_key_change"],
+            Wanted(columns=COLUMNS, key=("id",), before=True, options=PREFIX),
+            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            id="an old image among the columns",
+        ),
+        pytest.param(
+            MESSAGES["prefixed_key_change"],
+            Wanted(key=("id",), options=PREFIX),
+            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            id="an old image among all columns",
+        ),
+        pytest.param(
+            MESSAGES["prefixed_key_change"],
+            Wanted(columns=("name",), key=("id",), before=True, options=PREFIX),
+            [
+                Change("delete", b'{"id":6}', None, b'{"name":"hunter2 Ann"}'),
+                Change("upsert", KEY, b'{"name":"hunter2 Ann"}'),
+            ],
+            id="of which the wanted columns are full",
+        ),
+        pytest.param(
+            changed("update", **{"before-image": ..., "was": {"id": 6}}),
+            Wanted(columns=COLUMNS, key=("id",), options={"before_image": "was"}),
+            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            id="an old image under another name",
+        ),
+        pytest.param(
+            changed("delete", **{"data": {}, "before-image": {"id": 7}}),
+            Wanted(columns=("id",), key=("id",), before=True),
+            [Change("delete", KEY, None, KEY)],
+            id="a delete with an old image alone",
+        ),
+        pytest.param(
+            changed("update", **{"before-image": None}),
+            Wanted(columns=COLUMNS, key=("id",), before=True),
+            [Change("upsert", KEY, ANN)],
+            id="null is no old image",
+        ),
+    ],
+)
+def test_where_the_old_image_is_and_what_it_has_is_said_by_options(
+    message: bytes, wanted: Wanted, expected: Sequence[Change]
+) -> None:
+    """DMS lets its user choose."""
+    assert Dms(wanted).changes(None, message, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "tables", "expected"),
+    [
+        pytest.param("insert", r"shop\.customers", [Change("upsert", KEY, ANN)], id="it"),
+        pytest.param("insert", "customers", Ignored("table"), id="as a whole"),
+        pytest.param("truncate", r"shop\.customers", [Change("truncate")], id="truncate"),
+        pytest.param("truncate", r"shop\.other", Ignored("table"), id="another's truncate"),
+    ],
+)
+def test_tables_are_chosen_by_their_full_names(
+    name: str, tables: str, expected: Sequence[Change] | Ignored
+) -> None:
+    """Whatever the images of other tables are like, they are not looked at."""
+    codec = Dms(Wanted(columns=COLUMNS, key=("id",), tables=tables))
+
+    assert codec.changes(None, MESSAGES[name], None) == expected
+    if isinstance(expected, Ignored):
+        assert codec.changes(None, changed(name, data=MARKER), None) == expected
+
+
+@pytest.mark.parametrize("options", [{"before_image": "data"}, {"before_filter": "none"}])
+def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str]) -> None:
+    """A setting is wrong before there is any message."""
+    with pytest.raises(ConfigError, match=f'option "{next(iter(options))}" is '):
+        Dms(Wanted(options=options))
+
+
+METADATA = json.loads(MESSAGES["insert"])["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "key"),
+    [
+        pytest.param(b"", "Input data was truncated", None, id="nothing"),
+        pytest.param(b"null", "Expected `object`, got `null`", None, id="null"),
+        pytest.param(b"[]", "Expected `object`, got `array`", None, id="an array"),
+        pytest.param(b"hunter2", "JSON is malformed: invalid character (byte 0)", None, id="text"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", None, id="nested"),
+        pytest.param(b"{}", "Object missing required field `metadata`", None, id="no fields"),
+        pytest.param(
+            changed("insert", metadata={}),
+            "Object missing required field `record-type` - at `$.metadata`",
+            KEY,
+            id="no record type",
+        ),
+        pytest.param(
+            changed("insert", metadata={**METADATA, "record-type": MARKER}),
+            "field `record-type` is neither data nor control",
+            KEY,
+            id="unknown record type",
+        ),
+        pytest.param(
+            changed("insert", metadata={**METADATA, "operation": MARKER}),
+            "field `operation` is none of those of data records",
+            KEY,
+            id="unknown operation",
+        ),
+        pytest.param(
+            changed("insert", metadata={**METADATA, "operation": 5}),
+            "Expected `str`, got `int` - at `$.metadata.operation`",
+            KEY,
+            id="operation",
+        ),
+        pytest.param(changed("insert", data=...), "field `data` is missing", None, id="no data"),
+        pytest.param(
+            changed("insert", data=None), "Expected `object`, got `null`", None, id="null data"
+        ),
+        pytest.param(
+            changed("insert", data={"name": MARKER}),
+            "the row lacks `id` of the key",
+            None,
+            id="no key",
+        ),
+        pytest.param(
+            changed("update", **{"before-image": MARKER}),
+            "Expected `object`, got `str`",
+            KEY,
+            id="old image",
+        ),
+        pytest.param(
+            MESSAGES["insert"].replace(b"hunter2 Ann", b"hunter2 \xff"),
+            "byte 8 of a string is not UTF-8",
+            KEY,
+            id="no UTF-8",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes | None) -> None:
+    """With the row's key, where that is readable."""
+    error = refusal(message)
+
+    assert (error.reason, error.key) == (reason, key)
+
+
+def test_the_key_has_to_be_declared() -> None:
+    """No data record tells it."""
+    error = refusal(MESSAGES["insert"], Wanted(columns=COLUMNS))
+
+    assert error.reason == "it does not tell the key's columns: declare `key`"
+
+
+def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
+    """Its row may be of a table that nobody wants."""
+    wanted = Wanted(columns=COLUMNS, key=("id",), tables=r"shop\..*")
+    bad = {**METADATA, "operation": 5}
+
+    assert refusal(changed("insert", metadata=bad), wanted).key == KEY
+    other = {**bad, "schema-name": "other"}
+    assert refusal(changed("insert", metadata=other), wanted).key is None
+    nowhere = {**METADATA, "schema-name": None}
+    error = refusal(changed("insert", metadata=nowhere), wanted)
+    assert (error.reason, error.key) == ("field `schema-name` is missing", None)
+
+
+def test_the_kafka_key_tells_nothing() -> None:
+    """It may be the table's name, a hash, or the new key of a row that has moved."""
+    codec: Codec = Dms(WANTED)
+
+    assert codec.key(b'{"id":1}') is None
+    assert codec.key(b"\xff") is None
+    assert codec.key(None) is None
+
+
+def test_a_null_message_is_a_tombstone() -> None:
+    """The format has none of its own; a compacted topic may."""
+    assert Dms(WANTED).changes(b"1", None, None) == Ignored("tombstone")
+
+
+def test_a_message_cut_off_anywhere_is_refused() -> None:
+    """No beginning of a message is a message."""
+    message = MESSAGES["insert"].rstrip()
+
+    for length in range(len(message)):
+        refusal(message[:length])
+
+
+def test_a_value_may_be_long() -> None:
+    """Ten million bytes are a value like any other."""
+    long = "x" * 10_000_000
+    message = MESSAGES["insert"].replace(b"hunter2 Ann", long.encode())
+
+    (change, *_) = Dms(WANTED).changes(None, message, None)
+
+    assert isinstance(change, Change)
+    assert change.after is not None
+    assert json.loads(change.after)["name"] == long
+
+
+def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where everything in a message is."""
+    if not isinstance(data, dict | list):
+        return
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield (*path, name)
+        yield from paths(value, (*path, name))
+
+
+JUNK: tuple[Any, ...] = (None, True, 7, 1.5, MARKER, [], [MARKER], {}, {MARKER: MARKER})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A golden message that is cut off, has other bytes, or lacks or has retyped a field."""
+    message = draw(st.sampled_from(sorted(MESSAGES.values())))
+    place = st.integers(0, len(message) - 1)
+    how = draw(st.sampled_from(["cut", "bytes", "fields"]))
+    if how == "cut":
+        return message[: draw(place)]
+    if how == "bytes":
+        flipped = bytearray(message)
+        for at in draw(st.lists(place, min_size=1, max_size=3)):
+            flipped[at] = draw(st.integers(0, 255))
+        return bytes(flipped)
+    data = json.loads(message)
+    *way, name = draw(st.sampled_from(list(paths(data))))
+    holder = functools.reduce(operator.getitem, way, data)
+    if draw(st.booleans()):
+        del holder[name]
+    else:
+        holder[name] = draw(st.sampled_from(JUNK))
+    return json.dumps(data).encode()
+
+
+@unhurried
+@given(
+    damaged(),
+    st.sampled_from(
+        [
+            WANTED,
+            Wanted(),
+            Wanted(columns=("name",), key=("id",), before=True, tables="shop.*", options=PREFIX),
+        ]
+    ),
+)
+def test_of_a_damaged_message_only_a_decode_error_leaves(message: bytes, wanted: Wanted) -> None:
+    """Its reason has nothing of the message in it; what is decoded is canonical."""
+    try:
+        changes: Sequence[Change] | Ignored = Dms(wanted).changes(None, message, None)
+    except DecodeError as error:
+        reason, written = str(error), [error.key]
+    else:
+        reason = ""
+        written = [
+            part
+            for change in ([] if isinstance(changes, Ignored) else changes)
+            for part in (change.key, change.after, change.before)
+        ]
+
+    assert MARKER not in reason
+    for part in written:
+        assert part is None or canonical.canonical(part) == part

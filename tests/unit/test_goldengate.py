@@ -1,0 +1,398 @@
+"""The messages of Oracle GoldenGate, whose updates may be partial."""
+
+import functools
+import json
+import operator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.goldengate import GoldenGate
+from strategies import unhurried
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "goldengate"
+MESSAGES = {path.stem: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
+# It is in every text of the golden messages, and must be in no reason.
+MARKER = "hunter2"
+
+COLUMNS = ("ID", "NAME", "NOTE")
+WANTED = Wanted(columns=COLUMNS, key=("ID",), before=True)
+
+
+def changed(name: str, **fields: Any) -> bytes:
+    """A golden message with other fields; one that is ... is left out."""
+    message = {**json.loads(MESSAGES[name]), **fields}
+    return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
+
+
+def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+    """What is raised for a message."""
+    with pytest.raises(DecodeError) as caught:
+        GoldenGate(wanted).changes(None, message, None)
+    assert MARKER not in str(caught.value)
+    assert caught.value.codec == "GoldenGate"
+    return caught.value
+
+
+FULL = {"row_image": "full"}
+LETTERS = {"op_insert": "ins", "op_update": "upd", "op_delete": "del", "op_truncate": "cut"}
+KEY = b'{"ID":7}'
+ANN = b'{"ID":7,"NAME":"hunter2 Ann","NOTE":null}'
+ANNA = b'{"ID":7,"NAME":"hunter2 Anna","NOTE":"hunter2 old"}'
+PARTIAL = b'{"ID":7,"NAME":"hunter2 Ann"}'
+NOTE = b'{"ID":7,"NOTE":"hunter2 new"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("insert", [Change("upsert", KEY, ANN)], id="insert"),
+        pytest.param("update", [Change("upsert", KEY, ANN, ANNA)], id="full update"),
+        pytest.param(
+            "compressed_update",
+            [Change("upsert", KEY, PARTIAL, None, ("NOTE",))],
+            id="compressed update",
+        ),
+        pytest.param(
+            "update_without_before",
+            [Change("upsert", KEY, PARTIAL, None, ("NOTE",))],
+            id="update without an old image",
+        ),
+        pytest.param(
+            "update_of_full_before",
+            [Change("upsert", KEY, PARTIAL, ANNA, ("NOTE",))],
+            id="compressed update with a full old image",
+        ),
+        pytest.param(
+            "marked_update", [Change("upsert", KEY, NOTE, None, ("NAME",))], id="marked update"
+        ),
+        pytest.param(
+            "key_change",
+            [
+                Change("delete", b'{"ID":6}', None, ANN.replace(b"7", b"6")),
+                Change("upsert", KEY, ANN),
+            ],
+            id="key change",
+        ),
+        pytest.param("delete", [Change("delete", KEY, None, ANN)], id="full delete"),
+        pytest.param("compressed_delete", [Change("delete", KEY)], id="compressed delete"),
+        pytest.param("truncate", [Change("truncate")], id="truncate"),
+    ],
+)
+def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change]) -> None:
+    """A declared column that an update lacks is absent, not null."""
+    assert GoldenGate(WANTED).changes(None, MESSAGES[name], None) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        pytest.param("insert", {}, [Change("upsert", KEY, ANN)], id="inserts are full"),
+        pytest.param(
+            "marked_update",
+            {},
+            [Change("upsert", KEY, NOTE, None, ("NAME",))],
+            id="marks tell",
+        ),
+        pytest.param(
+            "update_of_full_before",
+            {},
+            [Change("upsert", KEY, PARTIAL, ANNA, ("NOTE",))],
+            id="an old image with more columns tells",
+        ),
+        pytest.param("update", FULL, [Change("upsert", KEY, ANN, ANNA)], id="images are full"),
+        pytest.param(
+            "update_without_before",
+            FULL,
+            [Change("upsert", KEY, PARTIAL)],
+            id="whatever they have",
+        ),
+        pytest.param("delete", FULL, [Change("delete", KEY, None, ANN)], id="full delete"),
+        pytest.param("delete", {}, [Change("delete", KEY)], id="it cannot be told to be full"),
+    ],
+)
+def test_without_declared_columns_the_message_or_an_option_tells_what_is_absent(
+    name: str, options: dict[str, str], expected: Sequence[Change]
+) -> None:
+    """All its columns are read, and the key is the one that it tells."""
+    codec = GoldenGate(Wanted(before=True, options=options))
+
+    assert codec.changes(None, MESSAGES[name], None) == expected
+
+
+@pytest.mark.parametrize("name", ["update", "compressed_update", "update_without_before"])
+def test_an_update_that_cannot_be_told_to_be_full_is_refused(name: str) -> None:
+    """Taken as full, it would erase the columns that it leaves out."""
+    error = refusal(MESSAGES[name], Wanted())
+
+    assert error.reason.startswith("it cannot be told which columns it leaves out")
+    assert error.key == KEY
+
+
+def test_marks_are_no_columns() -> None:
+    """Neither where none is true, nor in old images."""
+    before = {"ID": 7, "ID_isMissing": False, "NAME": MARKER, "NAME_isMissing": False}
+    after = {**before, "NAME": None}
+    expected = [Change("upsert", KEY, b'{"ID":7,"NAME":null}', b'{"ID":7,"NAME":"hunter2"}')]
+    message = changed("update", before=before, after=after)
+
+    for columns in (None, ("ID", "NAME")):
+        codec = GoldenGate(Wanted(columns=columns, key=("ID",), before=True))
+        assert codec.changes(None, message, None) == expected
+
+
+def test_a_column_whose_name_is_like_a_mark_is_a_column() -> None:
+    """Marks are booleans, which Oracle's columns are not."""
+    message = changed("insert", after={"ID": 7, "NAME_isMissing": "hunter2"})
+
+    assert GoldenGate(Wanted()).changes(None, message, None) == [
+        Change("upsert", KEY, b'{"ID":7,"NAME_isMissing":"hunter2"}')
+    ]
+
+
+def test_a_full_image_lacks_what_the_table_did_not_have() -> None:
+    """Such a column is not absent: there is nothing to keep."""
+    wanted = Wanted(columns=("ID", "NAME", "LATE"), before=True, options=FULL)
+
+    assert GoldenGate(wanted).changes(None, MESSAGES["update"], None) == [
+        Change("upsert", KEY, PARTIAL)
+    ]
+
+
+def test_letters_of_operations_can_be_set() -> None:
+    """As the formatter's own settings can."""
+    codec = GoldenGate(Wanted(columns=COLUMNS, key=("ID",), options=LETTERS))
+
+    assert codec.changes(None, MESSAGES["other_letters"], None) == [Change("upsert", KEY, ANN)]
+    assert codec.changes(None, changed("truncate", op_type="cut"), None) == [Change("truncate")]
+    assert refusal(MESSAGES["insert"], Wanted(options=LETTERS)).key == KEY
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        pytest.param({"row_image": "x"}, 'option "row_image" is "x"', id="row_image"),
+        pytest.param(
+            {"op_insert": "U"}, "two operations of GoldenGate have the same letter", id="letters"
+        ),
+    ],
+)
+def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str], reason: str) -> None:
+    """A setting is wrong before there is any message."""
+    with pytest.raises(ConfigError) as caught:
+        GoldenGate(Wanted(options=options))
+
+    assert caught.value.message == reason
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old_key", "key"),
+    [
+        pytest.param(
+            {"A": 1, "B": 2}, {"A": 1, "B": 3}, b'{"A":1,"B":2}', b'{"A":1,"B":3}', id="B"
+        ),
+        pytest.param(
+            {"B": 2}, {"A": 1, "B": 3}, b'{"A":1,"B":2}', b'{"A":1,"B":3}', id="no old A"
+        ),
+        pytest.param(
+            {"A": 1, "B": 2}, {"B": 3}, b'{"A":1,"B":2}', b'{"A":1,"B":3}', id="no new A"
+        ),
+    ],
+)
+def test_a_column_of_the_key_that_one_image_lacks_is_unchanged(
+    before: dict[str, Any], after: dict[str, Any], old_key: bytes, key: bytes
+) -> None:
+    """The key is put together from both."""
+    message = changed("update", before=before, after=after, primary_keys=["A", "B"])
+
+    assert GoldenGate(Wanted(columns=("B",))).changes(None, message, None) == [
+        Change("delete", old_key),
+        Change("upsert", key, b'{"B":3}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "tables", "expected"),
+    [
+        pytest.param("insert", r"SHOP\.CUSTOMERS", [Change("upsert", KEY, ANN)], id="it"),
+        pytest.param("insert", "CUSTOMERS", Ignored("table"), id="as a whole"),
+        pytest.param("insert", r"shop\.customers", Ignored("table"), id="in its case"),
+        pytest.param("truncate", r"SHOP\.OTHER", Ignored("table"), id="another's truncate"),
+    ],
+)
+def test_tables_are_chosen_by_their_names(
+    name: str, tables: str, expected: Sequence[Change] | Ignored
+) -> None:
+    """Whatever the images of other tables are like, they are not looked at."""
+    codec = GoldenGate(Wanted(columns=COLUMNS, key=("ID",), tables=tables))
+
+    assert codec.changes(None, MESSAGES[name], None) == expected
+    if isinstance(expected, Ignored):
+        assert codec.changes(None, changed(name, after=MARKER), None) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "key"),
+    [
+        pytest.param(b"", "Input data was truncated", None, id="nothing"),
+        pytest.param(b"null", "Expected `object`, got `null`", None, id="null"),
+        pytest.param(b"[]", "Expected `object`, got `array`", None, id="an array"),
+        pytest.param(b"hunter2", "JSON is malformed: invalid character (byte 0)", None, id="text"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", None, id="nested"),
+        pytest.param(b"{}", "Object missing required field `op_type`", None, id="no fields"),
+        pytest.param(
+            changed("insert", op_type=MARKER),
+            "field `op_type` is none of the operations",
+            KEY,
+            id="unknown type",
+        ),
+        pytest.param(
+            changed("insert", op_type=5),
+            "Expected `str`, got `int` - at `$.op_type`",
+            KEY,
+            id="type",
+        ),
+        pytest.param(
+            changed("insert", after=...), "field `after` is missing", None, id="no after"
+        ),
+        pytest.param(
+            changed("update", after=None), "field `after` is missing", KEY, id="null after"
+        ),
+        pytest.param(
+            changed("delete", before=...), "field `before` is missing", None, id="no before"
+        ),
+        pytest.param(
+            changed("insert", after=[MARKER]), "Expected `object`, got `array`", None, id="after"
+        ),
+        pytest.param(
+            changed("update", before=MARKER), "Expected `object`, got `str`", KEY, id="before"
+        ),
+        pytest.param(
+            changed("insert", after={"NAME": MARKER}),
+            "the row lacks `ID` of the key",
+            None,
+            id="no key",
+        ),
+        pytest.param(
+            MESSAGES["insert"].replace(b"hunter2 Ann", b"hunter2 \xff"),
+            "byte 8 of a string is not UTF-8",
+            KEY,
+            id="no UTF-8",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes | None) -> None:
+    """With the row's key, where that is readable."""
+    error = refusal(message)
+
+    assert (error.reason, error.key) == (reason, key)
+
+
+def test_a_key_that_is_not_declared_has_to_be_told() -> None:
+    """In `primary_keys`."""
+    error = refusal(changed("insert", primary_keys=...), Wanted())
+
+    assert error.reason == "it does not tell the key's columns: declare `key`"
+
+
+def test_the_kafka_key_tells_nothing() -> None:
+    """It may be the table's name, a hash, or the new key of a row that has moved."""
+    codec: Codec = GoldenGate(WANTED)
+
+    assert codec.key(b'{"id":1}') is None
+    assert codec.key(b"\xff") is None
+    assert codec.key(None) is None
+
+
+def test_a_null_message_is_a_tombstone() -> None:
+    """The format has none of its own; a compacted topic may."""
+    assert GoldenGate(WANTED).changes(b"1", None, None) == Ignored("tombstone")
+
+
+def test_a_message_cut_off_anywhere_is_refused() -> None:
+    """No beginning of a message is a message."""
+    message = MESSAGES["insert"].rstrip()
+
+    for length in range(len(message)):
+        refusal(message[:length])
+
+
+def test_a_value_may_be_long() -> None:
+    """Ten million bytes are a value like any other."""
+    long = "x" * 10_000_000
+    message = MESSAGES["insert"].replace(b"hunter2 Ann", long.encode())
+
+    (change, *_) = GoldenGate(WANTED).changes(None, message, None)
+
+    assert isinstance(change, Change)
+    assert change.after is not None
+    assert json.loads(change.after)["NAME"] == long
+
+
+def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where everything in a message is."""
+    if not isinstance(data, dict | list):
+        return
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield (*path, name)
+        yield from paths(value, (*path, name))
+
+
+JUNK: tuple[Any, ...] = (None, True, 7, 1.5, MARKER, [], [MARKER], {}, {MARKER: MARKER})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A golden message that is cut off, has other bytes, or lacks or has retyped a field."""
+    message = draw(st.sampled_from(sorted(MESSAGES.values())))
+    place = st.integers(0, len(message) - 1)
+    how = draw(st.sampled_from(["cut", "bytes", "fields"]))
+    if how == "cut":
+        return message[: draw(place)]
+    if how == "bytes":
+        flipped = bytearray(message)
+        for at in draw(st.lists(place, min_size=1, max_size=3)):
+            flipped[at] = draw(st.integers(0, 255))
+        return bytes(flipped)
+    data = json.loads(message)
+    *way, name = draw(st.sampled_from(list(paths(data))))
+    holder = functools.reduce(operator.getitem, way, data)
+    if draw(st.booleans()):
+        del holder[name]
+    else:
+        holder[name] = draw(st.sampled_from(JUNK))
+    return json.dumps(data).encode()
+
+
+@unhurried
+@given(
+    damaged(),
+    st.sampled_from(
+        [WANTED, Wanted(before=True), Wanted(columns=("NAME",), tables=r"SHOP\..*", options=FULL)]
+    ),
+)
+def test_of_a_damaged_message_only_a_decode_error_leaves(message: bytes, wanted: Wanted) -> None:
+    """Its reason has nothing of the message in it; what is decoded is canonical."""
+    try:
+        changes: Sequence[Change] | Ignored = GoldenGate(wanted).changes(None, message, None)
+    except DecodeError as error:
+        reason, written = str(error), [error.key]
+    else:
+        reason = ""
+        written = [
+            part
+            for change in ([] if isinstance(changes, Ignored) else changes)
+            for part in (change.key, change.after, change.before)
+        ]
+
+    assert MARKER not in reason
+    for part in written:
+        assert part is None or canonical.canonical(part) == part

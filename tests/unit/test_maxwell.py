@@ -1,0 +1,435 @@
+"""Maxwell's messages, and whatever else lies in its topic."""
+
+import functools
+import json
+import operator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.maxwell import Maxwell
+from strategies import unhurried
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "maxwell"
+MESSAGES = {path.stem: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
+# It is in every text of the golden messages, and must be in no reason.
+MARKER = "hunter2"
+
+COLUMNS = ("id", "name", "note")
+WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
+
+
+def changed(name: str, **fields: Any) -> bytes:
+    """A golden message with other fields; one that is ... is left out."""
+    message = {**json.loads(MESSAGES[name]), **fields}
+    return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
+
+
+def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+    """What is raised for a message."""
+    with pytest.raises(DecodeError) as caught:
+        Maxwell(wanted).changes(None, message, None)
+    assert MARKER not in str(caught.value)
+    assert caught.value.codec == "Maxwell"
+    return caught.value
+
+
+MINIMAL = {"row_image": "minimal"}
+NO_NULLS = {"output_nulls": "false"}
+ANN = b'{"id":7,"name":"hunter2 Ann","note":null}'
+PARTIAL = b'{"id":7,"name":"hunter2 Ann"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("insert", [Change("upsert", b'{"id":7}', ANN)], id="insert"),
+        pytest.param(
+            "update",
+            [
+                Change(
+                    "upsert",
+                    b'{"id":7}',
+                    ANN,
+                    b'{"id":7,"name":"hunter2 Anna","note":"hunter2 old"}',
+                )
+            ],
+            id="update",
+        ),
+        pytest.param("delete", [Change("delete", b'{"id":7}', None, ANN)], id="delete"),
+        pytest.param(
+            "key_change",
+            [
+                Change("delete", b'{"id":6}', None, ANN.replace(b"7", b"6")),
+                Change("upsert", b'{"id":7}', ANN),
+            ],
+            id="key change",
+        ),
+        pytest.param("bootstrap_start", Ignored("snapshot"), id="bootstrap-start"),
+        pytest.param("bootstrap_insert", [Change("upsert", b'{"id":7}', ANN)], id="snapshot"),
+        pytest.param("bootstrap_complete", Ignored("snapshot"), id="bootstrap-complete"),
+        pytest.param("table_alter", Ignored("ddl"), id="DDL"),
+        pytest.param("database_create", Ignored("ddl"), id="DDL without a table"),
+    ],
+)
+def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] | Ignored) -> None:
+    """Of the declared columns, with the old row where the message has it."""
+    assert Maxwell(WANTED).changes(None, MESSAGES[name], None) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "expected"),
+    [
+        pytest.param(
+            "insert",
+            Wanted(),
+            [
+                Change(
+                    "upsert",
+                    b'{"id":7}',
+                    b'{"balance":12.5,"born":"1990-02-03","id":7,'
+                    b'"name":"hunter2 Ann","note":null}',
+                )
+            ],
+            id="all columns, and the key that the message tells",
+        ),
+        pytest.param(
+            "composite_key",
+            Wanted(columns=("qty",), before=True),
+            [
+                Change("delete", b'{"no":1,"shop":"hunter2 a"}', None, b'{"qty":5}'),
+                Change("upsert", b'{"no":2,"shop":"hunter2 a"}', b'{"qty":5}'),
+            ],
+            id="half of a key has changed",
+        ),
+        pytest.param(
+            "insert",
+            Wanted(columns=("name",), key=("name", "id")),
+            [Change("upsert", b'{"id":7,"name":"hunter2 Ann"}', b'{"name":"hunter2 Ann"}')],
+            id="a declared key is the key; its columns need not be wanted",
+        ),
+        pytest.param(
+            "insert",
+            Wanted(columns=("id", "late")),
+            [Change("upsert", b'{"id":7}', b'{"id":7}')],
+            id="a column that the table did not have yet",
+        ),
+        pytest.param(
+            "delete",
+            Wanted(columns=("id", "late"), before=True),
+            [Change("delete", b'{"id":7}')],
+            id="an old row without that column is not full",
+        ),
+        pytest.param(
+            "update",
+            Wanted(columns=COLUMNS),
+            [Change("upsert", b'{"id":7}', ANN)],
+            id="nobody wants the old row",
+        ),
+    ],
+)
+def test_what_is_wanted_says_what_is_read(
+    name: str, wanted: Wanted, expected: Sequence[Change]
+) -> None:
+    """Columns, key and old row."""
+    assert Maxwell(wanted).changes(None, MESSAGES[name], None) == expected
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        pytest.param(r"shop\.customers", [Change("upsert", b'{"id":7}', ANN)], id="this"),
+        pytest.param(r"shop\..*", [Change("upsert", b'{"id":7}', ANN)], id="all of a database"),
+        pytest.param(r"shop", Ignored("table"), id="as a whole"),
+        pytest.param(r"other\.customers", Ignored("table"), id="another"),
+    ],
+)
+def test_tables_are_chosen_by_their_full_names(
+    tables: str, expected: Sequence[Change] | Ignored
+) -> None:
+    """Whatever the images of other tables are like, they are not looked at."""
+    wanted = Wanted(columns=COLUMNS, key=("id",), tables=tables)
+
+    assert Maxwell(wanted).changes(None, MESSAGES["insert"], None) == expected
+    if isinstance(expected, Ignored):
+        assert Maxwell(wanted).changes(None, changed("insert", data=[MARKER]), None) == expected
+
+
+def test_a_minimal_image_is_partial() -> None:
+    """What it lacks is absent, not null; no old row is full."""
+    codec = Maxwell(Wanted(columns=COLUMNS, before=True, options=MINIMAL))
+
+    assert codec.changes(None, MESSAGES["minimal_update"], None) == [
+        Change("upsert", b'{"id":7}', PARTIAL, None, ("note",))
+    ]
+    assert codec.changes(None, MESSAGES["delete"], None) == [Change("delete", b'{"id":7}')]
+
+
+def test_a_minimal_image_needs_declared_columns() -> None:
+    """Without them nobody knows what it lacks; the key is known all the same."""
+    error = refusal(MESSAGES["minimal_update"], Wanted(options=MINIMAL))
+
+    assert (error.reason, error.key) == (
+        "row images are minimal: declare columns",
+        b'{"id":7}',
+    )
+
+
+def test_where_nulls_are_left_out_a_missing_column_is_null() -> None:
+    """An update to null takes effect; what was null before it cannot be told."""
+    codec = Maxwell(Wanted(columns=COLUMNS, before=True, options=NO_NULLS))
+
+    assert codec.changes(None, MESSAGES["update_to_null"], None) == [
+        Change("upsert", b'{"id":7}', ANN)
+    ]
+    assert codec.changes(None, changed("delete", data={"id": 7}), None) == [
+        Change("delete", b'{"id":7}', None, b'{"id":7,"name":null,"note":null}')
+    ]
+    assert Maxwell(Wanted(options=NO_NULLS)).changes(None, MESSAGES["update_to_null"], None) == [
+        Change("upsert", b'{"id":7}', PARTIAL)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        pytest.param({"row_image": "MINIMAL"}, 'option "row_image" is "MINIMAL"', id="row_image"),
+        pytest.param({"output_nulls": "no"}, 'option "output_nulls" is "no"', id="output_nulls"),
+        pytest.param(
+            {**MINIMAL, **NO_NULLS},
+            "minimal row images without nulls do not tell null from unchanged",
+            id="both",
+        ),
+    ],
+)
+def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str], reason: str) -> None:
+    """A setting is wrong before there is any message."""
+    with pytest.raises(ConfigError) as caught:
+        Maxwell(Wanted(options=options))
+
+    assert caught.value.message == reason
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "key"),
+    [
+        pytest.param(b"", "Input data was truncated", None, id="nothing"),
+        pytest.param(b"null", "Expected `object`, got `null`", None, id="null"),
+        pytest.param(b"[]", "Expected `object`, got `array`", None, id="an array"),
+        pytest.param(b"hunter2", "JSON is malformed: invalid character (byte 0)", None, id="text"),
+        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", None, id="nested"),
+        pytest.param(b"{}", "Object missing required field `type`", None, id="no fields"),
+        pytest.param(
+            changed("insert", type=...),
+            "Object missing required field `type`",
+            b'{"id":7}',
+            id="no type",
+        ),
+        pytest.param(
+            changed("insert", type=5),
+            "Expected `str`, got `int` - at `$.type`",
+            b'{"id":7}',
+            id="type",
+        ),
+        pytest.param(
+            changed("insert", type=MARKER),
+            "field `type` is none of Maxwell's types",
+            b'{"id":7}',
+            id="unknown type",
+        ),
+        pytest.param(changed("insert", data=...), "field `data` is missing", None, id="no data"),
+        pytest.param(
+            changed("insert", data=MARKER),
+            "Expected `object`, got `str`",
+            None,
+            id="encrypted data",
+        ),
+        pytest.param(
+            changed("insert", data={"name": MARKER}),
+            "the row lacks `id` of the key",
+            None,
+            id="no key",
+        ),
+        pytest.param(
+            changed("update", old=[MARKER]),
+            "Expected `object`, got `array`",
+            b'{"id":7}',
+            id="old",
+        ),
+        pytest.param(
+            changed("insert", primary_key_columns=MARKER),
+            "Expected `array | null`, got `str` - at `$.primary_key_columns`",
+            b'{"id":7}',
+            id="primary key",
+        ),
+        pytest.param(
+            MESSAGES["insert"].replace(b"hunter2 Ann", b"hunter2 \xff"),
+            "byte 8 of a string is not UTF-8",
+            b'{"id":7}',
+            id="no UTF-8",
+        ),
+        pytest.param(
+            MESSAGES["insert"].replace(b'"hunter2 Ann"', b"1e400"),
+            "a number has too many digits",
+            b'{"id":7}',
+            id="a number beyond all",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes | None) -> None:
+    """With the row's key, where that is readable."""
+    error = refusal(message)
+
+    assert (error.reason, error.key) == (reason, key)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        pytest.param(
+            changed("insert", primary_key_columns=...),
+            "it does not tell the key's columns: declare `key`",
+            id="no key is told",
+        ),
+        pytest.param(
+            changed("insert", primary_key_columns=[]),
+            "it does not tell the key's columns: declare `key`",
+            id="the table has none",
+        ),
+        pytest.param(
+            changed("insert", primary_key_columns=[MARKER]),
+            "a column of the key is missing from the row",
+            id="the row lacks it",
+        ),
+    ],
+)
+def test_a_key_that_is_not_declared_has_to_be_told(message: bytes, reason: str) -> None:
+    """Its columns' names are payload."""
+    assert refusal(message, Wanted()).reason == reason
+
+
+def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
+    """Its row may be of a table that nobody wants."""
+    wanted = Wanted(columns=COLUMNS, key=("id",), tables=r"shop\..*")
+
+    assert refusal(changed("insert", type=5), wanted).key == b'{"id":7}'
+    assert refusal(changed("insert", type=5, database="other"), wanted).key is None
+    error = refusal(changed("insert", table=None), wanted)
+    assert (error.reason, error.key) == ("field `table` is missing", None)
+
+
+def test_names_that_are_not_ascii_are_found() -> None:
+    """Of columns and of keys."""
+    message = changed("insert", data={"\u00efd": 7, "na\u00efve": MARKER, "x": 1})
+
+    for wanted in (Wanted(columns=("na\u00efve",), key=("\u00efd",), before=True),):
+        assert Maxwell(wanted).changes(None, message, None) == [
+            Change("upsert", '{"\u00efd":7}'.encode(), '{"na\u00efve":"hunter2"}'.encode())
+        ]
+
+
+def test_tables_have_to_be_a_regular_expression() -> None:
+    """Else nothing could be chosen by it."""
+    with pytest.raises(ConfigError, match="tables is no regular expression"):
+        Maxwell(Wanted(tables="("))
+
+
+def test_the_kafka_key_tells_nothing() -> None:
+    """It may be the table's name, a hash, or the new key of a row that has moved."""
+    codec: Codec = Maxwell(WANTED)
+
+    assert codec.key(b'{"id":1}') is None
+    assert codec.key(b"\xff") is None
+    assert codec.key(None) is None
+
+
+def test_a_null_message_is_a_tombstone() -> None:
+    """The format has none of its own; a compacted topic may."""
+    assert Maxwell(WANTED).changes(b"1", None, None) == Ignored("tombstone")
+
+
+def test_a_message_cut_off_anywhere_is_refused() -> None:
+    """No beginning of a message is a message."""
+    message = MESSAGES["insert"].rstrip()
+
+    for length in range(len(message)):
+        refusal(message[:length])
+
+
+def test_a_value_may_be_long() -> None:
+    """Ten million bytes are a value like any other."""
+    long = "x" * 10_000_000
+    message = MESSAGES["insert"].replace(b"hunter2 Ann", long.encode())
+
+    (change, *_) = Maxwell(WANTED).changes(None, message, None)
+
+    assert isinstance(change, Change)
+    assert change.after is not None
+    assert json.loads(change.after)["name"] == long
+
+
+def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where everything in a message is."""
+    if not isinstance(data, dict | list):
+        return
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield (*path, name)
+        yield from paths(value, (*path, name))
+
+
+JUNK: tuple[Any, ...] = (None, True, 7, 1.5, MARKER, [], [MARKER], {}, {MARKER: MARKER})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A golden message that is cut off, has other bytes, or lacks or has retyped a field."""
+    message = draw(st.sampled_from(sorted(MESSAGES.values())))
+    place = st.integers(0, len(message) - 1)
+    how = draw(st.sampled_from(["cut", "bytes", "fields"]))
+    if how == "cut":
+        return message[: draw(place)]
+    if how == "bytes":
+        flipped = bytearray(message)
+        for at in draw(st.lists(place, min_size=1, max_size=3)):
+            flipped[at] = draw(st.integers(0, 255))
+        return bytes(flipped)
+    data = json.loads(message)
+    *way, name = draw(st.sampled_from(list(paths(data))))
+    holder = functools.reduce(operator.getitem, way, data)
+    if draw(st.booleans()):
+        del holder[name]
+    else:
+        holder[name] = draw(st.sampled_from(JUNK))
+    return json.dumps(data).encode()
+
+
+@unhurried
+@given(
+    damaged(),
+    st.sampled_from([WANTED, Wanted(), Wanted(columns=COLUMNS, tables="shop.*", options=MINIMAL)]),
+)
+def test_of_a_damaged_message_only_a_decode_error_leaves(message: bytes, wanted: Wanted) -> None:
+    """Its reason has nothing of the message in it; what is decoded is canonical."""
+    try:
+        changes: Sequence[Change] | Ignored = Maxwell(wanted).changes(None, message, None)
+    except DecodeError as error:
+        reason, written = str(error), [error.key]
+    else:
+        reason = ""
+        written = [
+            part
+            for change in ([] if isinstance(changes, Ignored) else changes)
+            for part in (change.key, change.after, change.before)
+        ]
+
+    assert MARKER not in reason
+    for part in written:
+        assert part is None or canonical.canonical(part) == part
