@@ -46,6 +46,10 @@ class SourceError(IkebanaError):
     """A topic cannot give the records that the offset log names."""
 
 
+class RecordError(IkebanaError):
+    """A record cannot be used, and the pipeline is told to stop at one."""
+
+
 class QueryError(IkebanaError):
     """Spark ended the query for a reason that has no name here."""
 

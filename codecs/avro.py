@@ -18,7 +18,7 @@ import struct
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 import fastavro
 import msgspec
@@ -34,6 +34,7 @@ from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.encodings import Convert, encoding, of_name
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Framing, Part, locate
+from ikebana.codecs.row_images import option
 
 _SIMPLE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _LOGICAL = {
@@ -166,7 +167,8 @@ class _Compiler:
 
     def __init__(self, *, pinned: bool) -> None:
         self._pinned = pinned
-        self._types: dict[str, Any] = {}
+        self.types: dict[str, Any] = {}
+        """All that have names."""
         self._open: list[str] = []
         self._made: dict[tuple[str, int], _Node] = {}
         self.recursive = False
@@ -179,7 +181,7 @@ class _Compiler:
                 return self._of_kind(schema, {}, wanted)
             self.recursive |= schema in self._open
             made = self._made.get((schema, id(wanted)))
-            return (made or self.node(self._types[schema], wanted))._replace(bare=schema)
+            return (made or self.node(self.types[schema], wanted))._replace(bare=schema)
         made = self._of_kind(schema["type"], schema, wanted)
         meaning = _meaning(schema)
         if meaning is None:
@@ -201,15 +203,14 @@ class _Compiler:
                 values = self.node(schema["values"])
                 return _Node({"type": kind, "values": values.bare}, _each(values.convert, dict))
             case "enum" | "fixed":
-                self._types[schema["name"]] = schema
-                bare = {name: schema[name] for name in _FORM if name in schema}
+                self.types[schema["name"]] = schema
                 least = min(1, schema["size"]) if kind == "fixed" else 1
-                return _Node(bare, _base64 if kind == "fixed" else None, least)
+                return _Node(self._form(schema), _base64 if kind == "fixed" else None, least)
         return _Node(kind, _CONVERTS.get(kind), int(kind != "null"))
 
     def _record(self, schema: Mapping[str, Any], wanted: Fields) -> _Node:
         name, only = schema["name"], wanted.only
-        self._types[name] = schema
+        self.types[name] = schema
         # A record within itself finds this, and what it will have become when it is used.
         made: list[Convert | None] = [None]
         self._made[name, id(wanted)] = _Node(name, lambda value: _applied(made[0], value))
@@ -218,9 +219,7 @@ class _Compiler:
         for field in schema["fields"]:
             here = field["name"]
             node = self.node(field["type"], ALL if only is None else only.get(here, ALL))
-            fields.append(
-                {**{part: field[part] for part in _FORM if part in field}, "type": node.bare}
-            )
+            fields.append({**self._form(field), "type": node.bare})
             least |= node.least
             if only is not None and here not in only:
                 continue
@@ -231,7 +230,7 @@ class _Compiler:
             if convert:
                 converts.append((here, convert))
         self._open.pop()
-        bare = {**{part: schema[part] for part in _FORM if part in schema}, "fields": fields}
+        bare = {**self._form(schema), "fields": fields}
         if wanted.absent:
             absent = wanted.absent
             made[0] = _picked(kept, [
@@ -242,6 +241,11 @@ class _Compiler:
         done = self._made[name, id(wanted)] = _Node(bare, made[0], least)
         return done
 
+    def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        # Writers' defaults are not used, and not always such as Avro allows.
+        parts = ("default", *_FORM) if self._pinned else _FORM
+        return {part: schema[part] for part in parts if part in schema}
+
     def _union(self, branches: list[Any], wanted: Fields) -> _Node:
         nodes = [self.node(branch, wanted) for branch in branches]
         bare, found = [node.bare for node in nodes], [n for n in nodes if n.bare != "null"]
@@ -250,7 +254,7 @@ class _Compiler:
         by_type: dict[Any, Convert | None] = {}
         by_fields: dict[frozenset[str], Convert | None] = {}
         for node in found:
-            schema = self._types.get(node.bare, {}) if isinstance(node.bare, str) else node.bare
+            schema = self.types.get(node.bare, {}) if isinstance(node.bare, str) else node.bare
             kind = schema.get("type", node.bare)
             if kind == "record":
                 table: dict[Any, Convert | None] = by_fields
@@ -273,7 +277,7 @@ class _Compiler:
 
 
 # What makes the form of a type or a field.
-_FORM = ("type", "name", "aliases", "symbols", "size", "default")
+_FORM = ("type", "name", "aliases", "symbols", "size")
 _READ_AS = {
     **{"boolean": bool, "int": int, "long": int, "float": float, "double": float},
     **{"bytes": bytes, "fixed": bytes, "string": str, "enum": str, "array": list, "map": dict},
@@ -406,12 +410,15 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
     """
     try:
         compiler = _Compiler(pinned=False)
-        node = compiler.node(writer, wanted if reader is None else ALL)
-        writes, reads = fastavro.parse_schema(node.bare), None
-        if reader is not None:
-            _compare(writer, reader)
-            node = _Compiler(pinned=True).node(reader, wanted)
+        if reader is None or reader == writer:
+            node = compiler.node(writer, wanted)
+            writes, reads = fastavro.parse_schema(node.bare), None
+        else:
+            writes = fastavro.parse_schema(compiler.node(writer).bare)
+            resolver = _Compiler(pinned=True)
+            node = resolver.node(reader, wanted)
             reads = fastavro.parse_schema(node.bare)
+            _compare(writer, reader, (compiler.types, resolver.types), set())
     except (*_DAMAGED, DecodeError, SchemaParseException):
         raise SchemaUnknown("its schema cannot be read with") from None
     if not compiler.recursive:
@@ -424,19 +431,25 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
     return _Plan(lambda body: read_data(_Bounded(body), writes, named, reads), node.convert)
 
 
-def _compare(writer: Any, reader: Any) -> None:
+def _compare(
+    writer: Any, reader: Any, types: tuple[dict[str, Any], dict[str, Any]], seen: set[Any]
+) -> None:
     """Refuse a reader schema that gives the same digits another scale, unit or sense."""
-    writer, reader = _one(writer), _one(reader)
+    writer, reader = _one(writer, types[0]), _one(reader, types[1])
     if not isinstance(writer, dict) or not isinstance(reader, dict):
         return
     for inner in ("items", "values"):
         if inner in writer and inner in reader:
-            _compare(writer[inner], reader[inner])
+            _compare(writer[inner], reader[inner], types, seen)
     if "fields" in writer and "fields" in reader:
+        if (pair := (writer["name"], reader["name"])) in seen:
+            return
+        seen.add(pair)
         written = {field["name"]: field["type"] for field in writer["fields"]}
         for field in reader["fields"]:
-            if field["name"] in written:
-                _compare(written[field["name"]], field["type"])
+            for name in (field["name"], *field.get("aliases", ())):
+                if name in written:
+                    _compare(written[name], field["type"], types, seen)
     senses = [
         (one.get("logicalType"), one.get("scale", 0), one.get("connect.name"))
         for one in (writer, reader)
@@ -446,10 +459,11 @@ def _compare(writer: Any, reader: Any) -> None:
         raise SchemaUnknown("its schema and the pinned one differ in what a field means")
 
 
-def _one(schema: Any) -> Any:
+def _one(schema: Any, types: Mapping[str, Any]) -> Any:
+    """The one branch of an optional type, and the type that is named."""
     if isinstance(schema, list) and len(found := [s for s in schema if s != "null"]) == 1:
-        return found[0]
-    return schema
+        schema = found[0]
+    return types.get(schema, schema) if isinstance(schema, str) else schema
 
 
 class AvroDecoder:
@@ -476,8 +490,8 @@ class AvroDecoder:
         if reader_schema is not None:
             try:
                 self._reader = self_contained(msgspec.json.decode(reader_schema))
-                _plan(self._reader, self._reader, wanted)
-            except (msgspec.MsgspecError, SchemaUnknown) as error:
+                fastavro.parse_schema(_Compiler(pinned=True).node(self._reader, wanted).bare)
+            except (msgspec.MsgspecError, SchemaUnknown, SchemaParseException, *_DAMAGED) as error:
                 raise ConfigError(
                     f"cannot use the reader schema of the {part}: {error}",
                     hint="Give an Avro schema as JSON, with all types that it names.",
@@ -533,22 +547,21 @@ class AvroUpserts:
     A null value is a delete.  A key in Avro or JSON may be any data, one in bytes is taken
     as it is.  Where `wanted.key` names columns, the row has the key, and only a delete's
     comes from the Kafka key.
+
+    `wanted.options`: "framing"; "reader_schema" of the values, as JSON, to be pinned.
+
+    Raises:
+        ConfigError: the framing is none, or the reader schema no Avro schema.
     """
 
     def __init__(
         self,
         schemas: Schemas,
         wanted: Wanted,
-        key: Literal["avro", "json", "bytes"] = "avro",
-        reader_schema: str | None = None,
-        framing: Framing = "confluent",
+        key_format: Literal["avro", "json", "bytes"] = "avro",
     ) -> None:
-        """Pin the values' reader schema, if there is one.
-
-        Raises:
-            ConfigError: it is no Avro schema.
-        """
-        self._key_format = key
+        framing = framing_of(wanted)
+        self._key_format = key_format
         self._columns, self._key_columns = wanted.columns, wanted.key
         names = (
             None if self._columns is None else dict.fromkeys((*self._columns, *wanted.key), ALL)
@@ -558,9 +571,12 @@ class AvroUpserts:
             schemas, None, framing, part="key", wanted=Fields(encodings=encodings)
         )
         self._values = AvroDecoder(
-            schemas, reader_schema, framing, wanted=Fields(names, encodings)
+            schemas,
+            wanted.options.get("reader_schema"),
+            framing,
+            wanted=Fields(names, encodings),
         )
-        self._told_by_header = framing == "headers" and key == "avro"
+        self._told_by_header = framing == "headers" and key_format == "avro"
 
     def key(self, key: bytes | None) -> bytes | None:
         # A schema that a header names is not known here.
@@ -591,7 +607,7 @@ class AvroUpserts:
 
     def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
         if key is None:
-            raise DecodeError(f"{self._key_format} key", "it is null")
+            raise DecodeError(_KEYS[self._key_format], "it is null")
         if self._key_format == "bytes":
             return key
         try:
@@ -605,7 +621,19 @@ class AvroUpserts:
                 else canonical.write(data)
             )
         except canonical.REFUSALS as error:
-            raise canonical.refused(f"{self._key_format} key", error) from None
+            raise canonical.refused(_KEYS[self._key_format], error) from None
+
+
+_KEYS = {"avro": "Avro key", "json": "JSON key", "bytes": "key"}
+
+
+def framing_of(wanted: Wanted) -> Framing:
+    """The framing that the options name, `confluent` if they name none.
+
+    Raises:
+        ConfigError: they name another.
+    """
+    return cast(Framing, option(wanted, "framing", *get_args(Framing)))
 
 
 def _key_of(row: Any, columns: Sequence[str], part: Part) -> bytes:

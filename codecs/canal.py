@@ -45,6 +45,7 @@ from ikebana.codecs.row_images import (
     RowImages,
     Tables,
     changes_or_refusal,
+    deleted,
     kind,
     moved,
     option,
@@ -140,7 +141,8 @@ class Canal:
         if not rows:
             raise DecodeError(_NAME, "field `data` has no rows")
         names = self._images.key_columns(message.pkNames or ())
-        columns = self._to_convert(names)
+        key_alone = event == "DELETE" and not self._before
+        columns = names if key_alone else self._to_convert(names)
         types = self._types(message)
         images = [self._converted(row, columns, types) for row in rows]
         if event == "INSERT":
@@ -163,7 +165,7 @@ class Canal:
 
     def _delete(self, image: Image, names: Sequence[str]) -> Change:
         before = self._images.full_row(image) if self._before else None
-        return Change("delete", self._images.key(image, names), None, before)
+        return deleted(self._images.key(image, names), before)
 
     def _update(self, image: Image, old: Image, names: Sequence[str]) -> Sequence[Change]:
         key = self._images.key(image, names)
@@ -201,7 +203,7 @@ class Canal:
                 if name in row:
                     image[name] = None
                 continue
-            # What follows the length of an enum's first names is no matter.
+            # The type of an enum is as long as its names; its beginning tells enough.
             conversion = _conversion((mysql_types.get(name) or "")[:64], sql_types.get(name))
             try:
                 image[name] = text if conversion is None else conversion(text)
@@ -213,7 +215,9 @@ class Canal:
         # A name that nobody has declared is payload.
         declared = self._images.columns is not None and name in self._images.columns
         column = f"column `{name}`" if declared or name in self._key else "a column"
-        return f"{column} is no {_WHAT.get(conversion, 'column of a known type')}"
+        if conversion not in _WHAT:
+            return f"neither `sqlType` nor `mysqlType` has {column}"
+        return f"{column} is no {_WHAT[conversion]}"
 
     def _readable_key(self, value: bytes) -> bytes | None:
         message = _bad_message(value)

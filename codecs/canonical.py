@@ -82,6 +82,18 @@ def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
         raise refused("JSON", error) from None
 
 
+def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
+    """An object's canonical bytes, with `columns` as they are in another object.
+
+    >>> completed(b'{"a":1}', b'{"a":0,"b":2,"c":3}', ["b"])
+    b'{"a":1,"b":2}'
+    """
+    made, old = _decode(partial), _decode(whole)
+    if isinstance(old, dict):
+        made |= {name: old[name] for name in columns if name in old}
+    return _encode(made)
+
+
 def write(data: Any) -> bytes:
     """Write data whose numbers are canonical already, as `decoder` and `exact` give them.
 

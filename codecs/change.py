@@ -55,7 +55,9 @@ class Change(NamedTuple):
     `key` is the row's key.  Where a row's key has changed, the codec gives a delete of
     the old key, then an upsert of the new one.  `absent` are wanted columns that the
     message leaves as they are: `after` is then partial.  `before` is the wanted columns
-    of the old row if the message has them all, else None.
+    of the old row if the message has them all, else None.  `replaces` says that
+    according to the message there was a row of this key: an update's or a delete's, not an
+    insert's, a snapshot's or a tombstone's, which say nothing of it.
     """
 
     kind: Literal["upsert", "delete", "truncate"]
@@ -63,6 +65,7 @@ class Change(NamedTuple):
     after: bytes | None = None
     before: bytes | None = None
     absent: tuple[str, ...] = ()
+    replaces: bool = False
 
 
 class Ignored(NamedTuple):

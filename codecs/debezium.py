@@ -26,7 +26,6 @@ decimal.handling.mode to string.
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as Names
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import md5
@@ -46,10 +45,12 @@ Plan = tuple[tuple[str, Convert], ...]
 """The columns whose values are to be converted, and how."""
 
 PLACEHOLDER = "__debezium_unavailable_value"
+KEY, VALUE = "Debezium key", "Debezium value"
 FAULTS = (DecodeError, *canonical.REFUSALS)
 
 _NOTHING = Raw()
-_REMEMBERED = 256
+_NAMES, _FAR = (b'"schema"', b'"payload"'), 64
+_REMEMBERED = 64
 # Up to here, looking at each value is quicker than looking for the placeholder's bytes.
 _FEW = 8
 
@@ -75,24 +76,26 @@ class Opening:
         self._bare = bare
         self._planned = planned
         self._plan_of = lru_cache(_REMEMBERED)(self._read_schema)
-        self._prefix: bytes | None = None
-        self._plan = bare
+        self._last: tuple[bytes, Plan] = (b"", bare)
 
     def open(self, message: bytes) -> tuple[Any, Plan]:
         """The message or its payload, and how its columns are to be converted."""
-        prefix = self._prefix
+        prefix, plan = self._last
         if prefix and message.startswith(prefix) and message.endswith(b"}"):
             try:
-                return self._decode(Raw(memoryview(message)[len(prefix) : -1])), self._plan
+                return self._decode(Raw(memoryview(message)[len(prefix) : -1])), plan
             except canonical.REFUSALS:
-                pass  # more may follow the payload
-        if b'"payload"' not in message or not (wrapped := self._unwrap(message)):
+                pass
+        # The first quotation mark of an object begins its first name.
+        first = message.find(b'"', 0, _FAR)
+        named = first < 0 or message.startswith(_NAMES, first)
+        if (wrapped := self._unwrap(message) if named else None) is None:
             return self._decode(message), self._bare
         schema = bytes(wrapped.schema)
         plan = self._plan_of(schema)
         decoded = self._decode(wrapped.payload)
         if message.startswith(prefix := b'{"schema":' + schema + b',"payload":'):
-            self._prefix, self._plan = prefix, plan
+            self._last = (prefix, plan)
         return decoded, plan
 
     def _unwrap(self, message: bytes) -> Wrapped | None:
@@ -104,6 +107,16 @@ class Opening:
 
     def _read_schema(self, schema: bytes) -> Plan:
         return self._bare if schema == b"null" else self._planned(self._schema(schema))
+
+
+def convert_columns(row: Row, plan: Plan) -> None:
+    """Convert the columns of a row that have to be, in place."""
+    for name, convert in plan:
+        if (value := row.get(name)) is not None:
+            try:
+                row[name] = convert(value)
+            except DecodeError as error:
+                raise DecodeError(VALUE, f'column "{name}": {error.reason}') from None
 
 
 class Rows:
@@ -124,13 +137,12 @@ class Rows:
         # Java's UUID.nameUUIDFromBytes, which has no namespace.
         identifier = str(UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3))
         self._texts = frozenset((placeholder, encoded, f'{{"{placeholder}":"{placeholder}"}}'))
-        self._others = [list(raw), [placeholder], [encoded], [identifier]]
-        self._others.append({placeholder: placeholder})
+        arrays = [list(raw), [placeholder], [encoded], [identifier]]
+        self._others = (*arrays, {placeholder: placeholder})
+        self._trace, self._encoded_trace = raw, encoded.encode()
         # No writer of JSON escapes any of these.
         plain = re.fullmatch(r"\w*", placeholder, re.ASCII) and "/" not in encoded
-        many = columns is None or len(columns) > _FEW
-        self._trace, self._encoded_trace = raw, encoded.encode()
-        self._every = not (plain and many)
+        self._every = not plain or (columns is not None and len(columns) <= _FEW)
 
     def plan(self, conversions: Mapping[str, Convert]) -> Plan:
         """Those of the conversions that concern a column that is read."""
@@ -142,20 +154,13 @@ class Rows:
 
     def read(self, image: Raw, plan: Plan) -> tuple[Row | None, tuple[str, ...]]:
         """The row's columns, None for no row, and the names of those that are absent."""
-        if not image:
-            return None, ()
-        row = self._decode(image)
+        row = self._decode(image) if image else None
         if row is None:
             return None, ()
         if row.__class__ is str:
             row = self._document(row.encode())
         absent = self._absent(row) if self._every or self._suspicious(bytes(image)) else ()
-        for name, convert in plan:
-            if (value := row.get(name)) is not None:
-                try:
-                    row[name] = convert(value)
-                except DecodeError as error:
-                    raise DecodeError("value", f'column "{name}": {error.reason}') from None
+        convert_columns(row, plan)
         return row, absent
 
     def _suspicious(self, image: bytes) -> bool:
@@ -196,27 +201,31 @@ class Keys:
             found, plan = self._opening.open(key)
             if found is None:
                 return None
-            for name, convert in plan:
-                if name in found:
-                    found[name] = convert(found[name])
+            convert_columns(found, plan)
             if not self.columns:
                 return canonical.write(found)
             return self.of_row(found) if all(name in found for name in self.columns) else None
         except FAULTS as error:
-            raise DecodeError("key", canonical.refused("key", error).reason) from None
+            raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
 
     def of_row(self, row: Row) -> bytes:
         """The key that a row's columns are."""
         try:
             return canonical.write({name: row[name] for name in self.columns})
         except KeyError as error:
-            raise DecodeError("value", f'key column "{error.args[0]}" is missing') from None
+            raise DecodeError(VALUE, f'key column "{error.args[0]}" is missing') from None
 
     def needed(self, key: bytes | None) -> bytes:
         """The row's key as the Kafka key has it, which it must."""
         if (found := self.of_kafka(key)) is None:
-            raise DecodeError("key", "the Kafka key is null, or lacks the key's columns")
+            raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
         return found
+
+    def tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
+        """What a null value says."""
+        if key is not None and self.columns and self.of_kafka(key) is None:
+            return Ignored("tombstone")
+        return [Change("delete", self.needed(key))]
 
 
 class Source(msgspec.Struct):
@@ -252,7 +261,7 @@ class Tables:
     def wanted(self, *parts: str | None) -> bool:
         """Whether the table of these parts is wanted; the last one is its own name."""
         if not parts[-1]:
-            raise DecodeError("value", "the table's name is missing")
+            raise DecodeError(VALUE, "the table's name is missing")
         return self._wanted(".".join(part for part in parts if part))
 
 
@@ -290,21 +299,19 @@ class Debezium:
         try:
             return self._changes(key, value)
         except FAULTS as error:
-            fault = canonical.refused("value", error)
-        raise DecodeError(
-            f"Debezium {fault.codec}", fault.reason, key=self._readable_key(key, value)
-        )
+            fault = canonical.refused(VALUE, error)
+        raise DecodeError(fault.codec, fault.reason, key=self._readable_key(key, value))
 
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         envelope, plan = (None, ()) if value is None else self._opening.open(value)
         if envelope is None:
-            return self._tombstone(key)
+            return Ignored("tombstone") if self._tables else self._keys.tombstone(key)
         op = envelope.op
         if op is UNSET:
             return _other(envelope)
         if op == "m":
             return Ignored("message")
-        if self._tables and not self._in_wanted_table(envelope.source):
+        if self._tables and not self._in_wanted_table(self._tables, envelope.source):
             return Ignored("table")
         if op in ("c", "u", "r"):
             return self._upsert(key, envelope, plan)
@@ -312,42 +319,32 @@ class Debezium:
             return self._delete(key, envelope, plan)
         if op == "t":
             return [Change("truncate")]
-        raise DecodeError("value", 'field "op" is none of c, u, r, d, t, m')
+        raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
 
-    def _tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
-        if self._tables:
-            return Ignored("tombstone")
-        if not self._keys.columns:
-            return [Change("delete", self._keys.needed(key))]
-        found = self._keys.of_kafka(key)
-        if key is None:
-            raise DecodeError("key", "the Kafka key is null, and the value too")
-        return Ignored("tombstone") if found is None else [Change("delete", found)]
-
-    def _in_wanted_table(self, source: Raw) -> bool:
+    def _in_wanted_table(self, tables: Tables, source: Raw) -> bool:
         found = (self._source(source) if source else None) or Source()
-        assert self._tables
-        return self._tables.wanted(found.db, found.schema, found.table or found.collection)
+        return tables.wanted(found.db, found.schema, found.table or found.collection)
 
     def _upsert(self, key: bytes | None, envelope: Envelope, plan: Plan) -> Sequence[Change]:
         row, absent = self._rows.read(envelope.after, plan)
         if row is None:
-            raise DecodeError("value", 'field "after" is null or missing')
+            raise DecodeError(VALUE, 'field "after" is null or missing')
         keyed = bool(self._keys.columns)
         new_key = self._keys.of_row(row) if keyed else self._keys.needed(key)
         old_key, before = new_key, None
         if envelope.op == "u" and self._old_rows:
             old, gone = self._old_rows.read(envelope.before, plan)
             if old is not None:
-                if keyed:
-                    old_key = self._keys.of_row({**row, **old})
-                before = self._whole(old, gone, row.keys() | set(absent))
+                old_key = self._keys.of_row({**row, **old}) if keyed else new_key
+                known = self._columns is not None or row.keys() <= old.keys() >= set(absent)
+                before = self._whole(old) if known and not gone else None
         after = self._image(row)
-        absent = tuple(name for name in absent if name not in self._unwanted)
+        if absent and self._unwanted:
+            absent = tuple(name for name in absent if name not in self._unwanted)
         if old_key == new_key:
-            return [Change("upsert", new_key, after, before, absent)]
+            return [Change("upsert", new_key, after, before, absent, envelope.op == "u")]
         return [
-            Change("delete", old_key, None, before),
+            Change("delete", old_key, None, before, replaces=True),
             Change("upsert", new_key, after, None, absent),
         ]
 
@@ -357,14 +354,13 @@ class Debezium:
             old_key = self._keys.of_row(old)
         else:
             old_key = self._keys.needed(key)
-        return [Change("delete", old_key, None, self._whole(old, gone, frozenset()))]
+        before = self._whole(old) if old is not None and not gone else None
+        return [Change("delete", old_key, None, before, replaces=True)]
 
-    def _whole(self, old: Row | None, gone: tuple[str, ...], known: Names[str]) -> bytes | None:
+    def _whole(self, old: Row) -> bytes | None:
         """The image of an old row if it is wanted, and has all columns that are."""
-        if not self._before or old is None or gone:
-            return None
-        wanted = known if self._columns is None else self._columns
-        return self._image(old) if wanted <= old.keys() else None
+        complete = self._columns is None or self._columns <= old.keys()
+        return self._image(old) if self._before and complete else None
 
     def _image(self, row: Row) -> bytes:
         for name in self._unwanted:
@@ -399,4 +395,4 @@ def _other(event: Envelope) -> Ignored:
         return Ignored("ddl")
     if event.ts_ms and not event.source and not row:
         return Ignored("heartbeat")
-    raise DecodeError("value", 'field "op" is missing')
+    raise DecodeError(VALUE, 'field "op" is missing')

@@ -26,12 +26,11 @@ from uuid import UUID
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import ALL, AvroDecoder, Fields, Schemas
+from ikebana.codecs.avro import ALL, AvroDecoder, Fields, Schemas, framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.debezium import PLACEHOLDER, Tables
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.framing import Framing
 
 Row = dict[str, Any]
 
@@ -43,10 +42,15 @@ _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 class DebeziumAvro:
     """Decodes the messages of a Debezium connector whose converters write Avro.
 
-    `wanted.options`: "unavailable_placeholder" if the connector's is not the default.
+    `wanted.options`: "framing"; "unavailable_placeholder" if the connector's is not the
+    default.
+
+    Raises:
+        ConfigError: there is no such framing.
     """
 
-    def __init__(self, schemas: Schemas, wanted: Wanted, framing: Framing = "confluent") -> None:
+    def __init__(self, schemas: Schemas, wanted: Wanted) -> None:
+        framing = framing_of(wanted)
         self._columns, self._key_columns = wanted.columns, wanted.key
         self._before = wanted.before
         self._tables = None if wanted.tables is None else Tables(wanted.tables)
@@ -156,9 +160,9 @@ class DebeziumAvro:
         if self._columns is not None:
             absent = tuple(name for name in absent if name in self._columns)
         if old_key == new_key:
-            return [Change("upsert", new_key, after, before, absent)]
+            return [Change("upsert", new_key, after, before, absent, event["op"] == "u")]
         return [
-            Change("delete", old_key, None, before),
+            Change("delete", old_key, None, before, replaces=True),
             Change("upsert", new_key, after, None, absent),
         ]
 
@@ -168,7 +172,8 @@ class DebeziumAvro:
             old_key = self._of_row(old)
         else:
             old_key = self._needed(key, headers)
-        return [Change("delete", old_key, None, self._whole(old, gone, set()))]
+        before = self._whole(old, gone, set())
+        return [Change("delete", old_key, None, before, replaces=True)]
 
     def _whole(self, old: Row | None, gone: tuple[str, ...], known: set[str]) -> bytes | None:
         """The image of an old row if it is wanted, and has all columns that are."""

@@ -21,6 +21,7 @@ from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.debezium import (
     FAULTS,
     PLACEHOLDER,
+    VALUE,
     Keys,
     Opening,
     Plan,
@@ -57,6 +58,9 @@ class DebeziumFlat:
         self._columns = None if wanted.columns is None else frozenset(wanted.columns)
         self._marks = {name: self._prefix + name for name in _NAMED}
         key = frozenset(wanted.key)
+        self._unwanted = tuple(
+            {_DELETED} if self._columns is None else (key | {_DELETED}) - self._columns
+        )
         marks = frozenset((_DELETED, *self._marks.values()))
         self._rows = Rows(
             None if self._columns is None else self._columns | key | marks, placeholder
@@ -77,18 +81,16 @@ class DebeziumFlat:
         try:
             return self._changes(key, value)
         except FAULTS as error:
-            fault = canonical.refused("value", error)
-        raise DecodeError(
-            f"Debezium {fault.codec}", fault.reason, key=self._readable_key(key, value)
-        )
+            fault = canonical.refused(VALUE, error)
+        raise DecodeError(fault.codec, fault.reason, key=self._readable_key(key, value))
 
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         if value is None:
-            return self._tombstone(key)
+            return self._keys.tombstone(key)
         image, plan = self._opening.open(value)
         row, absent = self._rows.read(image, plan)
         if row is None:
-            return self._tombstone(key)
+            return self._keys.tombstone(key)
         op = _text(row, self._marks["op"])
         if op == "m":
             return Ignored("message")
@@ -97,7 +99,7 @@ class DebeziumFlat:
         if op == "t":
             return [Change("truncate")]
         if op not in (None, "c", "u", "r", "d"):
-            raise DecodeError("value", f'field "{self._marks["op"]}" is none of c, u, r, d, t, m')
+            raise DecodeError(VALUE, f'field "{self._marks["op"]}" is none of c, u, r, d, t, m')
         row_key = self._key(row, key)
         if op == "d" or _deleted(row):
             whole = self._before and not absent
@@ -106,13 +108,6 @@ class DebeziumFlat:
             return [Change("delete", row_key, None, self._image(row) if whole else None)]
         absent = tuple(name for name in absent if self._is_column(name))
         return [Change("upsert", row_key, self._image(row), None, absent)]
-
-    def _tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
-        if key is None:
-            raise DecodeError("key", "the Kafka key is null, and the value too")
-        if self._keys.columns and self._keys.of_kafka(key) is None:
-            return Ignored("tombstone")
-        return [Change("delete", self._keys.needed(key))]
 
     def _in_wanted_table(self, row: Row, tables: Tables) -> bool:
         parts = [
@@ -130,7 +125,12 @@ class DebeziumFlat:
         return name != _DELETED and not name.startswith(self._prefix)
 
     def _image(self, row: Row) -> bytes:
-        return canonical.write({k: v for k, v in row.items() if self._is_column(k)})
+        for name in [name for name in row if name.startswith(self._prefix)]:
+            if not self._is_column(name):
+                del row[name]
+        for name in self._unwanted:
+            row.pop(name, None)
+        return canonical.write(row)
 
     def _planned(self, schema: Schema) -> Plan:
         return self._rows.plan(of_fields(schema))
@@ -150,7 +150,7 @@ def _text(row: Row, name: str) -> str | None:
     found = row.get(name)
     if found is None or isinstance(found, str):
         return found
-    raise DecodeError("value", f'field "{name}" is no text')
+    raise DecodeError(VALUE, f'field "{name}" is no text')
 
 
 def _deleted(row: Row) -> bool:
@@ -159,4 +159,4 @@ def _deleted(row: Row) -> bool:
         return False
     if found in (True, "true"):
         return True
-    raise DecodeError("value", f'field "{_DELETED}" is neither true nor false')
+    raise DecodeError(VALUE, f'field "{_DELETED}" is neither true nor false')

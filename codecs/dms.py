@@ -21,6 +21,7 @@ A key change shows only in the old image.  Options say where that is:
   `before` is given only where the old image has every declared column.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ from ikebana.codecs.row_images import (
     RowImages,
     Tables,
     changes_or_refusal,
+    deleted,
     kind,
     moved,
     option,
@@ -43,6 +45,10 @@ from ikebana.codecs.row_images import (
 
 _NAME = "DMS"
 _UPSERTS = frozenset({"load", "insert", "update"})
+
+
+# What msgspec does not find in a field's name.
+_ESCAPED = re.compile(r'["\\\x00-\x1f]').search
 
 
 class _Metadata(msgspec.Struct, gc=False, rename="kebab"):
@@ -123,7 +129,7 @@ class Dms:
             # The old image may have the key alone, and so may `data`.
             row = {**data, **old}
             before = self._old_row(old) if old else self._row_if_full(data)
-            return [Change("delete", images.key(row, names), None, before)]
+            return [deleted(images.key(row, names), before)]
         key = images.key(data, names)
         after = images.row_with_nulls(data)
         if operation != "update":
@@ -161,8 +167,8 @@ class Dms:
 
 def _message_with(before_image: str, metadata: type[msgspec.Struct]) -> Any:
     """The type of a message; the field of its old image is named by whoever runs DMS."""
-    if before_image in ("data", "metadata", "control"):
-        raise ConfigError(f'option "before_image" is "{before_image}", which is another field')
+    if before_image in ("data", "metadata", "control") or _ESCAPED(before_image):
+        raise ConfigError(f'option "before_image" is "{before_image}", which it cannot be')
     return msgspec.defstruct(
         "Message",
         [

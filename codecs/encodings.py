@@ -22,6 +22,7 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import partial
@@ -38,11 +39,9 @@ Convert = Callable[[Any], Any]
 # that the decimal's own digits name.
 _EXACT_UNSCALED = 10**15
 _EXACT_SCALE = 22
-# More digits than Postgres, whose decimals are the longest, can have after the point and
-# a double before it.
+# Postgres's decimals are the longest: 16,383 digits after the point, and a double's before it.
 _LONGEST_DECIMAL = 7_000
 _SCALES = range(-400, 16_384)
-# No rounding, as in `canonical`.
 _WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 _DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
@@ -50,6 +49,9 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- a timestamp without zone
 _EPOCH_DAY, _DAY = _EPOCH.toordinal(), 86_400
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 _INTEGERS = range(-(2**63), 2**63)
+_WHOLE = len(_EPOCH.isoformat())
+# As long as a timestamp of UTC is whose fraction Python reads as a whole.
+_USUAL = range(_WHOLE + 1, _WHOLE + 9)
 
 _CLOCK = r"([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)?"
 _ZONE = r"(?:[Zz]|([+-])(\d{2}):?(\d{2})?(?::?(\d{2}))?)"
@@ -93,7 +95,7 @@ def from_base64(value: Any) -> bytes:
     try:
         return b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _unreadable("base64 text") from None
+        raise _expected("base64 text", value) from None
 
 
 def from_bytes(value: Any) -> bytes:
@@ -181,16 +183,12 @@ def _of_node(node: Schema) -> Convert | None:
     if node.type == "map" and node.values:
         keys = _of_node(node.keys) if node.keys else None
         values = _of_node(node.values)
-        return _map(keys, values) if keys or values else None
+        return _map(keys or _as_it_is, values or _as_it_is) if keys or values else None
     return None
 
 
 def _expected(what: str, found: Any) -> DecodeError:
     return DecodeError("value", f"expected {what}, found {_TYPES.get(type(found), 'bytes')}")
-
-
-def _unreadable(what: str) -> DecodeError:
-    return DecodeError("value", f"expected {what}, found text that is none")
 
 
 _TYPES = {
@@ -249,19 +247,20 @@ def _time(digits: int) -> Convert:
 
 def _timestamp(digits: int) -> Convert:
     unit = 10**digits
-    first = -(_EPOCH_DAY - 1) * _DAY
-    last = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY
+    first = -(_EPOCH_DAY - 1) * _DAY * unit
+    last = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY * unit
+    micros = 10 ** (6 - digits) if digits <= 6 else None
 
     def convert(value: Any) -> str | None:
         if value is None:
             return None
-        seconds, part = divmod(_integer(value, "a number of parts of a second"), unit)
-        if first <= seconds < last:
-            text = (_EPOCH + timedelta(0, seconds)).isoformat()
-        else:
-            days, second = divmod(seconds, _DAY)
-            text = f"{_day(days)}T{_clock(second)}"
-        return text + _fraction(part, digits) if part else text
+        count = _integer(value, "a number of parts of a second")
+        if micros and first <= count < last:
+            text = (_EPOCH + timedelta(0, 0, count * micros)).isoformat()
+            return text if len(text) == _WHOLE else text.rstrip("0")
+        seconds, part = divmod(count, unit)
+        days, second = divmod(seconds, _DAY)
+        return f"{_day(days)}T{_clock(second)}{_fraction(part, digits)}"
 
     return convert
 
@@ -295,11 +294,9 @@ def _variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
 
 
 def _matched(pattern: re.Pattern[str], value: Any, what: str) -> re.Match[str]:
-    if value.__class__ is not str:
-        raise _expected(what, value)
-    if (match := pattern.fullmatch(value)) is None:
-        raise _unreadable(what)
-    return match
+    if value.__class__ is str and (match := pattern.fullmatch(value)):
+        return match
+    raise _expected(what, value)
 
 
 def _second(parts: Sequence[str]) -> tuple[int, str]:
@@ -321,13 +318,17 @@ def _zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
     if value is None or value in _INFINITE:
         return value  # type: ignore[no-any-return]
     what = "a timestamp with its zone"
+    if value.__class__ is str and len(value) in _USUAL and value[10] == "T" and value[-1] == "Z":
+        with suppress(ValueError):
+            text = datetime.fromisoformat(value).isoformat().removesuffix("+00:00")
+            return (text if len(text) == _WHOLE else text.rstrip("0")) + zone
     year, month, day, *parts = _matched(_ZONED_TIMESTAMP, value, what).groups()
     second, fraction = _second(parts)
     cycles, near = divmod(int(year) - 1, _CYCLE)
     try:
         first = date(near + 1, int(month), int(day)).toordinal() + cycles * _CYCLE_DAYS
     except ValueError:
-        raise _unreadable(what) from None
+        raise _expected(what, value) from None
     days, second = divmod(second, _DAY)
     return f"{_day(first + days - _EPOCH_DAY)}T{_clock(second)}{fraction}{zone}"
 
@@ -362,9 +363,7 @@ def _struct(fields: Mapping[str, Convert]) -> Convert:
             return None
         if not isinstance(value, dict):
             raise _expected("an object", value)
-        for name, field in fields.items():
-            if name in value:
-                value[name] = field(value[name])
+        value.update({name: fields[name](value[name]) for name in fields if name in value})
         return value
 
     return convert
@@ -381,22 +380,20 @@ def _array(items: Convert) -> Convert:
     return convert
 
 
-def _map(keys: Convert | None, values: Convert | None) -> Convert:
+def _map(keys: Convert, values: Convert) -> Convert:
     """A map with keys of text is an object, any other an array of pairs."""
-
-    def pair(item: Any) -> list[Any]:
-        if not isinstance(item, list) or len(item) != 2:
-            raise _expected("a pair of key and value", item)
-        key, value = item
-        return [keys(key) if keys else key, values(value) if values else value]
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
         if isinstance(value, dict):
-            return {name: values(item) for name, item in value.items()} if values else value
-        if isinstance(value, list):
-            return [pair(item) for item in value]
+            return {name: values(item) for name, item in value.items()}
+        if isinstance(value, list) and all(isinstance(x, list) and len(x) == 2 for x in value):
+            return [[keys(key), values(item)] for key, item in value]
         raise _expected("an object or an array of pairs", value)
 
     return convert
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

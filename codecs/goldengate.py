@@ -38,6 +38,7 @@ from ikebana.codecs.row_images import (
     RowImages,
     Tables,
     changes_or_refusal,
+    deleted,
     kind,
     moved,
     option,
@@ -92,7 +93,10 @@ class GoldenGate:
         }
         if len(self._operations) < len(_LETTERS):
             raise ConfigError("two operations of GoldenGate have the same letter")
-        self._marks = images.names and tuple(map(_mark, images.names))
+        # None where all of an image is decoded, and its marks are found by their ends.
+        self._marks = images.names and tuple(
+            mark for mark in map(_mark, images.names) if mark not in images.names
+        )
         # Without declared columns, those of `before` tell what is absent from `after`.
         self._read_old = (
             images.read if wanted.before or wanted.columns is None else images.read_key
@@ -130,9 +134,7 @@ class GoldenGate:
         if operation == "delete":
             if before is None:
                 raise DecodeError(_NAME, "field `before` is missing")
-            return [
-                Change("delete", images.key(before, names), None, self._old(before, not_before))
-            ]
+            return [deleted(images.key(before, names), self._old(before, not_before))]
         after, not_after = self._image(message.after, self._read_marked if marked else images.read)
         if after is None:
             raise DecodeError(_NAME, "field `after` is missing")
@@ -158,11 +160,10 @@ class GoldenGate:
             for name in self._marks or image
             if name.endswith(_MARK) and isinstance(image.get(name), bool)
         ]
-        if not marks:
-            return image, None
         missing = tuple(name.removesuffix(_MARK) for name in marks if image[name])
-        gone = {*marks, *missing}
-        return {name: value for name, value in image.items() if name not in gone}, missing
+        gone = {*(self._marks or marks), *missing}
+        row = {name: value for name, value in image.items() if name not in gone}
+        return row, missing if marks else None
 
     def _absent(
         self, before: Image, after: Image, marked: tuple[str, ...] | None

@@ -33,6 +33,7 @@ from ikebana.codecs.row_images import (
     RowImages,
     Tables,
     changes_or_refusal,
+    deleted,
     moved,
     option,
 )
@@ -110,11 +111,12 @@ class Maxwell:
         if not message.data:
             raise DecodeError(_NAME, "field `data` is missing")
         images = self._images
-        data = images.read(message.data)
+        key_alone = kind == "delete" and not self._before
+        data = (images.read_key if key_alone else images.read)(message.data)
         names = images.key_columns(message.primary_key_columns or ())
         key = images.key(data, names)
         if kind == "delete":
-            return [Change("delete", key, None, self._row_before(data) if self._before else None)]
+            return [deleted(key, self._row_before(data) if self._before else None)]
         after, absent = self._row_after(data)
         if kind != "update":
             return [Change("upsert", key, after, None, absent)]

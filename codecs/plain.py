@@ -1,51 +1,88 @@
 """Plain keyed upserts: `json`, compared as data, and `bytes`, compared as they are.
 
 Both have the key in the Kafka key and the value in the Kafka value; a null value is a
-tombstone.  What cannot be decoded becomes an error record: key, reason, topic,
-partition, offset and the raw bytes in base64; the reason never holds the payload.
+delete.  With wanted columns, a JSON object is an object of these fields alone, and what
+is no object is one without fields.
 """
 
-import base64
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+import msgspec
+
 from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.errors import DecodeError
 
+PlainFormat = Literal["json", "bytes"]
 
-def decode_part(
-    part: Literal["key", "value"], data_format: str, message: bytes | None
-) -> tuple[bytes | None, str | None]:
-    """Decode a key or a value: canonical bytes, or the reason why not.
 
-    >>> decode_part("value", "json", b'{"b": 1.0, "a": 2}')
-    (b'{"a":2,"b":1}', None)
-    >>> decode_part("value", "json", b'')
-    (None, 'could not decode value as JSON: Input data was truncated')
+class Plain:
+    """Decodes keys and values that stand for themselves."""
+
+    def __init__(self, key_format: PlainFormat, value_format: PlainFormat, wanted: Wanted) -> None:
+        self._raw_key = key_format == "bytes"
+        self._raw_value = value_format == "bytes"
+        self._value: Callable[[bytes], bytes] = bytes
+        if value_format == "json":
+            self._value = (
+                canonical.canonical if wanted.columns is None else projection(wanted.columns)
+            )
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """The canonical key.  Raises: DecodeError, also if there is none."""
+        if key is None:
+            raise DecodeError("key", "it is null")
+        return key if self._raw_key else canonical.canonical(key)
+
+    def keys(self, keys: Sequence[bytes | None]) -> list[bytes]:
+        """`key` of each.  Raises: DecodeError, if any of them is at fault."""
+        if None in keys:
+            raise DecodeError("key", "it is null")
+        if self._raw_key:
+            return keys  # type: ignore[return-value]
+        return canonical.canonical_many(keys)  # type: ignore[arg-type]
+
+    def values(self, values: Sequence[bytes | None]) -> list[bytes | None]:
+        """The canonical values.  Raises: DecodeError, if any of them is at fault."""
+        if self._raw_value:
+            return values  # type: ignore[return-value]
+        decode = self._value
+        return [None if value is None else decode(value) for value in values]
+
+    def changes(self, key: bytes | None, value: bytes | None, headers: Headers) -> list[Change]:
+        """One upsert, or one delete."""
+        decoded = self.key(key)
+        if value is None:
+            return [Change("delete", decoded)]
+        try:
+            return [Change("upsert", decoded, self._value(value))]
+        except DecodeError as error:
+            raise DecodeError(error.codec, error.reason, key=decoded) from None
+
+
+def projection(columns: tuple[str, ...]) -> Callable[[bytes], bytes]:
+    """A function from a JSON message to the canonical bytes of some of its fields.
+
+    Raises:
+        DecodeError: from the function, for a message that is not JSON.
     """
-    if message is None or data_format == "bytes":
-        return message, None
-    try:
-        return canonical.canonical(message), None
-    except DecodeError as error:
-        return None, f"could not decode {part} as {error.codec}: {error.reason}"
-
-
-def decode_error(
-    reason: str, place: tuple[str, int, int], key: bytes | None, value: bytes | None
-) -> bytes:
-    """The error record of a message at `place` = (topic, partition, offset)."""
-    topic, partition, offset = place
-    return canonical.encode(
-        {
-            "reason": reason,
-            "topic": topic,
-            "partition": partition,
-            "offset": offset,
-            "key": _base64(key),
-            "value": _base64(value),
-        }
+    names = [f"f{at}" for at in range(len(columns))]
+    fields = msgspec.defstruct(
+        "Fields",
+        [(name, object, msgspec.UNSET) for name in names],
+        rename=dict(zip(names, columns, strict=True)),
     )
+    decode, write = canonical.decoder(fields), canonical.write
 
+    def project(message: bytes) -> bytes:
+        try:
+            return write(decode(message))
+        except canonical.REFUSALS as error:
+            # Other JSON than an object, or not JSON at all?
+            canonical.canonical(message)
+            if isinstance(error, msgspec.ValidationError):
+                return b"{}"
+            raise canonical.refused("JSON", error) from None
 
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else base64.b64encode(raw).decode()
+    return project

@@ -165,13 +165,21 @@ def option(wanted: Wanted, name: str, *choices: str) -> str:
     return value
 
 
+def deleted(key: bytes, before: bytes | None) -> Change:
+    """The end of a row."""
+    return Change("delete", key, None, before, replaces=True)
+
+
 def moved(
     old_key: bytes, key: bytes, after: bytes, before: bytes | None, absent: tuple[str, ...]
 ) -> list[Change]:
-    """An update: of one row, or from one key to another."""
+    """An update: of one row, or from one key to another.
+
+    Of a row that moves with a partial image, what is absent stands in the old key's row.
+    """
     if old_key == key:
-        return [Change("upsert", key, after, before, absent)]
-    return [Change("delete", old_key, None, before), Change("upsert", key, after, None, absent)]
+        return [Change("upsert", key, after, before, absent, replaces=True)]
+    return [deleted(old_key, before), Change("upsert", key, after, None, absent)]
 
 
 def changes_or_refusal(

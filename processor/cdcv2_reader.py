@@ -46,7 +46,7 @@ class Cdcv2Reader:
     """
 
     def __init__(self, lower: int = 0) -> None:
-        # lower = _published <= _covered.  Everything before _published was given away;
+        # _published <= _covered.  Everything before _published was given away;
         # of everything before _covered the counts are known.
         self._published = lower
         self._covered = lower
@@ -118,8 +118,6 @@ class Cdcv2Reader:
 
     def _queue(self, progress: Progress) -> None:
         lower, upper = interval = progress.lower, progress.upper
-        if upper <= self._published:
-            return
         if (known := self._early.get(interval)) is not None:
             self._compare(progress, known, lower, upper)
             return

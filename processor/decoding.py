@@ -1,23 +1,22 @@
-"""From messages of a topic to packed chunks for shards: decode, place, pack.
+"""From messages of a topic to packed chunks for shards: take in, place, pack.
 
 The shard of a key is the CRC-32 of its canonical bytes modulo the number of shards;
-`ikebana rescale` relies on it.  Messages that cannot be used become error records
-here: with a readable key in the key's place, else addressed to shard 0.
+`ikebana rescale` relies on it.  What has no key goes by its value; error records that no
+key leads to go to shard 0, and a truncate to every shard.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from ikebana.codecs.plain import decode_error, decode_part
 from ikebana.processor.envelope import pack
+from ikebana.processor.intake import Intake, Message, Taken
 from ikebana.processor.plan import Input
-from ikebana.processor.rows import Errors, Symbols
+from ikebana.processor.rows import Errors, Ignored, KeyedUpdate, Symbols, Truncate, Updates
 
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 1 << 20
-# (offset, key, value)
-Message = tuple[int, bytes | None, bytes | None]
 
 
 def shard_of(key: bytes, shards: int) -> int:
@@ -30,7 +29,7 @@ class Place:
     """Where messages come from, and how their times follow from it.
 
     `base` is the time of all messages, or with `each` the time of the one at offset
-    `start`, each further offset being one later.
+    `start`, each further offset being one later.  `partitions` is how many the input has.
     """
 
     topic: str
@@ -39,39 +38,40 @@ class Place:
     start: int
     base: int
     each: bool
+    partitions: int = 1
+
+    def times(self, offsets: Iterable[int]) -> list[int]:
+        """The times of the messages at offsets."""
+        if not self.each:
+            return [self.base for _ in offsets]
+        shift = self.base - self.start
+        return [shift + offset for offset in offsets]
 
 
 class Decoding:
     """Decodes the messages of one partition, in order, into chunks for each shard."""
 
-    def __init__(self, source: Input, place: Place, shards: int) -> None:
+    def __init__(self, source: Input, intake: Intake, place: Place, shards: int) -> None:
         self._source = source
+        self._intake = intake
         self._place = place
+        self._where = (place.topic, place.partition)
+        self._count = shards
         self._shards = [self._empty() for _ in range(shards)]
-        self._errors = Errors([], [])
+        self._errors: list[KeyedUpdate] = []
+        self._ignored: Counter[str] = Counter()
         self._held = 0
         self._size = 0
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
-        usable = self._decoded(messages)
-        shards, count = self._shards, len(self._shards)
-        base, start, each = self._place.base, self._place.start, self._place.each
-        size = 0
-        for offset, key, value, record in usable:
-            shard = shards[crc32(key) % count]
-            if record is not None:
-                shard.bad[len(shard.keys)] = record
-                size += len(record)
-            shard.keys.append(key)
-            shard.values.append(value)
-            shard.offsets.append(offset)
-            if each:
-                shard.times.append(base + offset - start)  # type: ignore[union-attr]
-            size += len(key) + (len(value) if value else 0)
+        if self._source.mode == "diffs":
+            yield from self._updates(messages)
+        else:
+            yield from self._symbols(messages)
         self._held += len(messages)
-        self._size += size
-        if self._held >= _CHUNK_RECORDS * count or self._size >= _CHUNK_BYTES * count:
+        full = self._held >= _CHUNK_RECORDS * self._count
+        if full or self._size >= _CHUNK_BYTES * self._count:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
@@ -80,41 +80,99 @@ class Decoding:
             if shard.keys:
                 yield at, pack(shard)
                 self._shards[at] = self._empty()
-        if self._errors.records:
-            yield 0, pack(self._errors)
-            self._errors = Errors([], [])
+        if self._errors:
+            _, records, times, diffs = zip(*self._errors, strict=True)
+            yield 0, pack(Errors(list(records), list(times), list(diffs)))
+            self._errors = []
+        if self._ignored:
+            yield 0, pack(Ignored(dict(self._ignored)))
+            self._ignored = Counter()
         self._held = self._size = 0
 
-    def _decoded(
-        self, messages: Sequence[Message]
-    ) -> Iterable[tuple[int, bytes, bytes | None, bytes | None]]:
-        """Usable messages as (offset, key, value, error record or None)."""
-        source = self._source
-        plain = source.key_format == source.value_format == "bytes"
-        for offset, raw_key, raw_value in messages:
-            if plain and raw_key is not None:
-                yield offset, raw_key, raw_value, None
-                continue
-            key, reason = decode_part("key", source.key_format, raw_key)
-            if key is None:
-                self._refuse(reason or "the key is null", offset, raw_key, raw_value)
-                continue
-            value, reason = decode_part("value", source.value_format, raw_value)
-            record = None if reason is None else self._error(reason, offset, raw_key, raw_value)
-            yield offset, key, value, record
-
-    def _refuse(self, reason: str, offset: int, key: bytes | None, value: bytes | None) -> None:
+    def _symbols(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+        taken = self._intake.symbols(messages, self._where, self._place.partitions)
+        self._ignored += taken.ignored
         place = self._place
-        record = self._error(reason, offset, key, value)
-        self._errors.records.append(record)
-        self._size += len(record)
-        assert isinstance(self._errors.times, list)
-        self._errors.times.append(place.base + (offset - place.start) * place.each)
+        times = place.times(message.offset for message in messages)
+        for at, record in taken.errors:
+            self._error(record, times[at], 1)
+        begin = 0
+        for until, at in [*taken.truncates, (len(taken.keys), -1)]:
+            self._place_symbols(taken, messages, times, begin, until)
+            begin = until
+            if at >= 0:
+                # A chunk never reaches over a truncate.
+                yield from self.flush()
+                offset = messages[at].offset
+                row = Truncate(self._source.name, place.order, place.partition, times[at], offset)
+                for shard in range(self._count):
+                    yield shard, pack(row)
 
-    def _error(self, reason: str, offset: int, key: bytes | None, value: bytes | None) -> bytes:
-        return decode_error(reason, (self._place.topic, self._place.partition, offset), key, value)
+    def _place_symbols(
+        self,
+        taken: Taken,
+        messages: Sequence[Message],
+        times: Sequence[int],
+        begin: int,
+        until: int,
+    ) -> None:
+        shards, count, each = self._shards, self._count, self._place.each
+        special = taken.bad or taken.failed or taken.partial or taken.before
+        size = 0
+        for index in range(begin, until):
+            key, value = taken.keys[index], taken.values[index]
+            shard = shards[crc32(key) % count]
+            if special:
+                size += _copy_special(taken, index, shard)
+            shard.keys.append(key)
+            shard.values.append(value)
+            at = taken.at[index]
+            shard.offsets.append(messages[at].offset)
+            if each:
+                shard.times.append(times[at])  # type: ignore[union-attr]
+            size += len(key) + (len(value) if value else 0)
+        self._size += size
+
+    def _updates(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+        place, count = self._place, self._count
+        times = place.times(message.offset for message in messages)
+        made = self._intake.updates(messages, self._where, times)
+        self._ignored += made.ignored
+        for _, record, time, diff in made.errors:
+            self._error(record, time, diff)
+        for branch, updates in made.updates:
+            outputs = list(branch.outputs)
+            shards = [Updates(outputs, [], [], [], []) for _ in range(count)]
+            for key, value, time, diff in updates:
+                shard = shards[crc32(value if key is None else key) % count]
+                shard.keys.append(key)
+                shard.values.append(value)
+                shard.times.append(time)
+                shard.diffs.append(diff)
+            for at, shard in enumerate(shards):
+                if shard.keys:
+                    yield at, pack(shard)
+
+    def _error(self, record: bytes, time: int, diff: int) -> None:
+        self._errors.append(KeyedUpdate(None, record, time, diff))
+        self._size += len(record)
 
     def _empty(self) -> Symbols:
         place = self._place
         times: int | list[int] = [] if place.each else place.base
         return Symbols(self._source.name, place.order, place.partition, times, [], [], [])
+
+
+def _copy_special(taken: Taken, index: int, shard: Symbols) -> int:
+    """Copy what is known of a symbol by its index; return how large that is."""
+    at, size = len(shard.keys), 0
+    for records, target in ((taken.bad, shard.bad), (taken.failed, shard.failed)):
+        if (record := records.get(index)) is not None:
+            target[at] = record
+            size += len(record)
+    if (partial := taken.partial.get(index)) is not None:
+        shard.partial[at] = partial
+        size += len(partial.value) + len(partial.record)
+    if (before := taken.before.get(index)) is not None:
+        shard.before[at] = before
+    return size

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.rows import Errors, Symbols
+from ikebana.processor.rows import Errors, Ignored, Symbols, Truncate, Updates
 
 SCHEMA = "label int, chunk binary"
 
@@ -38,10 +38,11 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
         return {name: Interval(*bounds) for name, bounds in self.intervals.items()}
 
 
-Chunk = Tick | Symbols | Errors
+Records = Symbols | Truncate | Updates | Errors | Ignored
+Chunk = Tick | Records
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: "msgspec.msgpack.Decoder[Any]" = msgspec.msgpack.Decoder(Tick | Symbols | Errors)
+_decoder: "msgspec.msgpack.Decoder[Any]" = msgspec.msgpack.Decoder(Chunk)
 
 
 def pack(chunk: Chunk) -> bytes:

@@ -1,34 +1,65 @@
 """The in-process shell: a plan on literal records, in milliseconds, without a JVM.
 
-It runs the same kernels as the Spark shell.  Use it in tests, to learn, and to try a
-pipeline before it meets a topic.
+It runs the same decoding and the same kernels as the Spark shell.  Use it in tests, to
+learn, and to try a pipeline before it meets a topic.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
-from ikebana.codecs.plain import decode_error, decode_part
-from ikebana.processor import progress
-from ikebana.processor.dataflow import Emitted, advance
+from ikebana.processor import dataflow, planner, progress
+from ikebana.processor.codec_of import codec_of
+from ikebana.processor.decoding import Decoding, Place
+from ikebana.processor.envelope import Records, Tick, unpack
+from ikebana.processor.intake import Intake, Message
+from ikebana.processor.linear.expressions import BLOB, JSON, KEY, VALUE
 from ikebana.processor.plan import ERRORS, Input, Output, Plan
-from ikebana.processor.rows import Errors, Symbols
+from ikebana.processor.rows import Errors, KeyedUpdate, Updates
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro import Schemas
 
 Record = tuple[Any, Any, int]
 
 
 class Evaluation:
-    """A plan between two micro-batches: give it records, take the updates."""
+    """A plan between two micro-batches: give it records, take the updates.
 
-    def __init__(self, plan: Plan) -> None:
+    `counted` is what `dataflow.Emitted` counts, of all batches so far.  With `optimized`
+    false, nothing is pushed into decoding.
+    """
+
+    def __init__(
+        self, plan: Plan, *, optimized: bool = True, schemas: "Schemas | None" = None
+    ) -> None:
         self.plan = plan
         self.store = MemoryStore()
         self.frontiers: dict[str, int] = {}
+        self.counted: Counter[str] = Counter()
+        self._physical = planner.physical(plan, optimized=optimized)
+        self._intakes = {
+            source.name: Intake(
+                source,
+                codec_of(source, self._physical.readings[source.name], schemas),
+                self._physical,
+            )
+            for source in plan.inputs
+        }
         self._offset = 0
-        self._refused: list[tuple[int, bytes]] = []
+        # What the kernels do not keep until its time is closed.
+        self._waiting: list[Records] = []
+        self._held = {
+            name
+            for branches in self._physical.branches.values()
+            for branch in branches
+            if branch.moves_time
+            for name in branch.outputs
+        }
 
     def advance(
         self, inputs: Mapping[str, Iterable[Record]], upper: int
@@ -43,67 +74,86 @@ class Evaluation:
                 f'cannot evaluate plan "{self.plan.name}": it has no input "{strange[0]}"',
                 hint=f"There are {', '.join(known)}.",
             )
-        rows: list[Symbols | Errors] = [
-            self._symbols(known[name], list(records)) for name, records in inputs.items()
-        ]
+        rows: list[Records] = []
+        for name, records in inputs.items():
+            rows += self._rows(known[name], list(records))
         frontiers = progress.advance_frontiers(progress.edges(self.plan), self.frontiers, upper)
-        rows.append(self._due_errors(min(frontiers.values())))
-        emitted = advance(
-            self.plan, self.store, rows, progress.intervals(self.frontiers, frontiers)
+        closed = min(frontiers.values())
+        # What the kernels do not keep until its time is closed waits here.
+        rows += self._waiting
+        self._waiting = []
+        rows = [self._due(row, closed) for row in rows]
+        emitted = dataflow.advance(
+            self.plan,
+            self.store,
+            rows,
+            progress.intervals(self.frontiers, frontiers),
+            self._physical,
         )
         self.frontiers = frontiers
-        return {output.name: self._read(output, emitted) for output in self.plan.published}
+        self.counted += emitted.counted
+        return {
+            output.name: self._read(output, emitted.updates[output.name])
+            for output in self.plan.published
+        }
 
-    def _symbols(self, source: Input, records: list[Record]) -> Symbols:
-        """The usable records; error records of the others are kept until their time."""
-        symbols = Symbols(source.name, self.plan.inputs.index(source), 0, [], [], [], [])
-        assert isinstance(symbols.times, list)
+    def pending(self) -> list[int]:
+        """The times of updates that wait for the frontier to pass them."""
+        return dataflow.held_times(self.store, self.plan)
+
+    def _rows(self, source: Input, records: list[Record]) -> Iterable[Records]:
+        """The records as they reach a shard, all of them in one partition."""
         lower = min(self.frontiers.values(), default=0)
+        times: dict[int, int] = {}
+        messages: list[Message] = []
         for key, value, time in records:
+            assert time >= lower, f"time {time} is not beyond the lower {lower}"
             self._offset += 1
-            raw_key = _as_message(key, source.key_format)
-            raw_value = _as_message(value, source.value_format)
-            place = (source.topics[0], 0, self._offset)
-            good_key, reason = decode_part("key", source.key_format, raw_key)
-            if reason is not None or good_key is None:
-                assert time >= lower, f"time {time} is not beyond the lower {lower}"
-                reason = reason or "the key is null"
-                self._refused.append((time, decode_error(reason, place, raw_key, raw_value)))
-                continue
-            good_value, reason = decode_part("value", source.value_format, raw_value)
-            if reason is not None:
-                record = decode_error(reason, place, raw_key, raw_value)
-                symbols.bad[len(symbols.keys)] = record
-            symbols.keys.append(good_key)
-            symbols.values.append(good_value)
-            symbols.offsets.append(self._offset)
-            symbols.times.append(time)
-        return symbols
+            times[self._offset] = time
+            raw_key = _as_message(key, raw=source.key_format == "bytes")
+            raw_value = _as_message(value, raw=source.value_format == "bytes")
+            messages.append(Message(self._offset, raw_key, raw_value))
+        place = _LiteralPlace(times, source.topics[0], self.plan.inputs.index(source))
+        decoding = Decoding(source, self._intakes[source.name], place, 1)
+        for _, chunk in [*decoding.add(messages), *decoding.flush()]:
+            row = unpack(chunk)
+            assert not isinstance(row, Tick)
+            yield row
 
-    def _due_errors(self, upper: int) -> Errors:
-        due = [(time, record) for time, record in self._refused if time < upper]
-        self._refused = [(time, record) for time, record in self._refused if time >= upper]
-        return Errors([record for _, record in due], [time for time, _ in due])
+    def _due(self, row: Records, upper: int) -> Records:
+        """The part of a row whose time lies before `upper`; the rest waits.
 
-    def _read(self, output: Output, emitted: Emitted) -> list[Update[Any]]:
+        In the Spark shell there is no rest: a batch holds only records of its own times.
+        """
+        if not isinstance(row, Updates | Errors):
+            return row
+        if isinstance(row, Updates) and self._held.issuperset(row.outputs):
+            return row
+        assert isinstance(row.times, list)
+        columns = [[c[at] for at, t in enumerate(row.times) if t >= upper] for c in _columns(row)]
+        if columns[0]:
+            self._waiting.append(_with_columns(row, columns))
+        columns = [[c[at] for at, t in enumerate(row.times) if t < upper] for c in _columns(row)]
+        return _with_columns(row, columns)
+
+    def _read(self, output: Output, emitted: list[KeyedUpdate]) -> list[Update[Any]]:
         """The consolidated updates with data as Python values again."""
         if output.name == ERRORS:
             return [
                 update._replace(data=canonical.decode(update.data))
                 for update in consolidate(
-                    Update(value, time, diff) for _, value, time, diff in emitted[ERRORS]
+                    Update(value, time, diff) for _, value, time, diff in emitted
                 )
             ]
-        operator = next(o for o in self.plan.operators if o.name == output.source)
-        source = self.plan.input(operator.input)
+        types = planner.scope_of_output(self.plan, output).types
         return [
             Update(
-                (_as_data(key, source.key_format), _as_data(value, source.value_format)),
+                (_as_data(key, types.get(KEY, JSON)), _as_data(value, types.get(VALUE, JSON))),
                 time,
                 diff,
             )
             for (key, value), time, diff in consolidate(
-                Update((key, value), time, diff) for key, value, time, diff in emitted[output.name]
+                Update((key, value), time, diff) for key, value, time, diff in emitted
             )
         ]
 
@@ -113,11 +163,12 @@ def evaluate(
 ) -> dict[str, list[Update[Any]]]:
     """Run `plan` on the records `(key, value, time)` of each input.
 
-    A value of None is a tombstone.  Of several records with one key and time the last
-    one counts.  Keys and values are JSON data, or bytes where the input's format says
-    so; the updates' data are pairs (key, value) of the same kind, consolidated and in
-    order of time, by the name of the output; `errors` holds what could not be used.
-    All times are closed, or those before `upper` if it is given.
+    Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope,
+    or bytes as they are; a value of None is a tombstone.  Of several records with one
+    key and time the last one counts.  The updates' data are pairs (key, value),
+    consolidated and in order of time, by the name of the output; `errors` holds what
+    could not be used.  All times are closed, also those of updates that are due later
+    than any record, or those before `upper` if it is given.
 
     >>> from ikebana import Input, Output, Plan, Upsert
     >>> plan = Plan(
@@ -134,20 +185,42 @@ def evaluate(
     ('frank', 'zappa') 1 1
     """
     records = {name: list(given) for name, given in inputs.items()}
-    if upper is None:
-        upper = 1 + max((time for given in records.values() for _, _, time in given), default=0)
-    return Evaluation(plan).advance(records, upper)
+    last = max((time for given in records.values() for _, _, time in given), default=0)
+    evaluation = Evaluation(plan)
+    found = evaluation.advance(records, last + 1 if upper is None else upper)
+    if upper is None and (pending := evaluation.pending()):
+        for name, updates in evaluation.advance({}, max(pending) + 1).items():
+            found[name] += updates
+    return found
 
 
-def _as_message(data: Any, data_format: str) -> bytes | None:
-    if data is None:
-        return None
-    if isinstance(data, bytes):
+class _LiteralPlace(Place):
+    """A partition whose messages have the times that their records say."""
+
+    def __init__(self, by_offset: dict[int, int], topic: str, order: int) -> None:
+        super().__init__(topic, 0, order, 0, 0, each=True)
+        object.__setattr__(self, "_by_offset", by_offset)
+
+    def times(self, offsets: Iterable[int]) -> list[int]:
+        return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
+
+
+def _columns(row: Updates | Errors) -> list[list[Any]]:
+    assert isinstance(row.times, list)
+    if isinstance(row, Updates):
+        return [row.keys, row.values, row.times, row.diffs]
+    return [row.records, row.times, row.diffs or [1] * len(row.records)]
+
+
+def _with_columns(row: Updates | Errors, columns: list[list[Any]]) -> Records:
+    return Updates(row.outputs, *columns) if isinstance(row, Updates) else Errors(*columns)
+
+
+def _as_message(data: Any, *, raw: bool) -> bytes | None:
+    if data is None or isinstance(data, bytes):
         return data
-    return canonical.encode(data) if data_format == "json" else bytes(data)
+    return bytes(data) if raw else canonical.encode(data)
 
 
-def _as_data(message: bytes | None, data_format: str) -> Any:
-    if message is None or data_format == "bytes":
-        return message
-    return canonical.decode(message)
+def _as_data(message: bytes | None, kind: str) -> Any:
+    return message if message is None or kind == BLOB else canonical.decode(message)

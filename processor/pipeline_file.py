@@ -8,14 +8,31 @@ for `Plan` and `Settings` to judge.
 
 import re
 from difflib import get_close_matches
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, NoReturn, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+import msgspec
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from ikebana.arrangements.errors import PlanError
+from ikebana.codecs.change import Column
+from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
 from ikebana.processor.plan import (
+    Concat,
     Format,
     Input,
+    KeyFormat,
+    Linear,
+    Mode,
+    OnError,
+    Operator,
     Output,
     OutputFormat,
     Plan,
@@ -100,10 +117,74 @@ def _topics(value: object) -> object:
 
 def _formats(value: object) -> object:
     if isinstance(value, str) and value in _FORMATS:
-        return {"key": value, "value": value}
+        # What the keys of the others are like, their codecs know.
+        key = value if value in get_args(KeyFormat) else "json"
+        return {"key": "avro" if value == "debezium-avro" else key, "value": value}
     if isinstance(value, dict):
         return value
-    _refuse(value, '"json", "bytes" or {key: …, value: …}', _FORMATS)
+    _refuse(value, f"one of {', '.join(_FORMATS)}, or {{key: …, value: …}}", _FORMATS)
+
+
+def _names(value: object) -> object:
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) for name in names):
+        _refuse(value, "a name or a list of names")
+    return tuple(names)
+
+
+def _texts(value: object) -> object:
+    texts = value if isinstance(value, list) else [value]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        _refuse(value, "a SQL expression or a list of them")
+    return tuple(texts)
+
+
+def _selected(value: object) -> object:
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return project(*value).select
+    if isinstance(value, dict):
+        return tuple((name, _expression(text)) for name, text in value.items())
+    _refuse(value, "a list of columns, or a mapping of names to SQL expressions")
+
+
+def _expression(value: object) -> object:
+    # An expression such as 1 or true is written without quotes by everyone.
+    if isinstance(value, list | dict | None):
+        _refuse(value, "a SQL expression")
+    return value if isinstance(value, str) else shown(value)
+
+
+def _flat_mapped(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, text),) = value.items()
+        return name, _expression(text)
+    _refuse(value, "{column: list} in SQL, or a Python function as module:function")
+
+
+def _columns(value: object) -> object:
+    if not isinstance(value, dict):
+        _refuse(value, "a mapping of columns to SQL types")
+    return {
+        name: {"type": given} if isinstance(given, str) else given for name, given in value.items()
+    }
+
+
+def _schema(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    _refuse(value, "an Avro schema")
+
+
+def _flag(value: object) -> object:
+    if value in (True, "true"):
+        return True
+    if value in (False, "false"):
+        return False
+    _refuse(value, "true or false")
 
 
 def _choice(literal: Any) -> BeforeValidator:
@@ -144,8 +225,15 @@ class Part(BaseModel):
 class FormatsPart(Part):
     """`inputs.<name>.format`, written in full."""
 
-    key: Annotated[Format, _choice(Format)] = "json"
+    key: Annotated[KeyFormat, _choice(KeyFormat)] = "json"
     value: Annotated[Format, _choice(Format)] = "json"
+
+
+class ColumnPart(Part):
+    """`inputs.<name>.columns.<name>`, written in full."""
+
+    type: Text
+    encoding: Text | None = None
 
 
 class InputPart(Part):
@@ -154,12 +242,118 @@ class InputPart(Part):
     topic: Annotated[tuple[str, ...], BeforeValidator(_topics)]
     format: Annotated[FormatsPart, BeforeValidator(_formats)] = FormatsPart()
     start: Annotated[Start, _choice(Start)] = "earliest"
+    mode: Annotated[Mode, _choice(Mode)] = "upsert"
+    columns: Annotated[dict[str, ColumnPart], BeforeValidator(_columns)] = {}
+    key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    tables: Text | None = None
+    drift: Annotated[bool, BeforeValidator(_flag)] = True
+    avro_schema: Annotated[str | None, BeforeValidator(_schema)] = Field(None, alias="schema")
+    options: Scalars = {}
+
+    def input(self, name: str) -> Input:
+        """The input that this section describes."""
+        return Input(
+            name,
+            self.topic,
+            self.format.value,
+            self.format.key,
+            self.start,
+            self.mode,
+            tuple(Column(n, c.type, c.encoding) for n, c in self.columns.items()),
+            self.key,
+            self.tables,
+            self.drift,
+            self.avro_schema,
+            tuple(self.options.items()),
+        )
 
 
-class OperatorPart(Part):
+Expression = Annotated[str, BeforeValidator(_expression)]
+_PYTHON: tuple[Kind, ...] = get_args(Kind)
+
+
+class StepPart(Part):
+    """A step of a linear operator: SQL, or one Python function, or a change of signs."""
+
+    where: Annotated[tuple[str, ...], BeforeValidator(_texts)] = ()
+    select: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(_selected)] = None
+    key: Expression | None = None
+    flat_map: Annotated[tuple[str, str] | str | None, BeforeValidator(_flat_mapped)] = None
+    diff: Expression | None = None
+    valid_from: Expression | None = None
+    valid_until: Expression | None = None
+    map: Text | None = None
+    filter: Text | None = None
+    explode: Text | None = None
+    join_function: Text | None = None
+    negate: Annotated[bool, BeforeValidator(_flag)] = False
+
+    def step(self) -> Step:
+        """The step that this section describes.  Raises: ValueError, saying why it is none."""
+        found: list[Step] = [
+            Call(kind, function, moves_time=kind == "join_function")
+            for kind in _PYTHON
+            if isinstance(function := getattr(self, kind), str)
+        ]
+        if self.negate:
+            found.append(Negate())
+        sql = Sql(
+            self.where,
+            self.select,
+            self.key,
+            self.flat_map if isinstance(self.flat_map, tuple) else None,
+            self.diff,
+            self.valid_from,
+            self.valid_until,
+        )
+        if sql != Sql():
+            found.append(sql)
+        if not found:
+            raise ValueError(f"says nothing; a step has {', '.join(StepPart.keys())}")
+        if len(found) > 1:
+            raise ValueError(
+                "mixes SQL, Python and negate; write them as steps, in the order that is meant"
+            )
+        return found[0]
+
+
+class OperatorPart(StepPart):
     """`operators.<name>`."""
 
-    upsert: Text
+    upsert: Text | None = None
+    linear: Text | None = None
+    concat: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    steps: tuple[StepPart, ...] = ()
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else _refuse(value, "a list of steps")
+
+    def operator(self, name: str) -> Operator:
+        """The operator that this section describes.  Raises: PlanError."""
+        kinds = [k for k in ("upsert", "linear", "concat") if getattr(self, k)]
+        path = f"operators.{name}"
+        if len(kinds) != 1:
+            raise PlanError(name, [(path, "must be one of upsert, linear and concat")])
+        given = {field for field in self.model_fields_set if field in StepPart.model_fields}
+        if self.linear is None:
+            if given or self.steps:
+                raise PlanError(name, [(path, f"{kinds[0]} has no steps; add a linear operator")])
+            if self.upsert is not None:
+                return Upsert(name, self.upsert)
+            return Concat(name, self.concat)
+        if given and self.steps:
+            problem = "has steps, and a step beside them; write it among them"
+            raise PlanError(name, [(path, problem)])
+        steps: list[Step] = []
+        for at, part in enumerate(self.steps or [self]):
+            try:
+                steps.append(part.step())
+            except ValueError as error:
+                place = f"{path}.steps.{at}" if self.steps else path
+                raise PlanError(name, [(place, str(error))]) from None
+        return Linear(name, self.linear, tuple(steps))
 
 
 class OutputPart(Part):
@@ -175,6 +369,7 @@ class ErrorsPart(Part):
     """`errors`."""
 
     topic: Text = ""
+    policy: Annotated[OnError, _choice(OnError)] = "record"
 
 
 class SourcePart(Part):
@@ -211,26 +406,33 @@ class PlanPart(Part):
 
     pipeline: Text
     inputs: dict[str, InputPart]
-    operators: dict[str, OperatorPart]
+    operators: dict[str, OperatorPart] = {}
     outputs: dict[str, OutputPart]
     errors: ErrorsPart = ErrorsPart()
     time: Annotated[TimeDomain, _choice(TimeDomain)] = "ingest"
 
     def plan(self) -> Plan:
         """The plan that these sections describe.  Raises: PlanError."""
+        problems: list[tuple[str, str]] = []
+        operators: list[Operator] = []
+        for name, part in self.operators.items():
+            try:
+                operators.append(part.operator(name))
+            except PlanError as error:
+                problems += error.problems
+        if problems:
+            raise PlanError(self.pipeline, problems)
         return Plan(
             name=self.pipeline,
-            inputs=tuple(
-                Input(name, i.topic, i.format.value, i.format.key, i.start)
-                for name, i in self.inputs.items()
-            ),
-            operators=tuple(Upsert(name, o.upsert) for name, o in self.operators.items()),
+            inputs=tuple(i.input(name) for name, i in self.inputs.items()),
+            operators=tuple(operators),
             outputs=tuple(
                 Output(name, o.source, o.topic, o.format, o.partitions)
                 for name, o in self.outputs.items()
             ),
             error_topic=self.errors.topic,
             time=self.time,
+            on_error=self.errors.policy,
         )
 
 
@@ -240,6 +442,7 @@ class SettingsPart(Part):
     kafka: Scalars = {}
     source: SourcePart = SourcePart()
     sink: SinkPart = SinkPart()
+    registry: Scalars = {}
     run: RunPart = RunPart()
     spark: Scalars = {}
 
@@ -251,6 +454,7 @@ class SettingsPart(Part):
             kafka={**self.kafka, **given},
             source_kafka=self.source.kafka,
             sink_kafka=self.sink.kafka,
+            registry=self.registry,
             shards=self.run.shards,
             max_records_per_batch=self.source.max_records_per_batch,
             trigger_interval_s=self.run.trigger_interval,
@@ -274,9 +478,13 @@ def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
     """The keys that may stand in the section at `path`."""
     here: Any = PipelineFile
     for step in path:
-        # A section is a model, or a mapping from names to sections of one kind.
-        keyed = isinstance(here, type) and issubclass(here, Part)
-        here = here.keys()[step] if keyed else get_args(here)[1]
+        if isinstance(here, type) and issubclass(here, Part):
+            here = here.keys()[str(step)]
+        else:
+            # A mapping from names to sections of one kind, or a list of them.
+            here = get_args(here)[0 if isinstance(step, int) else 1]
+        if get_origin(here) is Annotated:
+            here = get_args(here)[0]
     return tuple(here.keys())
 
 

@@ -9,6 +9,7 @@ from ikebana.processor import planner
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.expressions import KEY, VALUE, ExpressionError, type_named
 from ikebana.processor.linear.query import frozen
+from ikebana.processor.linear.steps import moves_time
 from ikebana.processor.plan import (
     ERRORS,
     PLAIN_FORMATS,
@@ -59,7 +60,7 @@ def _input_problems(source: Input) -> Iterator[Problem]:
     plain = source.value_format in PLAIN_FORMATS
     if not source.topics:
         yield f"{path}.topic", "at least one topic is needed"
-    if source.mode == "diffs" and plain:
+    if source.mode == "diffs" and (plain or source.value_format == "debezium-flat-json"):
         yield (
             f"{path}.mode",
             f'"diffs" needs messages with old images; {source.value_format} has none',
@@ -71,8 +72,13 @@ def _input_problems(source: Input) -> Iterator[Problem]:
             re.compile(source.tables)
         except re.error as error:
             yield f"{path}.tables", f"is not a regular expression: {error}"
-    if source.key and plain:
+    if source.key and source.value_format in ("json", "bytes"):
         yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
+    if source.schema is not None and source.value_format != "avro":
+        yield f"{path}.schema", f"{source.value_format} values are not read by an Avro schema"
+    if source.key_format == "avro" and "avro" not in source.value_format:
+        problem = f"a key in Avro goes with values in Avro, not {source.value_format}"
+        yield f"{path}.format.key", problem
     if not source.key and source.value_format == "dms":
         yield f"{path}.key", "is needed: messages of dms do not say what their key is"
     if source.columns and source.value_format == "bytes":
@@ -202,7 +208,7 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
     if told:
         return
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
-        timed = any(planner.moves_time(step) for _, step in way.steps)
+        timed = any(moves_time(step) for _, step in way.steps)
         if timed and plan.time == "offset":
             yield "time", "validity in time needs times in milliseconds, not offsets"
             return

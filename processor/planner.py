@@ -141,15 +141,11 @@ def scope_of_input(source: Input) -> Scope:
     return Scope(types, not raw and not source.columns, f"inputs.{source.name}.columns")
 
 
-def chain_of(plan: Plan, branch: Branch) -> Chain:
+def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     """The compiled steps of a branch, behind what is pushed."""
-    before = physical(plan).readings[input_of(plan, branch.root).name].pushed
-    return chain(branch.steps, frozen(pushed_chain(plan, branch.root, before).scope))
-
-
-def pushed_chain(plan: Plan, root: str, steps: tuple[Named, ...]) -> Chain:
-    """The compiled steps that make an upsert's symbols."""
-    return chain(steps, frozen(scope_of_root(plan, root)))
+    source = input_of(plan, branch.root)
+    before = chain(of.readings[source.name].pushed, frozen(scope_of_input(source)))
+    return chain(branch.steps, frozen(before.scope))
 
 
 def scope_of_output(plan: Plan, output: Output) -> Scope:

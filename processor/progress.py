@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ikebana.arrangements.frontier import Interval, Time
+from ikebana.processor import planner
 from ikebana.processor.plan import Plan
 
 
@@ -25,8 +26,11 @@ class Edges:
 
 
 def edges(plan: Plan) -> dict[str, Edges]:
-    """What each operator of the plan waits for."""
-    return {operator.name: Edges(from_source=True) for operator in plan.operators}
+    """What each operator waits for that has a frontier of its own.
+
+    These are the roots: linear operators are passes over what comes out of them.
+    """
+    return {root: Edges(from_source=True) for root in planner.roots(plan)}
 
 
 def advance_frontiers(

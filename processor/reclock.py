@@ -138,6 +138,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
     """
     base = end.lower
     for source in plan.inputs:
+        partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
             for partition, until in sorted(end.positions.get(topic, {}).items()):
                 begin = end.begins.get(topic, {}).get(partition, 0)
@@ -153,6 +154,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                             since,
                             base if each else end.upper - 1,
                             each,
+                            partitions,
                         ),
                         until,
                     )

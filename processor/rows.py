@@ -95,6 +95,19 @@ class KeyedUpdate(NamedTuple):
     diff: int
 
 
+def size_of(row: Symbols | Truncate | Updates | Errors | Ignored) -> int:
+    """How many records or updates a row holds."""
+    match row:
+        case Symbols() | Updates():
+            return len(row.keys)
+        case Errors():
+            return len(row.records)
+        case Truncate():
+            return 1
+        case Ignored():
+            return sum(row.counts.values())
+
+
 def times_of(times: int | list[int], count: int) -> list[int]:
     """One time for each of `count` records."""
     return [times] * count if isinstance(times, int) else times

@@ -28,13 +28,14 @@ from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.processor import faults
 from ikebana.processor.dataflow import advance
-from ikebana.processor.envelope import Tick, unpack
+from ikebana.processor.envelope import Records, Tick, unpack
+from ikebana.processor.formatting import Formatted, formatted, pack_times
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
-from ikebana.processor.plan import Plan
-from ikebana.processor.rows import Errors, Symbols
+from ikebana.processor.plan import ERRORS, Plan
+from ikebana.processor.rows import KeyedUpdate, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,18 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         store.clean(tick.batch, job.retained)
         emitted = store.attempt(lambda part: advance(job.plan, part, records, tick.interval_of()))
         after = store.commit(tick.batch, job.retained)
+    messages = _messages(job.plan, emitted.updates)
     with producer.transaction() as sender:
         counts = {}
         for output in job.plan.published:
             faults.point("emit", tick.batch, shard)
-            counts[output.name] = producer.produce(output.topic, emitted[output.name])
-        marker = _marker(job, tick, shard, records, counts, after)
+            counts[output.name] = (
+                producer.produce_messages(output.topic, messages[output.name].messages)
+                if output.name in messages
+                else producer.produce(output.topic, emitted.updates[output.name])
+            )
+        times = {name: pack_times(found.times) for name, found in messages.items()}
+        marker = _marker(job, tick, shard, records, counts, after, emitted.counted, times)
         markers.produce_marker(sender, topic, marker)
         faults.point("before_commit", tick.batch, shard)
     faults.point("after_commit", tick.batch, shard)
@@ -109,9 +116,11 @@ def _marker(
     job: Job,
     tick: Tick,
     shard: int,
-    records: Sequence[Symbols | Errors],
+    records: Sequence[Records],
     counts: dict[str, int],
     manifest: Manifest,
+    counted: Mapping[str, int],
+    times: dict[str, list[int]],
 ) -> Marker:
     return Marker(
         checkpoint=job.checkpoint,
@@ -123,11 +132,27 @@ def _marker(
         upper=tick.upper,
         offset=tick.offset,
         plan=tick.plan,
-        records=sum(len(r.keys) if isinstance(r, Symbols) else len(r.records) for r in records),
+        records=sum(map(size_of, records)),
         behind=tick.behind,
         counts=counts,
         manifest=manifest,
+        counted=dict(counted),
+        times={name: packed for name, packed in times.items() if packed},
     )
+
+
+def _messages(plan: Plan, updates: dict[str, list[KeyedUpdate]]) -> dict[str, Formatted]:
+    """The messages of every output whose format is not `diff`.
+
+    What a format cannot write is added to the errors, which are written after these.
+    """
+    messages = {}
+    for output in plan.outputs:
+        if output.format != "diff":
+            found = formatted(plan, output, updates[output.name])
+            messages[output.name] = found
+            updates[ERRORS] += found.errors
+    return messages
 
 
 def encode_state(manifest: Manifest) -> bytes:
@@ -140,8 +165,9 @@ def decode_state(state: bytes) -> Manifest:
     return msgspec.json.decode(state, type=Manifest)
 
 
-def _unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Symbols | Errors]]:
-    ticks, records = [], []
+def _unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records]]:
+    ticks: list[Tick] = []
+    records: list[Records] = []
     for row in rows:
         chunk = unpack(row)
         if isinstance(chunk, Tick):

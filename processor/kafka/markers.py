@@ -40,7 +40,8 @@ class Marker(msgspec.Struct, frozen=True):
     """What a shard last committed.
 
     `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
-    update records by output.  `epoch` counts rescalings of the checkpoint.
+    update records by output, `times` counts by time as `formatting.pack_times` packs them,
+    `counted` whatever else was counted.  `epoch` counts rescalings of the checkpoint.
     """
 
     checkpoint: str
@@ -56,6 +57,8 @@ class Marker(msgspec.Struct, frozen=True):
     behind: int
     counts: dict[str, int]
     manifest: Manifest
+    counted: dict[str, int] = {}
+    times: dict[str, list[int]] = {}
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:

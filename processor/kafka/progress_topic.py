@@ -8,6 +8,7 @@ from ikebana.arrangements.errors import CheckpointError
 from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.formatting import add_times, progress_messages
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.markers import Marker, last_message
@@ -62,4 +63,9 @@ def publish(
     with lease.transaction() as producer:
         for output, record in zip(plan.published, records, strict=True):
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
+            times: dict[int, int] = {}
+            for marker in batch:
+                add_times(times, marker.times.get(output.name, ()))
+            for message in progress_messages(output, first.lower, first.upper, times):
+                enqueue(producer, output.topic, value=message)
     return records

@@ -10,6 +10,7 @@ only once it has been seen to be a registry at all, since a wrong path also answ
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -117,7 +118,7 @@ class Registry:
                 continue
             # One that was deleted meanwhile still says what the bytes mean.
             registered = self._patiently(
-                lambda s=subject, v=version: self._client.get_version(s, v, deleted=True)
+                partial(self._client.get_version, subject, version, deleted=True)
             )
             if registered is None:
                 raise SchemaUnknown("its schema refers to one that is unknown")

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor import planner
 from ikebana.processor.checkpoint import Birth, Logged
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.kafka.markers import Lease, Marker
@@ -36,6 +37,8 @@ _DIFF_TOPIC = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
+
+_UPSERT_TOPIC = {**_LARGEST_MESSAGE, "cleanup.policy": "compact"}
 
 
 class Takeover(NamedTuple):
@@ -196,14 +199,28 @@ def _check_outputs(
             raise _rolled_back(f'the progress of "{output.topic}"', last.batch, logged)
         if output.topic in existing:
             policy = topics.settings_of(admin, output.topic).get("cleanup.policy", "delete")
-            if "compact" in policy:
+            compacted = output.format == "upsert"
+            if "compact" in policy and not compacted:
                 raise CheckpointError(
                     f'output topic "{output.topic}" is compacted: it would lose updates',
                     hint="Set its cleanup.policy to delete, or write to another topic.",
                 )
+            _check_partitions(output, last, existing[output.topic])
         published.append(-1 if last is None else last.batch)
     # All outputs of a batch are published at once; one may have lost its records since.
     return max(published)
+
+
+def _check_partitions(output: Output, last: ProgressRecord | None, topic: topics.Topic) -> None:
+    """Refuse a changed number of partitions where readers rely on a key's staying in one."""
+    if output.format not in ("upsert", "debezium-json") or last is None:
+        return
+    if len(last.ends) != topic.partitions:
+        raise CheckpointError(
+            f'output topic "{output.topic}" had {len(last.ends)} partitions and has '
+            f"{topic.partitions}: a key's messages would lie in two of them, in no order",
+            hint="Write to a new topic under a new checkpoint.",
+        )
 
 
 def _check_lease(
@@ -314,7 +331,8 @@ def _create(
 
     make(wanted, partitions, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
     for output in plan.published:
-        make(output.topic, _partitions(plan, output, admin), _DIFF_TOPIC)
+        own = _UPSERT_TOPIC if output.format == "upsert" else _DIFF_TOPIC
+        make(output.topic, _partitions(plan, output, admin), own)
         make(output.progress_topic, 1, _DIFF_TOPIC)
 
 
@@ -322,8 +340,10 @@ def _partitions(plan: Plan, output: Output, admin: AdminClient) -> int:
     """As many as the output asks for, else as its input's topics have at most."""
     if output.partitions is not None:
         return output.partitions
-    operator = next(o for o in plan.operators if o.name == output.source)
-    found: Iterable[topics.Topic] = topics.describe(
-        admin, plan.input(operator.input).topics
-    ).values()
+    read = {
+        topic
+        for way in planner.paths(plan, output.source)
+        for topic in planner.input_of(plan, way.root).topics
+    }
+    found: Iterable[topics.Topic] = topics.describe(admin, read).values()
     return max((topic.partitions for topic in found), default=1)

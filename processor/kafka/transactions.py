@@ -5,15 +5,21 @@ committed, then begin.  Between reading and committing nobody else can commit, f
 that would take fencing us.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ikebana.arrangements.errors import FencedError, SourceError
 from ikebana.codecs import diff
+from ikebana.codecs.upsert_out import Message
 from ikebana.processor.kafka import markers
-from ikebana.processor.kafka.client import PATIENCE_S, patiently, transactional_producer
+from ikebana.processor.kafka.client import (
+    PATIENCE_S,
+    enqueue,
+    patiently,
+    transactional_producer,
+)
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.rows import KeyedUpdate
 
@@ -83,6 +89,15 @@ class Transactions:
                     raise self._named(error) from error
             count += 1
         return count
+
+    def produce_messages(self, topic: str, messages: Sequence[Message]) -> int:
+        """Add messages as they are; return how many there were."""
+        for key, value, headers in messages:
+            try:
+                enqueue(self._producer, topic, key=key, value=value, headers=headers)
+            except KafkaException as error:
+                raise self._named(error) from error
+        return len(messages)
 
     def _guarded(self, act: Callable[[], object]) -> None:
         try:

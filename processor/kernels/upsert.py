@@ -10,20 +10,27 @@ A value that could not be decoded leaves the value as it is, which is what the l
 symbol has said, be it of the same time or before; it puts an error record into the
 key's error slot, and the next good symbol or tombstone retracts the record.
 
+A value that is not whole is completed by the one that is current at its place in the
+order; without one it is an error, and the key has no value.  A truncate removes every key
+at its place in the order.
+
 The state is itself the arrangement of the output by key.  What a message claims the
-old value was plays no part here.
+old value was plays no part here, but for being counted as `drift` where it is another one.
 """
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.rows import KeyedUpdate, Rank, Symbols, times_of
+from ikebana.codecs import canonical
+from ikebana.processor.rows import KeyedUpdate, Partial, Symbols, Truncate, times_of
 
 # A state is b"v" + value, or b"e" + (value or None, error record) when the slot is full.
 _VALUE = b"v"
@@ -39,56 +46,48 @@ class Bad(NamedTuple):
     """
 
     record: bytes
-    good: tuple[bytes | None] | tuple[()] = ()
+    good: "tuple[bytes | Partial | None] | tuple[()]" = ()
 
 
 class Waiting(msgspec.Struct, array_like=True):
-    """A symbol whose time is not closed yet, as it lies in the store."""
+    """A symbol whose time is not closed yet, as it lies in the store; a key of None is all."""
 
-    key: bytes
+    key: bytes | None
     value: bytes | None
     bad: bytes | None
+    failed: bool = False
+    partial: Partial | None = None
 
 
-Symbol = bytes | Bad | None
+Symbol = bytes | Bad | Partial | None
+_SPECIAL = (Bad, Partial)
 
 
 class Changes(NamedTuple):
-    """The updates of the collection and those of the error records."""
+    """The updates of the collection and those of the error records.
+
+    `drift` is how many old images were not what the state had.
+    """
 
     updates: list[KeyedUpdate]
     errors: list[KeyedUpdate]
+    drift: int = 0
 
 
-def step(store: Store, chunks: Sequence[Symbols], interval: Interval) -> Changes:
+def step(store: Store, chunks: Sequence[Symbols | Truncate], interval: Interval) -> Changes:
     """Apply the symbols whose time lies before `interval.upper`; keep the others."""
     states, waiting = Part(store, b"k"), Part(store, b"w")
-    changes = Changes([], [])
-    current: dict[bytes, bytes | None] = {}
-    before: dict[bytes, bytes | None] = {}
+    run = _Run(states)
     in_sequence = _in_sequence(waiting, chunks, interval)
     if in_sequence is not None:
-        keys = list({key for chunk in in_sequence for key in chunk.keys})
-        current = dict(zip(keys, states.get_many(keys), strict=True))
-        before = current.copy()
+        run.load({key for chunk in in_sequence for key in chunk.keys})
         for chunk in in_sequence:
-            _apply_each(current, chunk, changes)
-        chunks = []
-    for time, last in _by_time(waiting, chunks, interval):
-        missing = [key for key in last if key not in current]
-        if missing:
-            found = dict(zip(missing, states.get_many(missing), strict=True))
-            current |= found
-            before |= found
-        _apply(current, last, time, changes)
-    for key, state in current.items():
-        if state == before[key]:
-            continue
-        if state is None:
-            states.delete(key)
-        else:
-            states.put(key, state)
-    return changes
+            run.apply_each(chunk)
+    else:
+        for moment in _by_time(waiting, chunks, interval):
+            run.apply(moment)
+    run.store()
+    return Changes(run.updates, run.errors, run.drift)
 
 
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -101,7 +100,10 @@ def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of the store belongs to, whatever kind of entry it is."""
     if place[:1] == b"k":
         return place[1:]
-    return msgspec.msgpack.decode(entry, type=Waiting).key
+    key = msgspec.msgpack.decode(entry, type=Waiting).key
+    # A truncate is of every shard; sources never give one whose time is still open.
+    assert key is not None, "a truncate waits"
+    return key
 
 
 def split(state: bytes) -> tuple[bytes | None, bytes | None]:
@@ -112,80 +114,150 @@ def split(state: bytes) -> tuple[bytes | None, bytes | None]:
     return value, record
 
 
-def _apply(
-    current: dict[bytes, bytes | None], last: dict[bytes, Symbol], time: int, changes: Changes
-) -> None:
-    """Move every key to its last symbol of one time."""
-    emit = changes.updates.append
-    for key, symbol in last.items():
-        old = current[key]
-        if isinstance(symbol, Bad) or (old is not None and old[0] != _VALUE_TAG):
-            current[key] = _with_errors(key, old, symbol, time, changes)
-            continue
-        new = None if symbol is None else _VALUE + symbol
-        if new == old:
-            continue
-        if old is not None:
-            emit(KeyedUpdate(key, old[1:], time, -1))
-        if symbol is not None:
-            emit(KeyedUpdate(key, symbol, time, 1))
-        current[key] = new
+class Moment(NamedTuple):
+    """What happens at one time: the last symbol of each key, after a truncate perhaps.
 
-
-def _apply_each(current: dict[bytes, bytes | None], chunk: Symbols, changes: Changes) -> None:
-    """Move keys to one symbol after the other, each of which is alone at its time.
-
-    What `_apply` does with one symbol, written out: here it is done for every record.
+    `expected` has, for the first symbol of a key that comes with one, the checksum of the
+    old image; `drift` is how many of the later ones were not of the symbol before.
     """
-    emit = changes.updates.append
-    assert isinstance(chunk.times, list)
-    for time, key, symbol in zip(chunk.times, chunk.keys, _values(chunk), strict=True):
-        old = current[key]
-        if symbol.__class__ is Bad or (old is not None and old[0] != _VALUE_TAG):
-            current[key] = _with_errors(key, old, symbol, time, changes)
-            continue
-        new = None if symbol is None else _VALUE + symbol  # type: ignore[operator]
-        if new == old:
-            continue
-        if old is not None:
-            emit(KeyedUpdate(key, old[1:], time, -1))
-        if symbol is not None:
-            emit(KeyedUpdate(key, symbol, time, 1))  # type: ignore[arg-type]
-        current[key] = new
+
+    time: int
+    last: dict[bytes, Symbol]
+    truncated: bool = False
+    expected: Mapping[bytes, int] = MappingProxyType({})
+    drift: int = 0
 
 
-def _with_errors(
-    key: bytes, state: bytes | None, symbol: Symbol, time: int, changes: Changes
-) -> bytes | None:
-    """The general transition: the error slot was full, or is to be filled."""
-    value, record = (None, None) if state is None else split(state)
-    if isinstance(symbol, Bad):
-        new_value, new_record = symbol.good[0] if symbol.good else value, symbol.record
-    else:
-        new_value, new_record = symbol, None
-    for updates, old, new in (
-        (changes.updates, value, new_value),
-        (changes.errors, record, new_record),
-    ):
-        if old != new:
+class _Run:
+    """The states of the keys that a batch touches, and what it emits."""
+
+    def __init__(self, states: Part) -> None:
+        self.updates: list[KeyedUpdate] = []
+        self.errors: list[KeyedUpdate] = []
+        self.drift = 0
+        self._states = states
+        self._current: dict[bytes, bytes | None] = {}
+        self._before: dict[bytes, bytes | None] = {}
+
+    def load(self, keys: Iterable[bytes]) -> None:
+        """Fetch the states of keys."""
+        current = self._current
+        missing = [key for key in keys if key not in current]
+        if missing:
+            found = dict(zip(missing, self._states.get_many(missing), strict=True))
+            current |= found
+            self._before |= found
+
+    def store(self) -> None:
+        """Write the states that have changed."""
+        states, before = self._states, self._before
+        for key, state in self._current.items():
+            if state == before[key]:
+                continue
+            if state is None:
+                states.delete(key)
+            else:
+                states.put(key, state)
+
+    def apply(self, moment: Moment) -> None:
+        """Move every key to its last symbol of one time."""
+        time, last, truncated, expected, drift = moment
+        if truncated:
+            self._load_all()
+            for key, state in self._current.items():
+                if state is not None and key not in last:
+                    last[key] = None
+        self.load(last)
+        current, emit = self._current, self.updates.append
+        self.drift += drift
+        for key, checksum in expected.items():
+            self._compare(current[key], checksum)
+        for key, symbol in last.items():
+            old = current[key]
+            if symbol.__class__ in _SPECIAL or (old is not None and old[0] != _VALUE_TAG):
+                current[key] = self._general(key, old, symbol, time)
+                continue
+            new = None if symbol is None else _VALUE + symbol  # type: ignore[operator]
+            if new == old:
+                continue
             if old is not None:
-                updates.append(KeyedUpdate(key, old, time, -1))
-            if new is not None:
-                updates.append(KeyedUpdate(key, new, time, 1))
-    if new_record is not None:
-        return _ERROR + msgspec.msgpack.encode((new_value, new_record))
-    return None if new_value is None else _VALUE + new_value
+                emit(KeyedUpdate(key, old[1:], time, -1))
+            if symbol is not None:
+                emit(KeyedUpdate(key, symbol, time, 1))  # type: ignore[arg-type]
+            current[key] = new
+
+    def apply_each(self, chunk: Symbols) -> None:
+        """Move keys to one symbol after the other, each of which is alone at its time.
+
+        What `apply` does with one symbol, written out: here it is done for every record.
+        """
+        current, emit, expected = self._current, self.updates.append, chunk.before
+        assert isinstance(chunk.times, list)
+        for index, (time, key, symbol) in enumerate(
+            zip(chunk.times, chunk.keys, _values(chunk), strict=True)
+        ):
+            old = current[key]
+            if expected and (checksum := expected.get(index)) is not None:
+                self._compare(old, checksum)
+            if symbol.__class__ in _SPECIAL or (old is not None and old[0] != _VALUE_TAG):
+                current[key] = self._general(key, old, symbol, time)
+                continue
+            new = None if symbol is None else _VALUE + symbol  # type: ignore[operator]
+            if new == old:
+                continue
+            if old is not None:
+                emit(KeyedUpdate(key, old[1:], time, -1))
+            if symbol is not None:
+                emit(KeyedUpdate(key, symbol, time, 1))  # type: ignore[arg-type]
+            current[key] = new
+
+    def _general(self, key: bytes, state: bytes | None, symbol: Symbol, time: int) -> bytes | None:
+        """The transition in full: with partial values, and with the error slot."""
+        value, record = (None, None) if state is None else split(state)
+        new_record: bytes | None = None
+        new: Symbol = symbol
+        if isinstance(symbol, Bad):
+            new_record = symbol.record
+            new = symbol.good[0] if symbol.good else value
+        if isinstance(new, Partial):
+            if value is None:
+                new_record = new_record or new.record
+            new = None if value is None else canonical.completed(new.value, value, new.absent)
+        assert not isinstance(new, Bad)
+        for updates, old, made in (
+            (self.updates, value, new),
+            (self.errors, record, new_record),
+        ):
+            if old != made:
+                if old is not None:
+                    updates.append(KeyedUpdate(key, old, time, -1))
+                if made is not None:
+                    updates.append(KeyedUpdate(key, made, time, 1))
+        if new_record is not None:
+            return _ERROR + msgspec.msgpack.encode((new, new_record))
+        return None if new is None else _VALUE + new
+
+    def _compare(self, state: bytes | None, checksum: int) -> None:
+        value = None if state is None else split(state)[0]
+        self.drift += value is None or crc32(value) != checksum
+
+    def _load_all(self) -> None:
+        current, before = self._current, self._before
+        for key, state in self._states.scan(b""):
+            if key not in current:
+                current[key] = before[key] = state
 
 
 def _in_sequence(
-    waiting: Part, chunks: Sequence[Symbols], interval: Interval
+    waiting: Part, chunks: Sequence[Symbols | Truncate], interval: Interval
 ) -> list[Symbols] | None:
     """The chunks in an order in which time goes up with every record, if there is one.
 
-    In the offset domain there always is: no two records have the same time.
+    In the offset domain there mostly is: no two messages have the same time.
     """
-    full = [chunk for chunk in chunks if chunk.keys]
-    if not full or any(isinstance(chunk.times, int) for chunk in full):
+    full = [chunk for chunk in chunks if isinstance(chunk, Symbols) and chunk.keys]
+    truncated = any(isinstance(chunk, Truncate) for chunk in chunks)
+    if not full or truncated or any(isinstance(chunk.times, int) for chunk in full):
         return None
     if next(iter(waiting.scan(b"")), None) is not None:
         return None
@@ -205,94 +277,179 @@ def _first_time(chunk: Symbols) -> int:
 
 
 def _by_time(
-    waiting: Part, chunks: Sequence[Symbols], interval: Interval
-) -> Iterable[tuple[int, dict[bytes, Symbol]]]:
-    """The last symbol of each key, time by time; what is not yet due goes to `waiting`."""
+    waiting: Part, chunks: Sequence[Symbols | Truncate], interval: Interval
+) -> Iterable[Moment]:
+    """What happens time by time; what is not yet due goes to `waiting`."""
     due = _due(waiting, interval.upper)
     same_time = not due and len({_time_of(chunk) for chunk in chunks}) == 1
-    if same_time and isinstance(time := chunks[0].times, int) and time < interval.upper:
+    if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
         # Nearly every batch in the ingest domain: no row needs a tuple of its own.
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
-        last: dict[bytes, Symbol] = {}
-        for chunk in sorted(chunks, key=_order):
-            if chunk.bad:
-                for key, symbol in zip(chunk.keys, _values(chunk), strict=True):
-                    last[key] = _over(last, key, symbol) if isinstance(symbol, Bad) else symbol
-            else:
-                # A later symbol takes the place of an earlier one, not its position.
-                last.update(zip(chunk.keys, chunk.values, strict=True))
-        return [(time, last)]
+        return [_moment(time, sorted(chunks, key=_order))]
     rows = due
     for chunk in chunks:
-        order, partition = chunk.input_order, chunk.partition
-        for time, offset, key, symbol in zip(
+        for row in _rows_of(chunk):
+            time = row.time
+            assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
+            if time < interval.upper:
+                rows.append(row)
+            else:
+                _wait(waiting, row)
+    rows.sort(key=_rank)
+    return _moments(rows)
+
+
+def _moment(time: int, chunks: Sequence[Symbols | Truncate]) -> Moment:
+    """What happens at one time, of chunks in their order."""
+    gathering = _Gathering(time)
+    for chunk in chunks:
+        if isinstance(chunk, Truncate):
+            gathering.truncate()
+        elif chunk.bad or chunk.failed or chunk.partial or chunk.before:
+            before = chunk.before
+            for index, (key, symbol) in enumerate(zip(chunk.keys, _values(chunk), strict=True)):
+                gathering.add(key, symbol, before.get(index))
+        else:
+            # A later symbol takes the place of an earlier one, not its position.
+            gathering.last.update(zip(chunk.keys, chunk.values, strict=True))
+    return gathering.moment()
+
+
+def _moments(rows: "list[_Row]") -> Iterable[Moment]:
+    gathering: _Gathering | None = None
+    for row in rows:
+        if gathering is None or gathering.time != row.time:
+            if gathering is not None:
+                yield gathering.moment()
+            gathering = _Gathering(row.time)
+        if row.key is None:
+            gathering.truncate()
+        else:
+            gathering.add(row.key, row.symbol, row.before)
+    if gathering is not None:
+        yield gathering.moment()
+
+
+class _Gathering:
+    """The symbols of one time, one after the other."""
+
+    def __init__(self, time: int) -> None:
+        self.time = time
+        self.last: dict[bytes, Symbol] = {}
+        self._truncated = False
+        self._expected: dict[bytes, int] = {}
+        self._drift = 0
+
+    def add(self, key: bytes, symbol: Symbol, before: int | None) -> None:
+        """A further symbol, with the checksum of its old image if it has one."""
+        last = self.last
+        if before is not None:
+            earlier = last.get(key, self)
+            if earlier is self and not self._truncated:
+                self._expected[key] = before
+            elif earlier is self or earlier is None:
+                self._drift += 1
+            elif isinstance(earlier, bytes):
+                self._drift += crc32(earlier) != before
+        last[key] = _after(last[key], symbol) if key in last else symbol
+
+    def truncate(self) -> None:
+        """All that was is gone, also what was said at this time."""
+        self._truncated = True
+        self.last = dict.fromkeys(self.last)
+
+    def moment(self) -> Moment:
+        """All of it."""
+        return Moment(self.time, self.last, self._truncated, self._expected, self._drift)
+
+
+def _after(earlier: Symbol, symbol: Symbol) -> Symbol:
+    """A symbol after another of its key and time: what both say together."""
+    if isinstance(symbol, Bad):
+        if symbol.good:
+            return symbol
+        # What the last good one has said of the value stands.
+        return Bad(symbol.record, earlier.good if isinstance(earlier, Bad) else (earlier,))
+    if not isinstance(symbol, Partial):
+        return symbol
+    if isinstance(earlier, Bad):
+        return _after(earlier.good[0], symbol) if earlier.good else symbol
+    if earlier is None:
+        return Bad(symbol.record, (None,))
+    if isinstance(earlier, Partial):
+        value = canonical.completed(symbol.value, earlier.value, symbol.absent)
+        both = tuple(name for name in symbol.absent if name in earlier.absent)
+        return Partial(value, both, symbol.record)
+    return canonical.completed(symbol.value, earlier, symbol.absent)
+
+
+class _Row(NamedTuple):
+    time: int
+    order: int
+    partition: int
+    offset: int
+    key: bytes | None
+    symbol: Symbol
+    before: int | None = None
+
+
+def _rows_of(chunk: Symbols | Truncate) -> Iterable[_Row]:
+    order, partition = chunk.input_order, chunk.partition
+    if isinstance(chunk, Truncate):
+        yield _Row(chunk.time, order, partition, chunk.offset, None, None)
+        return
+    for index, (time, offset, key, symbol) in enumerate(
+        zip(
             times_of(chunk.times, len(chunk.keys)),
             chunk.offsets,
             chunk.keys,
             _values(chunk),
             strict=True,
-        ):
-            assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
-            if time < interval.upper:
-                rows.append((time, order, partition, offset, key, symbol))
-            else:
-                _wait(waiting, time, Rank(order, partition, offset), key, symbol)
-    rows.sort(key=_rank)
-    return _runs(rows)
-
-
-_Row = tuple[int, int, int, int, bytes, Symbol]
-
-
-def _runs(rows: list[_Row]) -> Iterable[tuple[int, dict[bytes, Symbol]]]:
-    last: dict[bytes, Symbol] = {}
-    now: int | None = None
-    for time, _, _, _, key, symbol in rows:
-        if time != now:
-            if now is not None:
-                yield now, last
-            now, last = time, {}
-        last[key] = _over(last, key, symbol) if isinstance(symbol, Bad) else symbol
-    if now is not None:
-        yield now, last
-
-
-def _over(last: Mapping[bytes, Symbol], key: bytes, bad: Bad) -> Bad:
-    """A bad symbol after those of its time: what they have said of the value stands."""
-    if key not in last:
-        return bad
-    before = last[key]
-    return Bad(bad.record, before.good if isinstance(before, Bad) else (before,))
+        )
+    ):
+        yield _Row(time, order, partition, offset, key, symbol, chunk.before.get(index))
 
 
 def _rank(row: _Row) -> tuple[int, int, int, int]:
     return row[:4]
 
 
-def _order(chunk: Symbols) -> tuple[int, int, int]:
+def _order(chunk: Symbols | Truncate) -> tuple[int, int, int]:
+    if isinstance(chunk, Truncate):
+        return chunk.input_order, chunk.partition, chunk.offset
     return chunk.input_order, chunk.partition, chunk.offsets[0] if chunk.offsets else 0
 
 
-def _time_of(chunk: Symbols) -> int | None:
+def _time_of(chunk: Symbols | Truncate) -> int | None:
+    if isinstance(chunk, Truncate):
+        return chunk.time
     return chunk.times if isinstance(chunk.times, int) else None
 
 
 def _values(chunk: Symbols) -> Sequence[Symbol]:
-    if not chunk.bad:
+    if not (chunk.bad or chunk.failed or chunk.partial):
         return chunk.values
     values: list[Symbol] = list(chunk.values)
     for index, record in chunk.bad.items():
         values[index] = Bad(record)
+    for index, record in chunk.failed.items():
+        values[index] = Bad(record, (None,))
+    for index, partial in chunk.partial.items():
+        values[index] = partial
     return values
 
 
-def _wait(waiting: Part, time: int, rank: Rank, key: bytes, symbol: Symbol) -> None:
-    entry = (
-        Waiting(key, None, symbol.record)
-        if isinstance(symbol, Bad)
-        else Waiting(key, symbol, None)
-    )
-    place = b"".join(n.to_bytes(8, "big") for n in (time, *rank))
+def _wait(waiting: Part, row: _Row) -> None:
+    symbol = row.symbol
+    entry = Waiting(row.key, None, None)
+    if isinstance(symbol, Bad):
+        entry = Waiting(row.key, None, symbol.record, failed=bool(symbol.good))
+    elif isinstance(symbol, Partial):
+        entry = Waiting(row.key, None, None, partial=symbol)
+    else:
+        entry = Waiting(row.key, symbol, None)
+    # One message may have rows of several keys.
+    place = b"".join(n.to_bytes(8, "big") for n in _rank(row)) + (row.key or b"")
     waiting.put(place, msgspec.msgpack.encode(entry))
 
 
@@ -307,9 +464,13 @@ def _due(waiting: Part, upper: int) -> list[_Row]:
         # Places are in order of time, so the first one beyond the frontier ends it.
         if time >= upper:
             break
-        symbol = msgspec.msgpack.decode(entry, type=Waiting)
-        value: Symbol = symbol.value if symbol.bad is None else Bad(symbol.bad)
-        rows.append((time, order, partition, offset, symbol.key, value))
+        found = msgspec.msgpack.decode(entry, type=Waiting)
+        symbol: Symbol = found.value
+        if found.bad is not None:
+            symbol = Bad(found.bad, (None,) if found.failed else ())
+        elif found.partial is not None:
+            symbol = found.partial
+        rows.append(_Row(time, order, partition, offset, found.key, symbol))
         places.append(place)
     for place in places:
         waiting.delete(place)

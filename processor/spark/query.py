@@ -6,6 +6,7 @@ import re
 import socket
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +44,7 @@ class BatchReport(NamedTuple):
     records: int
     behind: int
     counts: dict[str, int]
+    counted: dict[str, int]
     state_bytes: int
     seconds: float
 
@@ -130,6 +132,7 @@ def start(
         heartbeat_s=settings.heartbeat_s,
         stop=str(stop),
         incarnation=taken.incarnation,
+        registry=dict(settings.registry),
         adopted=taken.adopted,
     )
     job = Job(
@@ -230,6 +233,7 @@ def _report(markers: list[Marker], seconds: float) -> BatchReport:
         records=sum(marker.records for marker in markers),
         behind=first.behind,
         counts=counts,
+        counted=dict(sum((Counter(m.counted) for m in markers), Counter[str]())),
         state_bytes=sum(marker.manifest.size for marker in markers),
         seconds=seconds,
     )

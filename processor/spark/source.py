@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -21,15 +21,20 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.processor import progress, reclock
+from ikebana.processor import planner, progress, reclock
+from ikebana.processor.codec_of import codec_of, needs_headers
 from ikebana.processor.decoding import Decoding
 from ikebana.processor.envelope import SCHEMA, Tick, pack
+from ikebana.processor.intake import Intake, Message
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.plan import Plan
 from ikebana.processor.reclock import Slice, SourceOffset
 from ikebana.processor.spark import worker
+
+if TYPE_CHECKING:
+    from ikebana.processor.kafka.registry import Registry
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has this word; settings hold passwords.
@@ -57,6 +62,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     heartbeat_s: float
     stop: str
     incarnation: int
+    registry: dict[str, str] = {}
     adopted: str | None = None
 
 
@@ -89,6 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._config = config
         self._target: reclock.Positions | None = None
         self._asked_for_lease = 0.0
+        self._intakes: dict[str, Intake] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -171,20 +178,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         config = self._config
         by_range = {
             Range(s.place.topic, s.place.partition, s.place.start, s.end): Decoding(
-                config.plan.input(s.input), s.place, len(config.labels)
+                config.plan.input(s.input), self._intake(s.input), s.place, len(config.labels)
             )
             for s in partition.slices
         }
         if not by_range:
             return
         labels = config.labels
+        with_headers = {
+            topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics
+        }
         for at, messages in _reader(tuple(sorted(config.kafka.items()))).read(list(by_range)):
-            chunks = by_range[at].add([(m.offset(), m.key(), m.value()) for m in messages])
+            chunks = by_range[at].add(_messages(messages, headers=at.topic in with_headers))
             if rows := [(labels[shard], chunk) for shard, chunk in chunks]:
                 yield _rows(rows)
         for decoding in by_range.values():
             if rows := [(labels[shard], chunk) for shard, chunk in decoding.flush()]:
                 yield _rows(rows)
+
+    def _intake(self, name: str) -> Intake:
+        """What decodes an input; it is made once in a process."""
+        if name not in self._intakes:
+            config = self._config
+            source = config.plan.input(name)
+            schemas = _registry(tuple(sorted(config.registry.items())))
+            physical = planner.physical(config.plan)
+            codec = codec_of(source, physical.readings[name], schemas)
+            self._intakes[name] = Intake(source, codec, physical)
+        return self._intakes[name]
 
     def _check_lease(self) -> None:
         """Stop if there is a newer instance: a batch logged now would stop that one."""
@@ -200,6 +221,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
+
+
+def _messages(found: Sequence[Any], *, headers: bool) -> list[Message]:
+    if headers:
+        return [Message(m.offset(), m.key(), m.value(), m.headers()) for m in found]
+    return [Message(m.offset(), m.key(), m.value()) for m in found]
 
 
 def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
@@ -229,6 +256,16 @@ def _capped(
         topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
         for topic, by in target.items()
     }
+
+
+@functools.lru_cache(maxsize=4)
+def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
+    if not settings:
+        return None
+    # Its client takes a while to import, and few need it.
+    from ikebana.processor.kafka.registry import Registry
+
+    return Registry(dict(settings))
 
 
 @functools.lru_cache(maxsize=4)

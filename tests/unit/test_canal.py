@@ -33,6 +33,18 @@ def changed(name: str, **fields: Any) -> bytes:
     return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
 
 
+def updated(
+    key: bytes, after: bytes, before: bytes | None = None, absent: tuple[str, ...] = ()
+) -> Change:
+    """There was a row of this key before, by what the message says."""
+    return Change("upsert", key, after, before, absent, replaces=True)
+
+
+def deleted(key: bytes, before: bytes | None = None) -> Change:
+    """So was there here."""
+    return Change("delete", key, None, before, replaces=True)
+
+
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
     """What is raised for a message."""
     with pytest.raises(DecodeError) as caught:
@@ -67,28 +79,26 @@ def ann(number: int, name: str | None = "hunter2 Ann") -> bytes:
         pytest.param(
             "update",
             [
-                Change("upsert", b'{"id":1}', ann(1), ann(1, "hunter2 Anna")),
-                Change("upsert", b'{"id":2}', ann(2, "hunter2 Bo"), ann(2, "hunter2 Bo")),
+                updated(b'{"id":1}', ann(1), ann(1, "hunter2 Anna")),
+                updated(b'{"id":2}', ann(2, "hunter2 Bo"), ann(2, "hunter2 Bo")),
             ],
             id="update, with columns that the second row did not change",
         ),
-        pytest.param(
-            "update_unchanged", [Change("upsert", b'{"id":1}', ann(1), ann(1))], id="no old rows"
-        ),
+        pytest.param("update_unchanged", [updated(b'{"id":1}', ann(1), ann(1))], id="no old rows"),
         pytest.param(
             "key_change",
             [
-                Change("delete", b'{"id":7}', None, ann(7)),
+                deleted(b'{"id":7}', ann(7)),
                 Change("upsert", b'{"id":8}', ann(8)),
-                Change("upsert", b'{"id":9}', ann(9, "hunter2 Bo"), ann(9, "hunter2 B")),
+                updated(b'{"id":9}', ann(9, "hunter2 Bo"), ann(9, "hunter2 B")),
             ],
             id="key change, and one that is none",
         ),
         pytest.param(
             "delete",
             [
-                Change("delete", b'{"id":1}', None, ann(1)),
-                Change("delete", b'{"id":2}', None, ann(2, "hunter2 Bo")),
+                deleted(b'{"id":1}', ann(1)),
+                deleted(b'{"id":2}', ann(2, "hunter2 Bo")),
             ],
             id="delete",
         ),
@@ -267,8 +277,40 @@ def test_an_image_without_blobs_is_partial() -> None:
     wanted = Wanted(columns=("id", "name", "photo"), before=True, options=MINIMAL)
 
     assert Canal(wanted).changes(None, MESSAGES["noblob_update"], None) == [
-        Change("upsert", b'{"id":1}', ann(1), None, ("photo",))
+        updated(b'{"id":1}', ann(1), None, ("photo",))
     ]
+
+
+def test_an_image_without_blobs_has_no_full_old_row() -> None:
+    """Even if no column is missing: the old value of a blob would be."""
+    wanted = Wanted(columns=COLUMNS, key=("id",), before=True, options=MINIMAL)
+
+    assert Canal(wanted).changes(None, MESSAGES["update_unchanged"], None) == [
+        updated(b'{"id":1}', ann(1))
+    ]
+    assert Canal(wanted).changes(None, MESSAGES["delete"], None) == [
+        deleted(b'{"id":1}'),
+        deleted(b'{"id":2}'),
+    ]
+
+
+def test_a_row_in_which_nothing_has_changed_may_be_null_in_old() -> None:
+    """It is the row as it was."""
+    message = changed("update_unchanged", old=[None])
+
+    for before in (None, ann(1)):
+        wanted = Wanted(columns=COLUMNS, key=("id",), before=before is not None)
+        assert Canal(wanted).changes(None, message, None) == [updated(b'{"id":1}', ann(1), before)]
+
+
+def test_old_columns_that_nobody_wants_are_not_even_read() -> None:
+    """Without old rows only the key's columns are."""
+    message = changed("update_unchanged", old=[{"name": [MARKER]}])
+
+    assert Canal(Wanted(columns=COLUMNS, key=("id",))).changes(None, message, None) == [
+        updated(b'{"id":1}', ann(1))
+    ]
+    assert refusal(message).reason == "Expected `str | null`, got `array` - at `$[0].name`"
 
 
 def test_an_image_without_blobs_needs_declared_columns() -> None:
@@ -344,7 +386,7 @@ def test_columns_that_nobody_wants_are_not_even_converted() -> None:
         ),
         pytest.param(
             changed("insert", sqlType=None, mysqlType=None),
-            "column `id` is no column of a known type",
+            "neither `sqlType` nor `mysqlType` has column `id`",
             None,
             id="no types",
         ),
@@ -381,6 +423,16 @@ def test_a_key_that_is_not_declared_has_to_be_told() -> None:
 
     assert refusal(changed("insert", pkNames=None), Wanted()).reason == reason
     assert refusal(changed("insert", pkNames=[]), Wanted()).reason == reason
+
+
+def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
+    """Whatever its other columns are like, if its old row is not wanted."""
+    rows = [{"id": "1", "big": MARKER}]
+    wanted = Wanted(columns=("big",), key=("id",))
+
+    assert Canal(wanted).changes(None, changed("delete", data=rows), None) == [
+        deleted(b'{"id":1}')
+    ]
 
 
 def test_options_that_cannot_be_are_refused_at_once() -> None:

@@ -2,13 +2,15 @@
 
 import io
 import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 import fastavro
 import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ikebana.codecs import cdcv2, cdcv2_avro
@@ -284,7 +286,23 @@ def test_the_published_schema_reads_what_is_written() -> None:
     }
 
 
+def test_the_documented_examples_are_what_is_written() -> None:
+    """Updates, progress and schema of docs/formats-out.md."""
+    page = (Path(__file__).parents[2] / "docs" / "formats-out.md").read_text()
+    updates, progress, schema, *_ = re.findall(r"```json\n(.*?)\n```", page, re.DOTALL)
+    old, new = b'{"id":1,"n":"a"}', b'{"id":1,"n":"b"}'
+    (avro,) = cdcv2_avro.encode_progress(3, 9, {7: 2}, 1_000)
+
+    assert json.loads(schema) == cdcv2_avro.SCHEMA
+    assert cdcv2.decode(progress.encode()) == Progress(3, 9, {7: 2})
+    assert avro.hex(" ") in re.sub(" +", " ", page)
+    assert [
+        *cdcv2.encode_updates([(b'{"id":1}', old, 7, -1), (b'{"id":1}', new, 7, 1)], 1_000)
+    ] == [updates.encode()]
+
+
 @given(facts)
+@example([(b"1", b"1", number, number) for bits in (6, 13) for number in (-1 << bits, 1 << bits)])
 def test_avro_is_written_as_others_write_it(updates: Sequence[Fact]) -> None:
     """Byte by byte what a writer that knows the schema only makes of them."""
     body = io.BytesIO()

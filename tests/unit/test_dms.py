@@ -33,6 +33,18 @@ def changed(name: str, **fields: Any) -> bytes:
     return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
 
 
+def updated(
+    key: bytes, after: bytes, before: bytes | None = None, absent: tuple[str, ...] = ()
+) -> Change:
+    """There was a row of this key before, by what the message says."""
+    return Change("upsert", key, after, before, absent, replaces=True)
+
+
+def deleted(key: bytes, before: bytes | None = None) -> Change:
+    """So was there here."""
+    return Change("delete", key, None, before, replaces=True)
+
+
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
     """What is raised for a message."""
     with pytest.raises(DecodeError) as caught:
@@ -54,20 +66,20 @@ ANNA = b'{"id":7,"name":"hunter2 Anna","note":"hunter2 x"}'
     [
         pytest.param("load", [Change("upsert", KEY, ANN)], id="snapshot"),
         pytest.param("insert", [Change("upsert", KEY, ANN)], id="insert"),
-        pytest.param("update", [Change("upsert", KEY, ANN)], id="update, the key as old image"),
-        pytest.param("full_before", [Change("upsert", KEY, ANN, ANNA)], id="a full old image"),
+        pytest.param("update", [updated(KEY, ANN)], id="update, the key as old image"),
+        pytest.param("full_before", [updated(KEY, ANN, ANNA)], id="a full old image"),
         pytest.param(
             "update_to_null",
-            [Change("upsert", KEY, b'{"id":7,"name":"hunter2 Ann","note":null}')],
+            [updated(KEY, b'{"id":7,"name":"hunter2 Ann","note":null}')],
             id="a column that is left out is null",
         ),
         pytest.param(
             "key_change",
-            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="key change",
         ),
-        pytest.param("delete", [Change("delete", KEY, None, ANN)], id="delete"),
-        pytest.param("delete_of_key", [Change("delete", KEY)], id="delete of which only a key is"),
+        pytest.param("delete", [deleted(KEY, ANN)], id="delete"),
+        pytest.param("delete_of_key", [deleted(KEY)], id="delete of which only a key is"),
         pytest.param("truncate", [Change("truncate")], id="truncate"),
         pytest.param("create_table", Ignored("ddl"), id="DDL"),
     ],
@@ -83,50 +95,50 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         pytest.param(
             MESSAGES["update_to_null"],
             Wanted(key=("id",), before=True),
-            [Change("upsert", KEY, b'{"id":7,"name":"hunter2 Ann"}')],
+            [updated(KEY, b'{"id":7,"name":"hunter2 Ann"}')],
             id="all columns: the row is as it stands there",
         ),
         pytest.param(
             MESSAGES["full_before"],
             Wanted(key=("id",), before=True),
-            [Change("upsert", KEY, ANN)],
+            [updated(KEY, ANN)],
             id="all columns: no old image can be told to be full",
         ),
         pytest.param(
             MESSAGES["full_before"],
             Wanted(key=("id",), before=True, options=ALL),
-            [Change("upsert", KEY, ANN, ANNA)],
+            [updated(KEY, ANN, ANNA)],
             id="unless an option says so",
         ),
         pytest.param(
             MESSAGES["update"],
             Wanted(columns=COLUMNS, key=("id",), before=True, options=ALL),
-            [Change("upsert", KEY, ANN, b'{"id":7,"name":null,"note":null}')],
+            [updated(KEY, ANN, b'{"id":7,"name":null,"note":null}')],
             id="then what an old image lacks was null",
         ),
         pytest.param(
             MESSAGES["delete_of_key"],
             Wanted(columns=COLUMNS, key=("id",), before=True, options=ALL),
-            [Change("delete", KEY)],
+            [deleted(KEY)],
             id="but data of a delete is no old image",
         ),
         pytest.param(
             MESSAGES["prefixed_key_change"],
             Wanted(columns=COLUMNS, key=("id",), before=True, options=PREFIX),
-            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="an old image among the columns",
         ),
         pytest.param(
             MESSAGES["prefixed_key_change"],
             Wanted(key=("id",), options=PREFIX),
-            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="an old image among all columns",
         ),
         pytest.param(
             MESSAGES["prefixed_key_change"],
             Wanted(columns=("name",), key=("id",), before=True, options=PREFIX),
             [
-                Change("delete", b'{"id":6}', None, b'{"name":"hunter2 Ann"}'),
+                deleted(b'{"id":6}', b'{"name":"hunter2 Ann"}'),
                 Change("upsert", KEY, b'{"name":"hunter2 Ann"}'),
             ],
             id="of which the wanted columns are full",
@@ -134,19 +146,28 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         pytest.param(
             changed("update", **{"before-image": ..., "was": {"id": 6}}),
             Wanted(columns=COLUMNS, key=("id",), options={"before_image": "was"}),
-            [Change("delete", b'{"id":6}'), Change("upsert", KEY, ANN)],
+            [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="an old image under another name",
         ),
         pytest.param(
             changed("delete", **{"data": {}, "before-image": {"id": 7}}),
             Wanted(columns=("id",), key=("id",), before=True),
-            [Change("delete", KEY, None, KEY)],
+            [deleted(KEY, KEY)],
             id="a delete with an old image alone",
+        ),
+        pytest.param(
+            changed("prefixed_key_change", **{"before-image": {"name": "hunter2 Anna"}}),
+            Wanted(columns=("id", "name"), key=("id",), before=True, options=PREFIX),
+            [
+                deleted(b'{"id":6}', b'{"id":6,"name":"hunter2 Anna"}'),
+                Change("upsert", KEY, b'{"id":7,"name":"hunter2 Ann"}'),
+            ],
+            id="an old image in both places",
         ),
         pytest.param(
             changed("update", **{"before-image": None}),
             Wanted(columns=COLUMNS, key=("id",), before=True),
-            [Change("upsert", KEY, ANN)],
+            [updated(KEY, ANN)],
             id="null is no old image",
         ),
     ],
@@ -178,7 +199,9 @@ def test_tables_are_chosen_by_their_full_names(
         assert codec.changes(None, changed(name, data=MARKER), None) == expected
 
 
-@pytest.mark.parametrize("options", [{"before_image": "data"}, {"before_filter": "none"}])
+@pytest.mark.parametrize(
+    "options", [{"before_image": "data"}, {"before_image": '"'}, {"before_filter": "none"}]
+)
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str]) -> None:
     """A setting is wrong before there is any message."""
     with pytest.raises(ConfigError, match=f'option "{next(iter(options))}" is '):

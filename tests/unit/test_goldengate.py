@@ -33,6 +33,18 @@ def changed(name: str, **fields: Any) -> bytes:
     return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
 
 
+def updated(
+    key: bytes, after: bytes, before: bytes | None = None, absent: tuple[str, ...] = ()
+) -> Change:
+    """There was a row of this key before, by what the message says."""
+    return Change("upsert", key, after, before, absent, replaces=True)
+
+
+def deleted(key: bytes, before: bytes | None = None) -> Change:
+    """So was there here."""
+    return Change("delete", key, None, before, replaces=True)
+
+
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
     """What is raised for a message."""
     with pytest.raises(DecodeError) as caught:
@@ -55,35 +67,33 @@ NOTE = b'{"ID":7,"NOTE":"hunter2 new"}'
     ("name", "expected"),
     [
         pytest.param("insert", [Change("upsert", KEY, ANN)], id="insert"),
-        pytest.param("update", [Change("upsert", KEY, ANN, ANNA)], id="full update"),
+        pytest.param("update", [updated(KEY, ANN, ANNA)], id="full update"),
         pytest.param(
             "compressed_update",
-            [Change("upsert", KEY, PARTIAL, None, ("NOTE",))],
+            [updated(KEY, PARTIAL, None, ("NOTE",))],
             id="compressed update",
         ),
         pytest.param(
             "update_without_before",
-            [Change("upsert", KEY, PARTIAL, None, ("NOTE",))],
+            [updated(KEY, PARTIAL, None, ("NOTE",))],
             id="update without an old image",
         ),
         pytest.param(
             "update_of_full_before",
-            [Change("upsert", KEY, PARTIAL, ANNA, ("NOTE",))],
+            [updated(KEY, PARTIAL, ANNA, ("NOTE",))],
             id="compressed update with a full old image",
         ),
-        pytest.param(
-            "marked_update", [Change("upsert", KEY, NOTE, None, ("NAME",))], id="marked update"
-        ),
+        pytest.param("marked_update", [updated(KEY, NOTE, None, ("NAME",))], id="marked update"),
         pytest.param(
             "key_change",
             [
-                Change("delete", b'{"ID":6}', None, ANN.replace(b"7", b"6")),
+                deleted(b'{"ID":6}', ANN.replace(b"7", b"6")),
                 Change("upsert", KEY, ANN),
             ],
             id="key change",
         ),
-        pytest.param("delete", [Change("delete", KEY, None, ANN)], id="full delete"),
-        pytest.param("compressed_delete", [Change("delete", KEY)], id="compressed delete"),
+        pytest.param("delete", [deleted(KEY, ANN)], id="full delete"),
+        pytest.param("compressed_delete", [deleted(KEY)], id="compressed delete"),
         pytest.param("truncate", [Change("truncate")], id="truncate"),
     ],
 )
@@ -99,24 +109,21 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change]) 
         pytest.param(
             "marked_update",
             {},
-            [Change("upsert", KEY, NOTE, None, ("NAME",))],
+            [updated(KEY, NOTE, None, ("NAME",))],
             id="marks tell",
         ),
         pytest.param(
             "update_of_full_before",
             {},
-            [Change("upsert", KEY, PARTIAL, ANNA, ("NOTE",))],
+            [updated(KEY, PARTIAL, ANNA, ("NOTE",))],
             id="an old image with more columns tells",
         ),
-        pytest.param("update", FULL, [Change("upsert", KEY, ANN, ANNA)], id="images are full"),
+        pytest.param("update", FULL, [updated(KEY, ANN, ANNA)], id="images are full"),
         pytest.param(
-            "update_without_before",
-            FULL,
-            [Change("upsert", KEY, PARTIAL)],
-            id="whatever they have",
+            "update_without_before", FULL, [updated(KEY, PARTIAL)], id="whatever they have"
         ),
-        pytest.param("delete", FULL, [Change("delete", KEY, None, ANN)], id="full delete"),
-        pytest.param("delete", {}, [Change("delete", KEY)], id="it cannot be told to be full"),
+        pytest.param("delete", FULL, [deleted(KEY, ANN)], id="full delete"),
+        pytest.param("delete", {}, [deleted(KEY)], id="it cannot be told to be full"),
     ],
 )
 def test_without_declared_columns_the_message_or_an_option_tells_what_is_absent(
@@ -141,7 +148,7 @@ def test_marks_are_no_columns() -> None:
     """Neither where none is true, nor in old images."""
     before = {"ID": 7, "ID_isMissing": False, "NAME": MARKER, "NAME_isMissing": False}
     after = {**before, "NAME": None}
-    expected = [Change("upsert", KEY, b'{"ID":7,"NAME":null}', b'{"ID":7,"NAME":"hunter2"}')]
+    expected = [updated(KEY, b'{"ID":7,"NAME":null}', b'{"ID":7,"NAME":"hunter2"}')]
     message = changed("update", before=before, after=after)
 
     for columns in (None, ("ID", "NAME")):
@@ -149,21 +156,38 @@ def test_marks_are_no_columns() -> None:
         assert codec.changes(None, message, None) == expected
 
 
-def test_a_column_whose_name_is_like_a_mark_is_a_column() -> None:
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        pytest.param(None, b'{"ID":7,"ID_isMissing":"hunter2"}', id="all"),
+        pytest.param(("ID", "ID_isMissing"), b'{"ID":7,"ID_isMissing":"hunter2"}', id="declared"),
+        pytest.param(("ID",), b'{"ID":7}', id="not declared"),
+    ],
+)
+def test_a_column_whose_name_is_like_a_mark_is_a_column(
+    columns: tuple[str, ...] | None, expected: bytes
+) -> None:
     """Marks are booleans, which Oracle's columns are not."""
-    message = changed("insert", after={"ID": 7, "NAME_isMissing": "hunter2"})
+    message = changed("insert", after={"ID": 7, "ID_isMissing": "hunter2"})
+    codec = GoldenGate(Wanted(columns=columns, key=("ID",)))
 
-    assert GoldenGate(Wanted()).changes(None, message, None) == [
-        Change("upsert", KEY, b'{"ID":7,"NAME_isMissing":"hunter2"}')
-    ]
+    assert codec.changes(None, message, None) == [Change("upsert", KEY, expected)]
 
 
 def test_a_full_image_lacks_what_the_table_did_not_have() -> None:
     """Such a column is not absent: there is nothing to keep."""
     wanted = Wanted(columns=("ID", "NAME", "LATE"), before=True, options=FULL)
 
-    assert GoldenGate(wanted).changes(None, MESSAGES["update"], None) == [
-        Change("upsert", KEY, PARTIAL)
+    assert GoldenGate(wanted).changes(None, MESSAGES["update"], None) == [updated(KEY, PARTIAL)]
+
+
+def test_an_old_image_is_not_full_because_the_new_one_is_marked() -> None:
+    """It may be compressed, if it has no marks itself."""
+    after = {"ID": 7, "ID_isMissing": False, "NAME": MARKER, "NAME_isMissing": False}
+    message = changed("update", before={"ID": 7}, after=after)
+
+    assert GoldenGate(Wanted(before=True)).changes(None, message, None) == [
+        updated(KEY, b'{"ID":7,"NAME":"hunter2"}')
     ]
 
 
@@ -171,7 +195,7 @@ def test_letters_of_operations_can_be_set() -> None:
     """As the formatter's own settings can."""
     codec = GoldenGate(Wanted(columns=COLUMNS, key=("ID",), options=LETTERS))
 
-    assert codec.changes(None, MESSAGES["other_letters"], None) == [Change("upsert", KEY, ANN)]
+    assert codec.changes(None, MESSAGES["other_letters"], None) == [updated(KEY, ANN)]
     assert codec.changes(None, changed("truncate", op_type="cut"), None) == [Change("truncate")]
     assert refusal(MESSAGES["insert"], Wanted(options=LETTERS)).key == KEY
 
@@ -214,7 +238,7 @@ def test_a_column_of_the_key_that_one_image_lacks_is_unchanged(
     message = changed("update", before=before, after=after, primary_keys=["A", "B"])
 
     assert GoldenGate(Wanted(columns=("B",))).changes(None, message, None) == [
-        Change("delete", old_key),
+        deleted(old_key),
         Change("upsert", key, b'{"B":3}'),
     ]
 

@@ -33,6 +33,18 @@ def changed(name: str, **fields: Any) -> bytes:
     return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
 
 
+def updated(
+    key: bytes, after: bytes, before: bytes | None = None, absent: tuple[str, ...] = ()
+) -> Change:
+    """There was a row of this key before, by what the message says."""
+    return Change("upsert", key, after, before, absent, replaces=True)
+
+
+def deleted(key: bytes, before: bytes | None = None) -> Change:
+    """So was there here."""
+    return Change("delete", key, None, before, replaces=True)
+
+
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
     """What is raised for a message."""
     with pytest.raises(DecodeError) as caught:
@@ -55,8 +67,7 @@ PARTIAL = b'{"id":7,"name":"hunter2 Ann"}'
         pytest.param(
             "update",
             [
-                Change(
-                    "upsert",
+                updated(
                     b'{"id":7}',
                     ANN,
                     b'{"id":7,"name":"hunter2 Anna","note":"hunter2 old"}',
@@ -64,11 +75,11 @@ PARTIAL = b'{"id":7,"name":"hunter2 Ann"}'
             ],
             id="update",
         ),
-        pytest.param("delete", [Change("delete", b'{"id":7}', None, ANN)], id="delete"),
+        pytest.param("delete", [deleted(b'{"id":7}', ANN)], id="delete"),
         pytest.param(
             "key_change",
             [
-                Change("delete", b'{"id":6}', None, ANN.replace(b"7", b"6")),
+                deleted(b'{"id":6}', ANN.replace(b"7", b"6")),
                 Change("upsert", b'{"id":7}', ANN),
             ],
             id="key change",
@@ -105,7 +116,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
             "composite_key",
             Wanted(columns=("qty",), before=True),
             [
-                Change("delete", b'{"no":1,"shop":"hunter2 a"}', None, b'{"qty":5}'),
+                deleted(b'{"no":1,"shop":"hunter2 a"}', b'{"qty":5}'),
                 Change("upsert", b'{"no":2,"shop":"hunter2 a"}', b'{"qty":5}'),
             ],
             id="half of a key has changed",
@@ -125,13 +136,13 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         pytest.param(
             "delete",
             Wanted(columns=("id", "late"), before=True),
-            [Change("delete", b'{"id":7}')],
+            [deleted(b'{"id":7}')],
             id="an old row without that column is not full",
         ),
         pytest.param(
             "update",
             Wanted(columns=COLUMNS),
-            [Change("upsert", b'{"id":7}', ANN)],
+            [updated(b'{"id":7}', ANN)],
             id="nobody wants the old row",
         ),
     ],
@@ -168,9 +179,19 @@ def test_a_minimal_image_is_partial() -> None:
     codec = Maxwell(Wanted(columns=COLUMNS, before=True, options=MINIMAL))
 
     assert codec.changes(None, MESSAGES["minimal_update"], None) == [
-        Change("upsert", b'{"id":7}', PARTIAL, None, ("note",))
+        updated(b'{"id":7}', PARTIAL, None, ("note",))
     ]
-    assert codec.changes(None, MESSAGES["delete"], None) == [Change("delete", b'{"id":7}')]
+    assert codec.changes(None, MESSAGES["delete"], None) == [deleted(b'{"id":7}')]
+
+
+def test_a_minimal_image_of_a_row_that_has_moved_stays_partial() -> None:
+    """What it lacks stands in the row of the old key."""
+    codec = Maxwell(Wanted(columns=COLUMNS, options=MINIMAL))
+
+    assert codec.changes(None, changed("minimal_update", old={"id": 6}), None) == [
+        deleted(b'{"id":6}'),
+        Change("upsert", b'{"id":7}', PARTIAL, None, ("note",)),
+    ]
 
 
 def test_a_minimal_image_needs_declared_columns() -> None:
@@ -187,14 +208,12 @@ def test_where_nulls_are_left_out_a_missing_column_is_null() -> None:
     """An update to null takes effect; what was null before it cannot be told."""
     codec = Maxwell(Wanted(columns=COLUMNS, before=True, options=NO_NULLS))
 
-    assert codec.changes(None, MESSAGES["update_to_null"], None) == [
-        Change("upsert", b'{"id":7}', ANN)
-    ]
+    assert codec.changes(None, MESSAGES["update_to_null"], None) == [updated(b'{"id":7}', ANN)]
     assert codec.changes(None, changed("delete", data={"id": 7}), None) == [
-        Change("delete", b'{"id":7}', None, b'{"id":7,"name":null,"note":null}')
+        deleted(b'{"id":7}', b'{"id":7,"name":null,"note":null}')
     ]
     assert Maxwell(Wanted(options=NO_NULLS)).changes(None, MESSAGES["update_to_null"], None) == [
-        Change("upsert", b'{"id":7}', PARTIAL)
+        updated(b'{"id":7}', PARTIAL)
     ]
 
 
@@ -326,14 +345,24 @@ def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
     assert (error.reason, error.key) == ("field `table` is missing", None)
 
 
+def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
+    """Whatever its other columns are like, if its old row is not wanted."""
+    message = MESSAGES["delete"].replace(b'"hunter2 Ann"', b"1e400")
+    codec = Maxwell(Wanted(columns=COLUMNS, key=("id",)))
+
+    assert codec.changes(None, message, None) == [deleted(b'{"id":7}')]
+    assert refusal(message).key == b'{"id":7}'
+
+
 def test_names_that_are_not_ascii_are_found() -> None:
     """Of columns and of keys."""
     message = changed("insert", data={"\u00efd": 7, "na\u00efve": MARKER, "x": 1})
 
-    for wanted in (Wanted(columns=("na\u00efve",), key=("\u00efd",), before=True),):
-        assert Maxwell(wanted).changes(None, message, None) == [
-            Change("upsert", '{"\u00efd":7}'.encode(), '{"na\u00efve":"hunter2"}'.encode())
-        ]
+    wanted = Wanted(columns=("na\u00efve",), key=("\u00efd",), before=True)
+
+    assert Maxwell(wanted).changes(None, message, None) == [
+        Change("upsert", '{"\u00efd":7}'.encode(), '{"na\u00efve":"hunter2"}'.encode())
+    ]
 
 
 def test_tables_have_to_be_a_regular_expression() -> None:

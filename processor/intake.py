@@ -1,0 +1,307 @@
+"""What the messages of an input come to: symbols for an upsert, or updates.
+
+This is decoding with what the planner has pushed into it.  Both shells come through
+here.  A message that cannot be used becomes an error record: under its key if that can
+be read, else on its own; one that tells of no row of the relation is counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+from ikebana.codecs.change import Change, Codec, Headers, Ignored
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.plain import Plain
+from ikebana.processor import planner
+from ikebana.processor.linear.chain import Chain, chain
+from ikebana.processor.linear.expressions import KEY, VALUE, Scope
+from ikebana.processor.linear.query import Query, compiled, frozen
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.plan import Input
+from ikebana.processor.planner import Branch
+from ikebana.processor.rows import KeyedUpdate, Partial
+
+# A partition: its topic and its number.
+Where = tuple[str, int]
+
+
+class Message(NamedTuple):
+    """A Kafka message at an offset of its partition."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = None
+
+
+@dataclass(slots=True)
+class Taken:
+    """Symbols in order; `at` says which message each comes from.
+
+    What is by index is as in `rows.Symbols`.  `truncates` are pairs (index of the symbol
+    that it stands before, message), `errors` (message, record).
+    """
+
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    bad: dict[int, bytes] = field(default_factory=dict)
+    failed: dict[int, bytes] = field(default_factory=dict)
+    partial: dict[int, Partial] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    truncates: list[tuple[int, int]] = field(default_factory=list)
+    errors: list[tuple[int, bytes]] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+class Made(NamedTuple):
+    """Updates of an input in `mode: diffs`, by branch, and those of error records."""
+
+    updates: list[tuple[Branch, list[KeyedUpdate]]]
+    errors: list[KeyedUpdate]
+    ignored: Counter[str]
+
+
+class _Bad(NamedTuple):
+    """A message that cannot be used, under its key if that is known."""
+
+    key: bytes | None
+    record: bytes
+
+
+class Intake:
+    """Decodes the messages of one input; a pure function of each message by itself."""
+
+    def __init__(self, source: Input, codec: Codec, physical: planner.Physical) -> None:
+        self._codec = codec
+        self._plain = codec if isinstance(codec, Plain) else None
+        reading = physical.readings[source.name]
+        scope = planner.scope_of_input(source)
+        self._passes = _key_test(source, reading, scope)
+        self._pushed = chain(reading.pushed, frozen(scope)) if reading.pushed else None
+        branches = physical.branches.get(source.name, ()) if source.mode == "diffs" else ()
+        self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
+
+    def symbols(self, messages: Sequence[Message], where: Where, partitions: int = 1) -> Taken:
+        """What messages say of an upsert; `partitions` is how many the input has."""
+        if self._plain is not None and self._passes is None:
+            taken = _plain_symbols(self._plain, messages, where)
+        else:
+            taken = self._symbols(messages, where, partitions)
+        if self._pushed is not None:
+            _make_values(taken, self._pushed)
+        return taken
+
+    def _symbols(self, messages: Sequence[Message], where: Where, partitions: int) -> Taken:
+        taken = Taken()
+        keys, values, places = taken.keys, taken.values, taken.at
+        for at, found in self._found(messages, where, taken.ignored):
+            if isinstance(found, _Bad):
+                if found.key is None:
+                    taken.errors.append((at, found.record))
+                else:
+                    taken.bad[len(keys)] = found.record
+                    keys.append(found.key)
+                    values.append(None)
+                    places.append(at)
+                continue
+            for kind, key, after, before, absent, _ in found:
+                if kind == "truncate":
+                    _truncate(taken, at, messages[at], where, partitions)
+                    continue
+                assert key is not None, "only a truncate has no key"
+                index = len(keys)
+                # Postgres makes up what it does not know of a deleted row.
+                if before is not None and kind == "upsert":
+                    taken.before[index] = crc32(before)
+                if absent:
+                    assert after is not None, "a partial image is one"
+                    record = _record(_NOTHING_TO_LEAVE, messages[at], where)
+                    taken.partial[index] = Partial(after, absent, record)
+                    after = None
+                keys.append(key)
+                values.append(after)
+                places.append(at)
+        return taken
+
+    def updates(self, messages: Sequence[Message], where: Where, times: Sequence[int]) -> Made:
+        """What messages change, told by their old images, through every branch."""
+        ignored: Counter[str] = Counter()
+        updates: list[KeyedUpdate] = []
+        errors: list[KeyedUpdate] = []
+        for at, found in self._found(messages, where, ignored):
+            record: bytes | None = None
+            if isinstance(found, _Bad):
+                record = found.record
+            else:
+                try:
+                    updates += [u for change in found for u in _images(change, times[at])]
+                except DecodeError as error:
+                    record = _record(str(error), messages[at], where)
+            if record is not None:
+                # Nothing keeps state here, so the error stands for ever.
+                errors.append(KeyedUpdate(None, record, times[at], 1))
+        by_branch = []
+        for branch, steps in self._branches:
+            passed = steps.apply(updates)
+            by_branch.append((branch, passed.updates))
+            errors += passed.errors
+        return Made(by_branch, errors, ignored)
+
+    def _found(
+        self, messages: Sequence[Message], where: Where, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
+        """The changes of each message that is wanted, or that it cannot be used."""
+        if self._passes is None:
+            yield from self._read(messages, where, range(len(messages)), ignored)
+            return
+        keys = [self._kafka_key(message) for message in messages]
+        known = [at for at, key in enumerate(keys) if key is not None]
+        passing = self._passes([keys[at] for at in known])
+        dropped = {at for at, passes in zip(known, passing, strict=True) if not passes}
+        left = [at for at in range(len(messages)) if at not in dropped]
+        found = list(self._read(messages, where, left, ignored))
+        # Where the Kafka key does not tell, the key is known only now.
+        later = [
+            change.key
+            for at, changes in found
+            if keys[at] is None and not isinstance(changes, _Bad)
+            for change in changes
+            if change.key is not None
+        ]
+        wanted = {k for k, passes in zip(later, self._passes(later), strict=True) if passes}
+        for at, changes in found:
+            if keys[at] is None and not isinstance(changes, _Bad):
+                changes = [c for c in changes if c.key is None or c.key in wanted]
+            yield at, changes
+
+    def _read(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        which: Iterable[int],
+        ignored: Counter[str],
+    ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
+        decode = self._codec.changes
+        for at in which:
+            _, key, value, headers = messages[at]
+            try:
+                found = decode(key, value, headers)
+            except DecodeError as error:
+                yield at, _Bad(error.key, _record(str(error), messages[at], where))
+            else:
+                if isinstance(found, Ignored):
+                    ignored[found.what] += 1
+                else:
+                    yield at, found
+
+    def _kafka_key(self, message: Message) -> bytes | None:
+        try:
+            return self._codec.key(message.key)
+        except DecodeError:
+            return None
+
+
+def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> Taken:
+    """What `Intake.symbols` gives of messages that are one symbol each, without detours."""
+    taken = Taken()
+    _, keys, values, _ = map(list, zip(*messages, strict=True)) if messages else ([],) * 4
+    try:
+        taken.keys, taken.values = codec.keys(keys), codec.values(values)
+    except DecodeError:
+        pass
+    else:
+        taken.at = list(range(len(keys)))
+        return taken
+    for at, message in enumerate(messages):
+        try:
+            (change,) = codec.changes(message.key, message.value, None)
+        except DecodeError as error:
+            record = _record(str(error), message, where)
+            if error.key is None:
+                taken.errors.append((at, record))
+                continue
+            taken.bad[len(taken.keys)] = record
+            change = Change("upsert", error.key)
+        assert change.key is not None
+        taken.keys.append(change.key)
+        taken.values.append(change.after)
+        taken.at.append(at)
+    return taken
+
+
+_NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"
+
+
+def _key_test(
+    source: Input, reading: planner.Reading, scope: Scope
+) -> Callable[[Sequence[bytes | None]], list[bool]] | None:
+    """A test of keys, all at once; one on which it fails passes."""
+    if not reading.key_filters:
+        return None
+    # The key's columns are the fields of the key, so it stands in the value's place.
+    types = {name: kind for name, kind in scope.types.items() if name in source.key}
+    of_key = Scope({**types, KEY: scope.types[KEY], VALUE: scope.types[VALUE]}, open=scope.open)
+    queries: list[Query] = [
+        compiled((Sql(where=conditions),), frozen(of_key)) for conditions in reading.key_filters
+    ]
+
+    def passes(keys: Sequence[bytes | None]) -> list[bool]:
+        passing: set[int] = set()
+        for query in queries:
+            made, failed = query.run(keys, [key or b"" for key in keys])
+            passing.update(made.rows)
+            passing.update(row for row, _, _ in failed)
+        return [at in passing for at in range(len(keys))]
+
+    return passes
+
+
+def _truncate(taken: Taken, at: int, message: Message, where: Where, partitions: int) -> None:
+    if partitions == 1:
+        taken.truncates.append((len(taken.keys), at))
+        return
+    reason = f"a truncate has no place in the order of the input's {partitions} partitions"
+    taken.errors.append((at, _record(reason, message, where)))
+
+
+def _make_values(taken: Taken, pushed: Chain) -> None:
+    """Put in each value's place what the steps before the upsert make of it."""
+    rows = [index for index, value in enumerate(taken.values) if value is not None]
+    found = pushed.apply(
+        # The index travels as the time, which these steps leave alone.
+        [KeyedUpdate(taken.keys[index], taken.values[index] or b"", index, 1) for index in rows]
+    )
+    for index in rows:
+        taken.values[index] = None
+    for _, value, index, _ in found.updates:
+        taken.values[index] = value
+    for _, record, index, _ in found.errors:
+        taken.failed[index] = record
+
+
+def _images(change: Change, time: int) -> Iterator[KeyedUpdate]:
+    """The updates that a change's own images tell of.
+
+    Raises: DecodeError, for a change that does not have what it needs.
+    """
+    kind, key, after, before, absent, replaces = change
+    if kind == "truncate":
+        raise DecodeError("truncate", "without state there is nothing to tell what is gone")
+    if replaces and before is None:
+        raise DecodeError(
+            "old image", "it is missing, or lacks columns, and without state nothing else tells it"
+        )
+    if absent:
+        raise DecodeError("new image", f"it lacks {len(absent)} columns")
+    if before is not None:
+        yield KeyedUpdate(key, before, time, -1)
+    if after is not None:
+        yield KeyedUpdate(key, after, time, 1)
+
+
+def _record(reason: str, message: Message, where: Where) -> bytes:
+    return error_record(reason, (*where, message.offset), message.key, message.value)

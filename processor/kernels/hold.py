@@ -1,0 +1,70 @@
+"""Hold: updates of the future wait here until the frontier has passed their time.
+
+Updates that cancel before they are due vanish.  Entries lie in order of their due time,
+so a batch looks only at what is due, however much is waiting.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.rows import KeyedUpdate
+
+_Entry = tuple[bytes | None, bytes, int]
+_TIME_BYTES = 8
+
+
+def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
+    """Release what is due before `upper`, of `updates` and of what is held; hold the rest."""
+    due = [update for update in updates if update.time < upper]
+    held = Part(store, b"h")
+    later: dict[bytes, KeyedUpdate] = {}
+    for update in updates:
+        if update.time >= upper:
+            place = _place(update)
+            diff = update.diff + (later[place].diff if place in later else 0)
+            later[place] = update._replace(diff=diff)
+    places = list(later)
+    for place, entry in zip(places, held.get_many(places), strict=True):
+        key, value, _, diff = later[place]
+        if entry is not None:
+            diff += msgspec.msgpack.decode(entry, type=_Entry)[2]
+        if diff:
+            held.put(place, msgspec.msgpack.encode((key, value, diff)))
+        elif entry is not None:
+            held.delete(place)
+    released = []
+    for place, entry in held.scan(b""):
+        time = int.from_bytes(place[:_TIME_BYTES], "big", signed=False)
+        # Entries lie in order of time, so the first one beyond the frontier ends it.
+        if time >= upper:
+            break
+        key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
+        due.append(KeyedUpdate(key, value, time, diff))
+        released.append(place)
+    for place in released:
+        held.delete(place)
+    return due
+
+
+def due_times(store: Store) -> list[int]:
+    """The times of all that is held, in order."""
+    return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in Part(store, b"h").scan(b"")]
+
+
+def key_of(entry: bytes) -> bytes:
+    """What decides the shard of an entry.
+
+    Any shard would do: what cancels after its release cancels as well.
+    """
+    key: bytes | None
+    key, value, _ = msgspec.msgpack.decode(entry, type=_Entry)
+    return bytes(value) if key is None else key
+
+
+def _place(update: KeyedUpdate) -> bytes:
+    # Data may be long, and differ only at the end: of equal time they lie by their digest.
+    data = msgspec.msgpack.encode((update.key, update.value))
+    return update.time.to_bytes(_TIME_BYTES, "big") + blake2b(data, digest_size=16).digest()

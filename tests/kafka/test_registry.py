@@ -1,0 +1,416 @@
+"""Schemas come from a registry, once, and a registry that is away is no bad record.
+
+No real registry takes part: none of those that exist can be fetched from PyPI, Maven
+Central, npm or Debian.  What answers here is a small server that speaks as much of
+Confluent's REST API as a reader and `register_schema` use, over real connections, to
+Confluent's own client.  It shows that our side of that API holds together, not that a
+registry of Confluent's, Karapace or Apicurio behaves as it does.
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import re
+import socket
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import fastavro
+import pytest
+
+from ikebana.arrangements.errors import ConfigError, SourceError
+from ikebana.codecs.avro import AvroDecoder, AvroUpserts, SchemaUnknown
+from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.kafka.registry import Registry
+
+needs_client = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("attr", "authlib", "cachetools", "certifi", "httpx2"))),
+    reason='the client of registries needs "confluent-kafka[schemaregistry]"',
+)
+
+
+class SmallRegistry:
+    """Subjects, versions, ids and GUIDs in memory; `answers` are given before all others."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, dict[str, Any]] = {}
+        self.subjects: dict[str, list[int]] = {}
+        self.requests: list[tuple[str, str | None]] = []
+        self.answers: list[tuple[int, bytes] | None] = []
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """The id of a schema, which is new if the schema is."""
+        for known, there in self.schemas.items():
+            if there == schema:
+                number = known
+                break
+        else:
+            number = len(self.schemas) + 1
+            self.schemas[number] = schema
+        versions = self.subjects.setdefault(subject, [])
+        if number not in versions:
+            versions.append(number)
+        return number
+
+    def answer(self, path: str) -> tuple[int, Any]:
+        """What a request for this path gets."""
+        if path == "/schemas/types":
+            return 200, ["AVRO"]
+        if found := re.fullmatch(r"/schemas/ids/(\d+)", path):
+            return self._schema(int(found[1]))
+        if found := re.fullmatch(r"/schemas/guids/(.+)", path):
+            return self._schema(uuid.UUID(found[1]).int)
+        if found := re.fullmatch(r"/subjects/([^/]+)/versions/(\d+)", path):
+            subject, version = found[1], int(found[2])
+            if subject not in self.subjects:
+                return 404, {"error_code": 40401, "message": "Subject not found."}
+            number = self.subjects[subject][version - 1]
+            return 200, {
+                "subject": subject, "version": version, "id": number, **self.schemas[number]
+            }  # fmt: skip
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def _schema(self, number: int) -> tuple[int, Any]:
+        if number in self.schemas:
+            return 200, self.schemas[number]
+        return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+
+
+class Served:
+    """A registry and where it is."""
+
+    def __init__(self, registry: SmallRegistry, url: str) -> None:
+        self.registry = registry
+        self.url = url
+
+    def reading(self, **settings: str) -> Registry:
+        """A reader of it that has half a minute of patience."""
+        return Registry({"url": self.url, **settings}, 30)
+
+    def register(self, subject: str, schema: Any, *references: Any) -> int:
+        """Register a schema as producers do, by Confluent's client."""
+        from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+        refers = [SchemaReference(*reference) for reference in references]
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        number: int = SchemaRegistryClient({"url": self.url}).register_schema(
+            subject, Schema(text, "AVRO", refers)
+        )
+        return number
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A registry of its own for each test."""
+    registry = SmallRegistry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            registry.requests.append((path, self.headers["Authorization"]))
+            if registry.answers:
+                if (given := registry.answers.pop(0)) is None:
+                    self.connection.close()
+                else:
+                    self._give(*given)
+                return
+            status, data = registry.answer(path)
+            self._give(status, json.dumps(data).encode())
+
+        def do_POST(self) -> None:
+            given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            subject = self.path.split("/")[2]
+            self._give(200, json.dumps({"id": registry.register(subject, given)}).encode())
+
+        def _give(self, status: int, answer: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None: ...
+
+        def handle(self) -> None:
+            # We may have hung up.
+            with contextlib.suppress(OSError, ValueError):
+                super().handle()
+
+        def finish(self) -> None:
+            with contextlib.suppress(OSError, ValueError):
+                super().finish()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield Served(registry, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def message(schema_id: int, schema: Any, data: Any) -> bytes:
+    """A message as Confluent's serializer writes it."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
+    return b"\0" + schema_id.to_bytes(4, "big") + out.getvalue()
+
+
+def row(*fields: dict[str, Any]) -> dict[str, Any]:
+    """A record named row."""
+    return {"type": "record", "name": "row", "fields": list(fields)}
+
+
+ID = {"name": "id", "type": "long"}
+V1 = row(ID)
+V2 = row(ID, {"name": "name", "type": "string", "default": "nobody"})
+
+
+@needs_client
+def test_a_schema_is_asked_for_once(served: Served) -> None:
+    """A schema never changes under its id."""
+    number = served.register("rows-value", V1)
+    registry = served.reading()
+
+    found = [registry.parsed(number) for _ in range(3)]
+
+    assert found == [V1] * 3
+    assert served.registry.requests == [(f"/schemas/ids/{number}", None)]
+
+
+@needs_client
+def test_rows_of_two_versions_look_alike_with_a_pinned_schema(served: Served) -> None:
+    """A field that was added has its default in older rows."""
+    key = served.register("rows-key", '"string"')
+    first, second = served.register("rows-value", V1), served.register("rows-value", V2)
+    codec = AvroUpserts(served.reading(), Wanted(options={"reader_schema": json.dumps(V2)}))
+    of_a = message(key, "string", "a")
+
+    changes = [
+        codec.changes(of_a, message(first, V1, {"id": 1}), None),
+        codec.changes(of_a, message(second, V2, {"id": 2, "name": "b"}), None),
+    ]
+
+    assert first != second
+    assert changes == [
+        [Change("upsert", b'"a"', b'{"id":1,"name":"nobody"}')],
+        [Change("upsert", b'"a"', b'{"id":2,"name":"b"}')],
+    ]
+
+
+@needs_client
+def test_rows_of_two_versions_differ_without_a_pinned_schema(served: Served) -> None:
+    """Each row is then as its writer wrote it."""
+    first, second = served.register("rows-value", V1), served.register("rows-value", V2)
+    decoder = AvroDecoder(served.reading())
+
+    assert decoder.decode(message(first, V1, {"id": 1})) == {"id": 1}
+    assert decoder.decode(message(second, V2, {"id": 2, "name": "b"})) == {"id": 2, "name": "b"}
+
+
+@needs_client
+def test_what_a_schema_refers_to_is_found_with_what_that_refers_to(served: Served) -> None:
+    """References are resolved over subjects, each of them asked for once."""
+    money = {"type": "fixed", "name": "Money", "namespace": "bank", "size": 2}
+    line = {
+        "type": "record", "name": "shop.Line", "fields": [{"name": "price", "type": "bank.Money"}]
+    }  # fmt: skip
+    order = {
+        "type": "record",
+        "name": "shop.Order",
+        "fields": [
+            {"name": "lines", "type": {"type": "array", "items": "Line"}},
+            {"name": "paid", "type": "bank.Money"},
+        ],
+    }
+    served.register("money", money)
+    served.register("line", line, ("bank.Money", "money", 1))
+    number = served.register("order", order, ("shop.Line", "line", 1), ("bank.Money", "money", 1))
+
+    data = AvroDecoder(served.reading()).decode(b"\0" + number.to_bytes(4, "big") + b"\2ab\0cd")
+
+    assert data == {"lines": [{"price": "YWI="}], "paid": "Y2Q="}
+    assert [path for path, _ in served.registry.requests] == [
+        f"/schemas/ids/{number}",
+        "/subjects/line/versions/1",
+        "/subjects/money/versions/1",
+    ]
+
+
+@needs_client
+def test_a_schema_is_found_by_its_guid(served: Served) -> None:
+    """As newer clients name it in a header."""
+    number = served.register("rows-value", V1)
+    guid = b"\1" + uuid.UUID(int=number).bytes
+
+    data = AvroDecoder(served.reading()).decode(b"\2", [("__value_schema_id", guid)])
+
+    assert data == {"id": 1}
+
+
+@needs_client
+def test_an_id_that_the_registry_does_not_know_is_a_bad_record(served: Served) -> None:
+    """It is not asked for again with every record."""
+    decoder = AvroDecoder(served.reading())
+
+    for _ in range(3):
+        with pytest.raises(DecodeError, match="could not decode Avro value: schema id is unknown"):
+            decoder.decode(b"\0\0\0\0\7\2")
+
+    assert [path for path, _ in served.registry.requests] == ["/schemas/ids/7", "/schemas/types"]
+
+
+@needs_client
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        pytest.param({"schema": "{}", "schemaType": "JSON"}, "is no Avro schema", id="JSON"),
+        pytest.param({"schema": "{}"}, "is no Avro schema", id="damaged"),
+        pytest.param({"schema": '"shop.Line"'}, "names a type that is not defined", id="a name"),
+        pytest.param(
+            {
+                "schema": '"shop.Line"',
+                "references": [{"name": "shop.Line", "subject": "line", "version": 1}],
+            },
+            "refers to one that is unknown",
+            id="a reference to nothing",
+        ),
+    ],
+)
+def test_a_schema_that_cannot_be_read_with_is_a_bad_record(
+    served: Served, schema: dict[str, Any], reason: str
+) -> None:
+    """One bad schema is no reason to stop."""
+    number = served.registry.register("rows-value", schema)
+
+    with pytest.raises(SchemaUnknown, match=f"its schema {reason}"):
+        served.reading().parsed(number)
+
+
+@needs_client
+def test_a_registry_that_is_away_is_no_bad_record() -> None:
+    """The pipeline stops, naming the url, but not who is named in it."""
+    port = free_port()
+    registry = Registry({"url": f"http://user:hunter2@127.0.0.1:{port}"}, 0.2)
+
+    with pytest.raises(SourceError) as caught:
+        AvroDecoder(registry).decode(b"\0\0\0\0\1\2")
+
+    assert caught.value.message.startswith(
+        f"could not reach the schema registry at http://127.0.0.1:{port} for 0 s: "
+    )
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.hint == "Check the registry's url and that it is up."
+
+
+@needs_client
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param([(503, b"<html>later</html>"), (429, b"{}"), (500, b"")], id="busy"),
+        pytest.param([None, None], id="connections that break"),
+    ],
+)
+def test_a_registry_that_comes_back_is_waited_for(
+    served: Served, trouble: list[tuple[int, bytes] | None]
+) -> None:
+    """Nobody notices but for the wait."""
+    number = served.register("rows-value", V1)
+    served.registry.answers = list(trouble)
+
+    assert served.reading().parsed(number) == V1
+    assert len(served.registry.requests) == len(trouble) + 1
+
+
+@needs_client
+@pytest.mark.parametrize(
+    ("answers", "fact"),
+    [
+        pytest.param([(401, b"{}")], "it refuses us, HTTP status 401", id="a password"),
+        pytest.param([(403, b"{}")], "it refuses us, HTTP status 403", id="no access"),
+        pytest.param([(405, b"")], "it does not serve schemas, HTTP status 405", id="another"),
+        pytest.param([(404, b"<html>")] * 2, "it knows no schema types", id="a wrong path"),
+        pytest.param([(200, b"<html>")], "its answer is no JSON", id="a page"),
+    ],
+)
+def test_what_is_no_registry_for_us_is_no_bad_record(
+    served: Served, answers: list[tuple[int, bytes] | None], fact: str
+) -> None:
+    """Waiting would not help; the message says what to look at."""
+    served.registry.answers = answers
+
+    with pytest.raises(SourceError) as caught:
+        served.reading().parsed(1)
+
+    assert caught.value.message == f"cannot read from the schema registry at {served.url}: {fact}"
+    assert caught.value.hint is not None
+
+
+@needs_client
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({"basic.auth.user.info": "me:pw"}, "Basic bWU6cHc=", id="a user"),
+        pytest.param(
+            {
+                "bearer.auth.credentials.source": "STATIC_TOKEN",
+                "bearer.auth.token": "t0ken",
+                "bearer.auth.logical.cluster": "c",
+                "bearer.auth.identity.pool.id": "p",
+                "timeout": "5",
+            },
+            "Bearer t0ken",
+            id="a token",
+        ),
+    ],
+)
+def test_settings_reach_the_registry(
+    served: Served, settings: dict[str, str], expected: str
+) -> None:
+    """Who asks is in each request."""
+    number = served.register("rows-value", V1)
+
+    assert served.reading(**settings).parsed(number) == V1
+    assert served.registry.requests == [(f"/schemas/ids/{number}", expected)]
+
+
+@needs_client
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="no url"),
+        pytest.param({"url": "ftp://user:hunter2@there"}, id="another protocol"),
+        pytest.param({"url": "http://there", "basic.auth.user.info": "hunter2"}, id="no password"),
+        pytest.param({"url": "http://there", "colour": "hunter2"}, id="an unknown setting"),
+        pytest.param({"url": "http://there", "timeout": "soon"}, id="no number"),
+        pytest.param({"url": "http://there", "ssl.ca.location": "/not/there"}, id="no file"),
+    ],
+)
+def test_settings_that_the_client_refuses_are_told(settings: dict[str, str]) -> None:
+    """No secret is repeated."""
+    with pytest.raises(ConfigError, match="cannot make a client of the schema registry") as caught:
+        Registry(settings)
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_client_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only topics in Avro need it."""
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+
+    with pytest.raises(ConfigError) as caught:
+        Registry({"url": "http://127.0.0.1"})
+
+    assert caught.value.hint == 'Install "confluent-kafka[schemaregistry]".'

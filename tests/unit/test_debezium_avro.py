@@ -1,0 +1,370 @@
+"""Debezium's events in Avro give the changes that the same events in JSON give."""
+
+import io
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.codecs import canonical
+from ikebana.codecs.avro import SchemaUnknown, self_contained
+from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.debezium import Debezium
+from ikebana.codecs.debezium_avro import DebeziumAvro
+from ikebana.codecs.errors import DecodeError
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[1] / "golden" / "avro" / "debezium" / "customers.json").read_text()
+)
+PLACEHOLDER = "__debezium_unavailable_value"
+KEY_ID, VALUE_ID, OTHER_ID = (bytes([0, 0, 0, 0, number]) for number in (1, 2, 3))
+
+
+class Known:
+    """Schemas by id, as a registry has them."""
+
+    def __init__(self, schemas: Mapping[int | str, Any]) -> None:
+        self._schemas = schemas
+
+    def parsed(self, id: int | str) -> object:  # noqa: A002
+        if id not in self._schemas:
+            raise SchemaUnknown
+        return self_contained(self._schemas[id])
+
+
+def body(schema: Any, data: Any) -> bytes:
+    """What fastavro writes."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
+    return out.getvalue()
+
+
+GOLDEN_SCHEMAS = Known({1: GOLDEN["key_schema"], 2: GOLDEN["value_schema"]})
+
+
+def from_hex(text: str | None) -> bytes | None:
+    """Bytes of a golden file."""
+    return None if text is None else bytes.fromhex(text)
+
+
+def in_bytes(data: Any) -> bytes | None:
+    """Canonical bytes of a golden file's data."""
+    return None if data is None else canonical.encode(data)
+
+
+@pytest.mark.parametrize("message", GOLDEN["messages"], ids=lambda message: message["name"])
+def test_golden_events_decode_to_what_is_written_beside_them(message: dict[str, Any]) -> None:
+    """Every operation, with the types that a Postgres table has."""
+    columns = tuple(
+        field["name"] for field in GOLDEN["value_schema"]["fields"][0]["type"][1]["fields"]
+    )
+    key, value = from_hex(message["key"]), from_hex(message["value"])
+    expected = [
+        Change(kind, in_bytes(of), in_bytes(after), in_bytes(before), tuple(absent), replaces)
+        for kind, of, after, before, absent, replaces in message["changes"]
+    ]
+
+    for wanted in (Wanted(before=True), Wanted(before=True, columns=columns)):
+        codec = DebeziumAvro(GOLDEN_SCHEMAS, wanted)
+        assert codec.changes(key, value, None) == expected
+        assert codec.key(key) == (b'{"id":1004}' if key else None)
+    without = DebeziumAvro(GOLDEN_SCHEMAS, Wanted()).changes(key, value, None)
+    assert without == [change._replace(before=None) for change in expected]
+
+
+COLUMNS = {
+    "id": "int",
+    "name": ["null", "string"],
+    "data": ["null", "bytes"],
+    "tags": ["null", {"type": "array", "items": ["null", "string"]}],
+    "numbers": ["null", {"type": "array", "items": "int"}],
+    "attributes": ["null", {"type": "map", "values": "string"}],
+    "price": ["null", "double"],
+}
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "fields": [{"name": name, "type": kind} for name, kind in COLUMNS.items()],
+}
+SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "fields": [{"name": name, "type": ["null", "string"]} for name in ("db", "schema", "table")],
+}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", ROW]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": SOURCE},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+SCHEMAS = Known({1: KEY, 2: ENVELOPE})
+TABLE = {"db": "shop", "schema": "public", "table": "orders"}
+
+
+def row(**columns: Any) -> dict[str, Any]:
+    """A row, null where nothing is given."""
+    return {**dict.fromkeys(COLUMNS), "id": 1, **columns}
+
+
+def event(op: str, before: Any = None, after: Any = None, **source: Any) -> dict[str, Any]:
+    """An envelope."""
+    return {
+        "before": before, "after": after, "source": {**TABLE, **source}, "op": op, "ts_ms": 5
+    }  # fmt: skip
+
+
+def in_avro(key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+    """A message as the Avro converter writes it."""
+    return (
+        None if key is None else KEY_ID + body(KEY, key),
+        None if value is None else VALUE_ID + body(ENVELOPE, value),
+    )
+
+
+def in_json(key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+    """The same message as the JSON converter writes it."""
+
+    def text(data: Any) -> bytes | None:
+        plain = lambda raw: b64encode(raw).decode()  # noqa: E731
+        return None if data is None else json.dumps(data, default=plain).encode()
+
+    return text(key), text(value)
+
+
+def outcome(codec: Codec, message: tuple[bytes | None, bytes | None]) -> Any:
+    """What a codec makes of a message; a refusal by its key."""
+    try:
+        found = codec.changes(*message, None)
+    except DecodeError as error:
+        return "refused", error.key
+    if isinstance(found, Ignored):
+        return found
+    # In which order the absent columns are named is no matter, and what a change replaces is
+    # tested above.
+    return [
+        change._replace(absent=tuple(sorted(change.absent)), replaces=False) for change in found
+    ]
+
+
+small = st.text("abc_", max_size=3)
+columns = st.fixed_dictionaries(
+    {
+        "id": st.integers(1, 3),
+        "name": st.none() | small | st.just(PLACEHOLDER),
+        "data": st.none() | st.binary(max_size=3) | st.just(PLACEHOLDER.encode()),
+        "tags": st.none() | st.lists(st.none() | small, max_size=2) | st.just([PLACEHOLDER]),
+        "numbers": st.none() | st.lists(st.integers(0, 9)) | st.just(list(PLACEHOLDER.encode())),
+        "attributes": st.none()
+        | st.dictionaries(small, small, max_size=2)
+        | st.just({PLACEHOLDER: PLACEHOLDER}),
+        "price": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    }
+)
+events = st.none() | st.builds(
+    event,
+    st.sampled_from(["c", "u", "u", "r", "d", "t", "m", "x"]),
+    st.none() | columns,
+    st.none() | columns,
+    table=st.sampled_from(["orders", "lines", None]),
+    schema=st.sampled_from(["public", None]),
+)
+keys = st.none() | st.fixed_dictionaries({"id": st.integers(1, 3)})
+wanteds = st.builds(
+    Wanted,
+    columns=st.none()
+    | st.sampled_from([("id", "name"), ("name", "data", "tags"), tuple(COLUMNS)]),
+    key=st.sampled_from([(), ("id",), ("id", "name"), ("missing",)]),
+    before=st.booleans(),
+    tables=st.sampled_from([None, r"shop\.(public\.)?orders"]),
+)
+
+
+@given(wanteds, keys, events)
+def test_avro_and_json_say_the_same(wanted: Wanted, key: Any, value: Any) -> None:
+    """The changes, what is ignored, and the keys of what is refused."""
+    avro, plain = DebeziumAvro(SCHEMAS, wanted), Debezium(wanted)
+
+    found = outcome(avro, in_avro(key, value))
+
+    assert found == outcome(plain, in_json(key, value))
+    assert avro.key(in_avro(key, value)[0]) == plain.key(in_json(key, value)[0])
+
+
+def test_another_placeholder_is_an_option() -> None:
+    """It replaces the default, which then is a text like any other."""
+    codec = DebeziumAvro(
+        SCHEMAS, Wanted(("name", "data"), options={"unavailable_placeholder": "?"})
+    )
+    after = row(name=PLACEHOLDER, data=b"?")
+
+    assert codec.changes(*in_avro({"id": 1}, event("c", None, after)), None) == [
+        Change("upsert", b'{"id":1}', f'{{"name":"{PLACEHOLDER}"}}'.encode(), None, ("data",))
+    ]
+
+
+def test_a_changed_key_of_columns_is_a_delete_and_an_upsert() -> None:
+    """The row has the key; the Kafka key is not looked at."""
+    codec = DebeziumAvro(SCHEMAS, Wanted(("id", "name"), key=("id",), before=True))
+    old, new = row(id=1, name="a"), row(id=2, name="a")
+
+    assert codec.changes(b"?", in_avro(None, event("u", old, new))[1], None) == [
+        Change("delete", b'{"id":1}', None, b'{"id":1,"name":"a"}', replaces=True),
+        Change("upsert", b'{"id":2}', b'{"id":2,"name":"a"}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "data", "expected"),
+    [
+        pytest.param([("ts_ms", "long")], {"ts_ms": 5}, "heartbeat", id="heartbeat"),
+        pytest.param(
+            [("status", "string"), ("id", "string"), ("ts_ms", "long")],
+            {"status": "BEGIN", "id": "571:1", "ts_ms": 5},
+            "transaction",
+            id="transaction",
+        ),
+        pytest.param(
+            [("source", SOURCE), ("ts_ms", "long"), ("ddl", ["null", "string"])],
+            {"source": TABLE, "ts_ms": 5, "ddl": "DROP"},
+            "ddl",
+            id="schema change",
+        ),
+    ],
+)
+def test_what_tells_of_no_row_is_ignored(fields: Any, data: Any, expected: Any) -> None:
+    """It is told by the fields that it has."""
+    schema = {
+        "type": "record", "name": "other", "fields": [{"name": n, "type": t} for n, t in fields]
+    }  # fmt: skip
+    codec = DebeziumAvro(Known({1: KEY, 3: schema}), Wanted())
+
+    assert codec.changes(KEY_ID + b"\2", OTHER_ID + body(schema, data), None) == Ignored(expected)
+
+
+def test_schemas_may_be_in_headers() -> None:
+    """The headers may be iterable only once."""
+    key, value = in_avro({"id": 1}, event("d"))
+    assert key is not None
+    assert value is not None
+    headers = [("__key_schema_id", KEY_ID), ("__value_schema_id", VALUE_ID)]
+    codec = DebeziumAvro(SCHEMAS, Wanted(options={"framing": "headers"}))
+
+    assert codec.key(key[5:]) is None
+    assert codec.changes(key[5:], value[5:], iter(headers)) == [
+        Change("delete", b'{"id":1}', replaces=True)
+    ]
+
+
+KEY_BYTES, VALUE_BYTES = in_avro({"id": 1}, event("c", None, row(name="hunter2")))
+assert KEY_BYTES is not None
+assert VALUE_BYTES is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason", "row_key"),
+    [
+        pytest.param(KEY_BYTES, b"", "it is empty", b'{"id":1}', id="empty"),
+        pytest.param(
+            KEY_BYTES,
+            b"{}",
+            "it does not begin with the byte of a schema id",
+            b'{"id":1}',
+            id="magic byte",
+        ),
+        pytest.param(
+            KEY_BYTES, b"\0\0\0\0\7", "schema id is unknown", b'{"id":1}', id="unknown schema"
+        ),
+        pytest.param(
+            KEY_BYTES, VALUE_BYTES[:-3], "its body is cut off", b'{"id":1}', id="cut off"
+        ),
+        pytest.param(
+            KEY_BYTES,
+            VALUE_BYTES + b"x",
+            "its body is followed by more bytes",
+            b'{"id":1}',
+            id="left over",
+        ),
+        pytest.param(
+            KEY_BYTES,
+            VALUE_BYTES[:5] + b"\0" * 10_000_000,
+            "its body is followed by more bytes",
+            b'{"id":1}',
+            id="10 MB of nothing",
+        ),
+        pytest.param(
+            KEY_BYTES,
+            in_avro(None, event("c"))[1],
+            'field "after" is null or missing',
+            b'{"id":1}',
+            id="no row",
+        ),
+        pytest.param(
+            KEY_BYTES,
+            in_avro(None, event("?"))[1],
+            'field "op" is none of c, u, r, d, t, m',
+            b'{"id":1}',
+            id="no operation",
+        ),
+        pytest.param(
+            KEY_BYTES,
+            in_avro(None, event("c", None, row(price=float("nan"))))[1],
+            "field `after.price`: expected a number, found one that is not finite",
+            b'{"id":1}',
+            id="not a number",
+        ),
+        pytest.param(KEY_BYTES, KEY_BYTES, 'field "op" is missing', b'{"id":1}', id="no event"),
+        pytest.param(b"", VALUE_BYTES, "it is empty", None, id="empty key"),
+        pytest.param(
+            None,
+            VALUE_BYTES,
+            "the Kafka key is null, or lacks the key's columns",
+            None,
+            id="null key",
+        ),
+        pytest.param(
+            None, None, "the Kafka key is null, or lacks the key's columns", None, id="null"
+        ),
+    ],
+)
+def test_a_bad_message_is_refused_with_its_key(
+    key: bytes | None, value: bytes | None, reason: str, row_key: bytes | None
+) -> None:
+    """The reason has nothing of the message in it."""
+    with pytest.raises(DecodeError) as caught:
+        DebeziumAvro(SCHEMAS, Wanted()).changes(key, value, None)
+
+    assert (caught.value.reason, caught.value.key) == (reason, row_key)
+    assert caught.value.codec.startswith("Debezium ")
+
+
+def test_a_bad_message_is_refused_with_the_key_of_its_row() -> None:
+    """Where columns are the key, the row tells it although the rest is bad."""
+    codec = DebeziumAvro(SCHEMAS, Wanted(("name",), key=("id",), tables="shop.*"))
+    value = in_avro(None, event("?", None, row(id=7)))[1]
+
+    with pytest.raises(DecodeError) as caught:
+        codec.changes(None, value, None)
+
+    assert caught.value.key == b'{"id":7}'
+
+
+@given(st.binary(max_size=100), st.binary(max_size=100), st.sampled_from([b"", VALUE_ID]), wanteds)
+def test_any_bytes_are_changes_or_refused(
+    key: bytes, rest: bytes, prefix: bytes, wanted: Wanted
+) -> None:
+    """Nothing but DecodeError is raised."""
+    found = outcome(DebeziumAvro(SCHEMAS, wanted), (KEY_ID + key, prefix + rest))
+
+    assert found
