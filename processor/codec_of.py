@@ -56,7 +56,7 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
         key=source.key,
         before=cdc and (source.mode == "diffs" or source.drift),
         tables=source.tables,
-        encodings={c.name: _encoding(c.type, c.encoding) for c in source.columns if c.encoding},
+        encodings={c.name: full_encoding(c.type, c.encoding) for c in source.columns if c.encoding},
         options={**dict(source.options), **schema},
     )
 
@@ -71,7 +71,7 @@ def needs_headers(source: Input) -> bool:
     return needs_registry(source)
 
 
-def _encoding(kind: str, encoding: str) -> str:
+def full_encoding(kind: str, encoding: str) -> str:
     """An encoding in full: that of a decimal takes its scale from the type."""
     if encoding != "decimal":
         return encoding

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ikebana.arrangements.errors import ConfigError, PlanError
+from ikebana.processor.codec_of import needs_registry
 from ikebana.processor.pipeline_file import (
     Part,
     PipelineFile,
@@ -103,6 +104,12 @@ def parse(
     except SettingsError as err:
         judged += err.problems
 
+    if plan is not None and settings is not None and not settings.registry.get("url"):
+        judged += [
+            ("registry.url", f"is missing: input {source.name!r} is read by its schemas")
+            for source in plan.inputs
+            if needs_registry(source)
+        ][:1]
     meant = {loc for e in errors if (loc := _meant(e))}
     # A misspelt key is one problem; that the key it meant is missing is the same one.
     schema = [
@@ -113,6 +120,8 @@ def parse(
     ]
     # What was left out has one problem already, and to be missing is not another.
     left_out = {*document.unread, *map(_dotted, meant), *(path for path, _ in schema)}
+    # What else an input says can only be judged by its format.
+    left_out |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
     overridden = {
         "kafka.bootstrap.servers": bootstrap_servers,
         "run.checkpoint": checkpoint,

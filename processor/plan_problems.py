@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from ikebana.codecs.encodings import encoding
 from ikebana.processor import planner
+from ikebana.processor.codec_of import full_encoding
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.expressions import KEY, VALUE, ExpressionError, type_named
 from ikebana.processor.linear.query import frozen
@@ -98,7 +99,9 @@ def _input_problems(source: Input) -> Iterator[Problem]:
             yield f"{path}.columns.{column.name}", str(error)
         if column.encoding is not None:
             try:
-                encoding(column.encoding)
+                encoding(full_encoding(column.type, column.encoding))
+            except ExpressionError:
+                continue  # the type is told
             except ValueError as error:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
 
