@@ -37,6 +37,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.debezium_quick import Quick
 from ikebana.codecs.encodings import Convert, Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 
@@ -136,7 +137,7 @@ class Rows:
         encoded = b64encode(raw).decode()
         # Java's UUID.nameUUIDFromBytes, which has no namespace.
         identifier = str(UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3))
-        self._texts = frozenset((placeholder, encoded, f'{{"{placeholder}":"{placeholder}"}}'))
+        self.texts = frozenset((placeholder, encoded, f'{{"{placeholder}":"{placeholder}"}}'))
         arrays = [list(raw), [placeholder], [encoded], [identifier]]
         self._others = (*arrays, {placeholder: placeholder})
         self._trace, self._encoded_trace = raw, encoded.encode()
@@ -172,7 +173,7 @@ class Rows:
         for name, value in row.items():
             kind = value.__class__
             if kind is str:
-                if value in self._texts:
+                if value in self.texts:
                     absent.append(name)
             elif (kind is list or kind is dict) and value in self._others:
                 absent.append(name)
@@ -289,14 +290,21 @@ class Debezium:
             self._planned,
         )
         self._source = canonical.decoder(Source | None)
+        self._quick = (
+            Quick(wanted, self._rows.texts, self._keys.needed) if Quick.fits(wanted) else None
+        )
 
     def key(self, key: bytes | None) -> bytes | None:
-        return None if self._keys.columns else self._keys.of_kafka(key)
+        # Debezium tells a changed key as a delete and a create, so a key that has the
+        # columns is that of the row.
+        return self._keys.of_kafka(key)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
         try:
+            if self._quick and value and (found := self._quick.changes(key, value)):
+                return found
             return self._changes(key, value)
         except FAULTS as error:
             fault = canonical.refused(VALUE, error)

@@ -83,7 +83,7 @@ class DebeziumAvro:
 
     def key(self, key: bytes | None) -> bytes | None:
         # A schema that a header names is not known here.
-        return None if self._key_columns or self._told_by_header else self._of_kafka(key, None)
+        return None if self._told_by_header else self._of_kafka(key, None)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers

@@ -33,7 +33,12 @@ class Plain:
         """The canonical key.  Raises: DecodeError, also if there is none."""
         if key is None:
             raise DecodeError("key", "it is null")
-        return key if self._raw_key else canonical.canonical(key)
+        if self._raw_key:
+            return key
+        try:
+            return canonical.canonical(key)
+        except DecodeError as error:
+            raise DecodeError("key as JSON", error.reason) from None
 
     def keys(self, keys: Sequence[bytes | None]) -> list[bytes]:
         """`key` of each.  Raises: DecodeError, if any of them is at fault."""
@@ -58,7 +63,7 @@ class Plain:
         try:
             return [Change("upsert", decoded, self._value(value))]
         except DecodeError as error:
-            raise DecodeError(error.codec, error.reason, key=decoded) from None
+            raise DecodeError("value as JSON", error.reason, key=decoded) from None
 
 
 def projection(columns: tuple[str, ...]) -> Callable[[bytes], bytes]:

@@ -56,7 +56,9 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
         key=source.key,
         before=cdc and (source.mode == "diffs" or source.drift),
         tables=source.tables,
-        encodings={c.name: full_encoding(c.type, c.encoding) for c in source.columns if c.encoding},
+        encodings={
+            c.name: full_encoding(c.type, c.encoding) for c in source.columns if c.encoding
+        },
         options={**dict(source.options), **schema},
     )
 

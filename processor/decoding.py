@@ -6,7 +6,7 @@ key leads to go to shard 0, and a truncate to every shard.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -40,10 +40,10 @@ class Place:
     each: bool
     partitions: int = 1
 
-    def times(self, offsets: Iterable[int]) -> list[int]:
+    def times(self, offsets: Sequence[int]) -> list[int]:
         """The times of the messages at offsets."""
         if not self.each:
-            return [self.base for _ in offsets]
+            return [self.base] * len(offsets)
         shift = self.base - self.start
         return [shift + offset for offset in offsets]
 
@@ -78,6 +78,8 @@ class Decoding:
         """Yield what is held."""
         for at, shard in enumerate(self._shards):
             if shard.keys:
+                if self._place.each:
+                    shard.times = self._place.times(shard.offsets)
                 yield at, pack(shard)
                 self._shards[at] = self._empty()
         if self._errors:
@@ -93,49 +95,43 @@ class Decoding:
         taken = self._intake.symbols(messages, self._where, self._place.partitions)
         self._ignored += taken.ignored
         place = self._place
-        times = place.times(message.offset for message in messages)
-        for at, record in taken.errors:
-            self._error(record, times[at], 1)
+        for offset, record in taken.errors:
+            self._error(record, *place.times([offset]), 1)
         begin = 0
-        for until, at in [*taken.truncates, (len(taken.keys), -1)]:
-            self._place_symbols(taken, messages, times, begin, until)
+        for until, offset in taken.truncates:
+            self._place_symbols(taken, begin, until)
             begin = until
-            if at >= 0:
-                # A chunk never reaches over a truncate.
-                yield from self.flush()
-                offset = messages[at].offset
-                row = Truncate(self._source.name, place.order, place.partition, times[at], offset)
-                for shard in range(self._count):
-                    yield shard, pack(row)
+            # A chunk never reaches over a truncate.
+            yield from self.flush()
+            (time,) = place.times([offset])
+            row = Truncate(self._source.name, place.order, place.partition, time, offset)
+            for shard in range(self._count):
+                yield shard, pack(row)
+        self._place_symbols(taken, begin, len(taken.keys))
 
-    def _place_symbols(
-        self,
-        taken: Taken,
-        messages: Sequence[Message],
-        times: Sequence[int],
-        begin: int,
-        until: int,
-    ) -> None:
-        shards, count, each = self._shards, self._count, self._place.each
+    def _place_symbols(self, taken: Taken, begin: int, until: int) -> None:
+        """Add the symbols from `begin` to `until` to their shards."""
+        shards, count = self._shards, self._count
+        adding = [(shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards]
         special = taken.bad or taken.failed or taken.partial or taken.before
-        size = 0
-        for index in range(begin, until):
-            key, value = taken.keys[index], taken.values[index]
-            shard = shards[crc32(key) % count]
+        keys, values = taken.keys[begin:until], taken.values[begin:until]
+        size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
+        # Every record comes through here.
+        for index, key, value, offset in zip(
+            range(begin, until), keys, values, taken.offsets[begin:until], strict=True
+        ):
+            number = crc32(key) % count
             if special:
-                size += _copy_special(taken, index, shard)
-            shard.keys.append(key)
-            shard.values.append(value)
-            at = taken.at[index]
-            shard.offsets.append(messages[at].offset)
-            if each:
-                shard.times.append(times[at])  # type: ignore[union-attr]
-            size += len(key) + (len(value) if value else 0)
+                size += _copy_special(taken, index, shards[number])
+            add_key, add_value, add_offset = adding[number]
+            add_key(key)
+            add_value(value)
+            add_offset(offset)
         self._size += size
 
     def _updates(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         place, count = self._place, self._count
-        times = place.times(message.offset for message in messages)
+        times = place.times([message.offset for message in messages])
         made = self._intake.updates(messages, self._where, times)
         self._ignored += made.ignored
         for _, record, time, diff in made.errors:

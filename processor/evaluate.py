@@ -35,7 +35,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, plan: Plan, *, optimized: bool = True, schemas: "Schemas | None" = None
+        self, plan: Plan, *, optimized: bool | None = None, schemas: "Schemas | None" = None
     ) -> None:
         self.plan = plan
         self.store = MemoryStore()

@@ -39,15 +39,15 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class Taken:
-    """Symbols in order; `at` says which message each comes from.
+    """Symbols in order, each with the offset of its message.
 
     What is by index is as in `rows.Symbols`.  `truncates` are pairs (index of the symbol
-    that it stands before, message), `errors` (message, record).
+    that it stands before, offset), `errors` (offset, record).
     """
 
     keys: list[bytes] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
-    at: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
     bad: dict[int, bytes] = field(default_factory=dict)
     failed: dict[int, bytes] = field(default_factory=dict)
     partial: dict[int, Partial] = field(default_factory=dict)
@@ -97,20 +97,21 @@ class Intake:
 
     def _symbols(self, messages: Sequence[Message], where: Where, partitions: int) -> Taken:
         taken = Taken()
-        keys, values, places = taken.keys, taken.values, taken.at
+        keys, values, offsets = taken.keys, taken.values, taken.offsets
         for at, found in self._found(messages, where, taken.ignored):
+            message = messages[at]
             if isinstance(found, _Bad):
                 if found.key is None:
-                    taken.errors.append((at, found.record))
+                    taken.errors.append((message.offset, found.record))
                 else:
                     taken.bad[len(keys)] = found.record
                     keys.append(found.key)
                     values.append(None)
-                    places.append(at)
+                    offsets.append(message.offset)
                 continue
             for kind, key, after, before, absent, _ in found:
                 if kind == "truncate":
-                    _truncate(taken, at, messages[at], where, partitions)
+                    _truncate(taken, message, where, partitions)
                     continue
                 assert key is not None, "only a truncate has no key"
                 index = len(keys)
@@ -119,12 +120,12 @@ class Intake:
                     taken.before[index] = crc32(before)
                 if absent:
                     assert after is not None, "a partial image is one"
-                    record = _record(_NOTHING_TO_LEAVE, messages[at], where)
+                    record = _record(_NOTHING_TO_LEAVE, message, where)
                     taken.partial[index] = Partial(after, absent, record)
                     after = None
                 keys.append(key)
                 values.append(after)
-                places.append(at)
+                offsets.append(message.offset)
         return taken
 
     def updates(self, messages: Sequence[Message], where: Where, times: Sequence[int]) -> Made:
@@ -208,28 +209,30 @@ class Intake:
 def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> Taken:
     """What `Intake.symbols` gives of messages that are one symbol each, without detours."""
     taken = Taken()
-    _, keys, values, _ = map(list, zip(*messages, strict=True)) if messages else ([],) * 4
+    if not messages:
+        return taken
+    offsets, keys, values, _ = map(list, zip(*messages, strict=True))
     try:
         taken.keys, taken.values = codec.keys(keys), codec.values(values)
     except DecodeError:
         pass
     else:
-        taken.at = list(range(len(keys)))
+        taken.offsets = offsets
         return taken
-    for at, message in enumerate(messages):
+    for message in messages:
         try:
             (change,) = codec.changes(message.key, message.value, None)
         except DecodeError as error:
             record = _record(str(error), message, where)
             if error.key is None:
-                taken.errors.append((at, record))
+                taken.errors.append((message.offset, record))
                 continue
             taken.bad[len(taken.keys)] = record
             change = Change("upsert", error.key)
         assert change.key is not None
         taken.keys.append(change.key)
         taken.values.append(change.after)
-        taken.at.append(at)
+        taken.offsets.append(message.offset)
     return taken
 
 
@@ -260,12 +263,12 @@ def _key_test(
     return passes
 
 
-def _truncate(taken: Taken, at: int, message: Message, where: Where, partitions: int) -> None:
+def _truncate(taken: Taken, message: Message, where: Where, partitions: int) -> None:
     if partitions == 1:
-        taken.truncates.append((len(taken.keys), at))
+        taken.truncates.append((len(taken.keys), message.offset))
         return
     reason = f"a truncate has no place in the order of the input's {partitions} partitions"
-    taken.errors.append((at, _record(reason, message, where)))
+    taken.errors.append((message.offset, _record(reason, message, where)))
 
 
 def _make_values(taken: Taken, pushed: Chain) -> None:

@@ -193,7 +193,8 @@ def _choice(literal: Any) -> BeforeValidator:
     def chosen(value: object) -> object:
         if value in choices:
             return value
-        _refuse(value, " or ".join(f'"{choice}"' for choice in choices), choices)
+        listed = " or ".join(f'"{choice}"' for choice in choices)
+        _refuse(value, listed if len(choices) == 2 else f"one of {', '.join(choices)}", choices)
 
     return BeforeValidator(chosen)
 
@@ -330,6 +331,11 @@ class OperatorPart(StepPart):
     def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else _refuse(value, "a list of steps")
 
+    @classmethod
+    def keys(cls) -> dict[str, Any]:
+        own = {name: kind for name, kind in super().keys().items() if name not in StepPart.keys()}
+        return {**own, **super().keys()}
+
     def operator(self, name: str) -> Operator:
         """The operator that this section describes.  Raises: PlanError."""
         kinds = [k for k in ("upsert", "linear", "concat") if getattr(self, k)]
@@ -410,6 +416,7 @@ class PlanPart(Part):
     outputs: dict[str, OutputPart]
     errors: ErrorsPart = ErrorsPart()
     time: Annotated[TimeDomain, _choice(TimeDomain)] = "ingest"
+    pushdown: Annotated[bool, BeforeValidator(_flag)] = True
 
     def plan(self) -> Plan:
         """The plan that these sections describe.  Raises: PlanError."""
@@ -433,6 +440,7 @@ class PlanPart(Part):
             error_topic=self.errors.topic,
             time=self.time,
             on_error=self.errors.policy,
+            pushdown=self.pushdown,
         )
 
 

@@ -121,6 +121,8 @@ class Plan:
     """The topic of what could not be used; `<name>.errors` when empty."""
     time: TimeDomain = "ingest"
     on_error: OnError = "record"
+    pushdown: bool = True
+    """Whether the planner pushes anything into decoding; outputs are the same without."""
 
     def __post_init__(self) -> None:
         if not self.error_topic:

@@ -86,8 +86,9 @@ class Physical:
 
 
 @functools.lru_cache(maxsize=32)
-def physical(plan: Plan, *, optimized: bool = True) -> Physical:
-    """Fuse and push down."""
+def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
+    """Fuse and push down; whether to push is the plan's to say, unless `optimized` does."""
+    optimized = plan.pushdown if optimized is None else optimized
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
     for root in roots(plan):

@@ -1,12 +1,15 @@
-"""What the outputs are by definition: plain folds over all symbols, with no batches.
+"""What the outputs are by definition: one plain fold over all symbols, with no batches.
 
 A history is a list of symbols in their order: of two symbols with one time, the one
 that comes later in the list counts as later.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NamedTuple
 
 
 class BadValue(NamedTuple):
@@ -15,40 +18,75 @@ class BadValue(NamedTuple):
     record: bytes
 
 
+class FailedValue(NamedTuple):
+    """What was decoded, but nothing can be made of it, as its error record."""
+
+    record: bytes
+
+
+class PartialValue(NamedTuple):
+    """A value that leaves the columns `absent` as they are; the record is for no row."""
+
+    columns: bytes
+    absent: tuple[str, ...]
+    record: bytes
+
+
+class Everything(Enum):
+    """What a truncate is about."""
+
+    GONE = "gone"
+
+
+GONE: Literal[Everything.GONE] = Everything.GONE
+
+
 class Symbol(NamedTuple):
     """What `key` is from `time` on: a value, nothing (None), or something unreadable.
 
     A key of None could not be read itself; all that is left of it is an error record.
+    `before` is what the symbol claims that the value was.
     """
 
     key: bytes | None
-    value: bytes | BadValue | None
+    value: bytes | BadValue | FailedValue | PartialValue | Everything | None
     time: int
+    before: bytes | None = None
+
+
+@dataclass
+class Folded:
+    """What a history has come to."""
+
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    slots: dict[bytes, bytes] = field(default_factory=dict)
+    keyless: Counter[bytes] = field(default_factory=Counter)
+    drift: int = 0
+
+
+def folded(symbols: Sequence[Symbol], as_of: int) -> Folded:
+    """Every symbol up to a time, one after the other."""
+    found = Folded()
+    # sorted() is stable: symbols of one time stay in order.
+    for symbol in sorted((s for s in symbols if s.time <= as_of), key=lambda s: s.time):
+        _take(found, symbol)
+    return found
 
 
 def collection(symbols: Sequence[Symbol], as_of: int) -> Counter[tuple[bytes, bytes]]:
-    """Each key with the last good value that it was given, unless removed since."""
-    current: dict[bytes, bytes] = {}
-    for key, value, _ in _up_to(symbols, as_of):
-        if key is None or isinstance(value, BadValue):
-            continue
-        if value is None:
-            current.pop(key, None)
-        else:
-            current[key] = value
-    return Counter(current.items())
+    """Each key with its value."""
+    return Counter(folded(symbols, as_of).values.items())
 
 
 def errors(symbols: Sequence[Symbol], as_of: int) -> Counter[bytes]:
-    """The record of each key whose last symbol is bad, and of every unreadable key."""
-    keyless: Counter[bytes] = Counter()
-    last: dict[bytes, bytes | BadValue | None] = {}
-    for key, value, _ in _up_to(symbols, as_of):
-        if key is not None:
-            last[key] = value
-        elif isinstance(value, BadValue):
-            keyless[value.record] += 1
-    return keyless + Counter(v.record for v in last.values() if isinstance(v, BadValue))
+    """The record of each key whose last symbol could not be used, and of unreadable keys."""
+    found = folded(symbols, as_of)
+    return found.keyless + Counter(found.slots.values())
+
+
+def drift(symbols: Sequence[Symbol], as_of: int) -> int:
+    """How many symbols claim an old value that was another one, or none."""
+    return folded(symbols, as_of).drift
 
 
 def times(symbols: Iterable[Symbol]) -> range:
@@ -57,6 +95,40 @@ def times(symbols: Iterable[Symbol]) -> range:
     return range(min(found, default=0) - 1, max(found, default=0) + 2)
 
 
-def _up_to(symbols: Sequence[Symbol], as_of: int) -> Iterator[Symbol]:
-    # sorted() is stable: symbols of one time stay in order.
-    yield from sorted((s for s in symbols if s.time <= as_of), key=lambda s: s.time)
+def _take(found: Folded, symbol: Symbol) -> None:
+    key, value, _, before = symbol
+    if key is None:
+        if isinstance(value, BadValue):
+            found.keyless[value.record] += 1
+        else:
+            assert value is GONE
+            found.values.clear()
+            found.slots.clear()
+        return
+    current = found.values.get(key)
+    found.drift += before is not None and before != current
+    found.slots.pop(key, None)
+    match value:
+        case BadValue(record):
+            found.slots[key] = record
+        case FailedValue(record):
+            found.slots[key] = record
+            found.values.pop(key, None)
+        case PartialValue(_, _, record) if current is None:
+            found.slots[key] = record
+        case PartialValue(columns, absent, _):
+            assert current is not None
+            found.values[key] = _completed(columns, absent, current)
+        case None:
+            found.values.pop(key, None)
+        case bytes():
+            found.values[key] = value
+        case _:
+            raise AssertionError("only what has no key is everything")
+
+
+def _completed(columns: bytes, absent: Sequence[str], current: bytes) -> bytes:
+    new, old = json.loads(columns), json.loads(current)
+    known = old if isinstance(old, dict) else {}
+    row = {**new, **{name: known[name] for name in absent if name in known}}
+    return json.dumps(row, sort_keys=True, separators=(",", ":")).encode()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from oracle import BadValue, Symbol
+from oracle import BadValue, FailedValue, PartialValue, Symbol
 
 Item = TypeVar("Item")
 
@@ -40,6 +40,21 @@ key_messages = st.one_of(
     st.sampled_from([None, b"{"]),
 )
 value_messages = st.one_of(st.none(), bad_messages, good_messages, good_messages)
+
+
+# What a key may have had; few values, so that they meet often.
+kept_values = st.sampled_from([b"", b"7", b'{"a":1}', b'{"a":1,"b":2}', b'{"a":3}'])
+_rows = st.sampled_from([b"7", b'{"a":1}', b'{"a":1,"b":2}', b'{"a":3}', b'{"b":2}'])
+_unusable = st.sampled_from([BadValue(b"record"), FailedValue(b"record")])
+_partial = st.builds(
+    lambda partial: PartialValue(*partial, b"record"),
+    st.sampled_from(
+        [(b'{"a":3}', ("b",)), (b"{}", ("a", "b")), (b'{"b":2}', ("a", "c")), (b'{"b":5}', ())]
+    ),
+)
+# All that a message can say of a key: of values as they are, and of rows.
+plain_values = st.one_of(kept_values, kept_values, st.none(), _unusable)
+row_values = st.one_of(_rows, _rows, st.none(), _unusable, _partial, _partial)
 
 
 class Arrival(NamedTuple):

@@ -19,9 +19,9 @@ old value was plays no part here, but for being counted as `drift` where it is a
 """
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple
 from zlib import crc32
 
@@ -57,10 +57,13 @@ class Waiting(msgspec.Struct, array_like=True):
     bad: bytes | None
     failed: bool = False
     partial: Partial | None = None
+    before: int | None = None
 
 
 Symbol = bytes | Bad | Partial | None
 _SPECIAL = (Bad, Partial)
+# What has said nothing of the value yet.
+_NOTHING_SAID = Bad(b"")
 
 
 class Changes(NamedTuple):
@@ -93,7 +96,7 @@ def step(store: Store, chunks: Sequence[Symbols | Truncate], interval: Interval)
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     """The current values of `keys`."""
     states = Part(store, b"k").get_many(keys)
-    return [None if state is None else split(state)[0] for state in states]
+    return list(map(_value_of, states))
 
 
 def key_of(place: bytes, entry: bytes) -> bytes:
@@ -117,15 +120,14 @@ def split(state: bytes) -> tuple[bytes | None, bytes | None]:
 class Moment(NamedTuple):
     """What happens at one time: the last symbol of each key, after a truncate perhaps.
 
-    `expected` has, for the first symbol of a key that comes with one, the checksum of the
-    old image; `drift` is how many of the later ones were not of the symbol before.
+    `olds` has, for each old image, its key, what the symbols before it had said at this
+    time, and its checksum.
     """
 
     time: int
     last: dict[bytes, Symbol]
     truncated: bool = False
-    expected: Mapping[bytes, int] = MappingProxyType({})
-    drift: int = 0
+    olds: Sequence[tuple[bytes, Symbol, int]] = ()
 
 
 class _Run:
@@ -161,7 +163,7 @@ class _Run:
 
     def apply(self, moment: Moment) -> None:
         """Move every key to its last symbol of one time."""
-        time, last, truncated, expected, drift = moment
+        time, last, truncated, olds = moment
         if truncated:
             self._load_all()
             for key, state in self._current.items():
@@ -169,9 +171,8 @@ class _Run:
                     last[key] = None
         self.load(last)
         current, emit = self._current, self.updates.append
-        self.drift += drift
-        for key, checksum in expected.items():
-            self._compare(current[key], checksum)
+        for key, earlier, checksum in olds:
+            self._compare(_made(earlier, _value_of(current[key])), checksum)
         for key, symbol in last.items():
             old = current[key]
             if symbol.__class__ in _SPECIAL or (old is not None and old[0] != _VALUE_TAG):
@@ -198,7 +199,7 @@ class _Run:
         ):
             old = current[key]
             if expected and (checksum := expected.get(index)) is not None:
-                self._compare(old, checksum)
+                self._compare(_value_of(old), checksum)
             if symbol.__class__ in _SPECIAL or (old is not None and old[0] != _VALUE_TAG):
                 current[key] = self._general(key, old, symbol, time)
                 continue
@@ -214,16 +215,9 @@ class _Run:
     def _general(self, key: bytes, state: bytes | None, symbol: Symbol, time: int) -> bytes | None:
         """The transition in full: with partial values, and with the error slot."""
         value, record = (None, None) if state is None else split(state)
-        new_record: bytes | None = None
-        new: Symbol = symbol
-        if isinstance(symbol, Bad):
+        new, new_record = _made(symbol, value), None
+        if isinstance(symbol, Bad) or (isinstance(symbol, Partial) and value is None):
             new_record = symbol.record
-            new = symbol.good[0] if symbol.good else value
-        if isinstance(new, Partial):
-            if value is None:
-                new_record = new_record or new.record
-            new = None if value is None else canonical.completed(new.value, value, new.absent)
-        assert not isinstance(new, Bad)
         for updates, old, made in (
             (self.updates, value, new),
             (self.errors, record, new_record),
@@ -237,8 +231,7 @@ class _Run:
             return _ERROR + msgspec.msgpack.encode((new, new_record))
         return None if new is None else _VALUE + new
 
-    def _compare(self, state: bytes | None, checksum: int) -> None:
-        value = None if state is None else split(state)[0]
+    def _compare(self, value: bytes | None, checksum: int) -> None:
         self.drift += value is None or crc32(value) != checksum
 
     def _load_all(self) -> None:
@@ -246,6 +239,21 @@ class _Run:
         for key, state in self._states.scan(b""):
             if key not in current:
                 current[key] = before[key] = state
+
+
+def _value_of(state: bytes | None) -> bytes | None:
+    return None if state is None else split(state)[0]
+
+
+def _made(symbol: Symbol, value: bytes | None) -> bytes | None:
+    """The value that a symbol makes of the one before it."""
+    if isinstance(symbol, Bad):
+        if not symbol.good:
+            return value
+        symbol = symbol.good[0]
+    if isinstance(symbol, Partial):
+        return None if value is None else canonical.completed(symbol.value, value, symbol.absent)
+    return symbol
 
 
 def _in_sequence(
@@ -287,6 +295,7 @@ def _by_time(
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         return [_moment(time, sorted(chunks, key=_order))]
     rows = due
+    waited: Counter[tuple[int, ...]] = Counter()
     for chunk in chunks:
         for row in _rows_of(chunk):
             time = row.time
@@ -294,7 +303,9 @@ def _by_time(
             if time < interval.upper:
                 rows.append(row)
             else:
-                _wait(waiting, row)
+                rank = _rank(row)
+                _wait(waiting, row, waited[rank])
+                waited[rank] += 1
     rows.sort(key=_rank)
     return _moments(rows)
 
@@ -337,30 +348,26 @@ class _Gathering:
         self.time = time
         self.last: dict[bytes, Symbol] = {}
         self._truncated = False
-        self._expected: dict[bytes, int] = {}
-        self._drift = 0
+        self._olds: list[tuple[bytes, Symbol, int]] = []
+        # What is said of a key at the beginning.
+        self._first: Symbol = _NOTHING_SAID
 
     def add(self, key: bytes, symbol: Symbol, before: int | None) -> None:
         """A further symbol, with the checksum of its old image if it has one."""
-        last = self.last
+        earlier = self.last.get(key, self._first)
         if before is not None:
-            earlier = last.get(key, self)
-            if earlier is self and not self._truncated:
-                self._expected[key] = before
-            elif earlier is self or earlier is None:
-                self._drift += 1
-            elif isinstance(earlier, bytes):
-                self._drift += crc32(earlier) != before
-        last[key] = _after(last[key], symbol) if key in last else symbol
+            self._olds.append((key, earlier, before))
+        self.last[key] = _after(earlier, symbol)
 
     def truncate(self) -> None:
         """All that was is gone, also what was said at this time."""
         self._truncated = True
+        self._first = None
         self.last = dict.fromkeys(self.last)
 
     def moment(self) -> Moment:
         """All of it."""
-        return Moment(self.time, self.last, self._truncated, self._expected, self._drift)
+        return Moment(self.time, self.last, self._truncated, self._olds)
 
 
 def _after(earlier: Symbol, symbol: Symbol) -> Symbol:
@@ -439,17 +446,17 @@ def _values(chunk: Symbols) -> Sequence[Symbol]:
     return values
 
 
-def _wait(waiting: Part, row: _Row) -> None:
+def _wait(waiting: Part, row: _Row, index: int) -> None:
+    """Keep a row, the `index`-th of those of its message that wait."""
     symbol = row.symbol
-    entry = Waiting(row.key, None, None)
+    entry = Waiting(row.key, None, None, before=row.before)
     if isinstance(symbol, Bad):
-        entry = Waiting(row.key, None, symbol.record, failed=bool(symbol.good))
+        entry.bad, entry.failed = symbol.record, bool(symbol.good)
     elif isinstance(symbol, Partial):
-        entry = Waiting(row.key, None, None, partial=symbol)
+        entry.partial = symbol
     else:
-        entry = Waiting(row.key, symbol, None)
-    # One message may have rows of several keys.
-    place = b"".join(n.to_bytes(8, "big") for n in _rank(row)) + (row.key or b"")
+        entry.value = symbol
+    place = b"".join(n.to_bytes(8, "big") for n in (*_rank(row), index))
     waiting.put(place, msgspec.msgpack.encode(entry))
 
 
@@ -470,7 +477,7 @@ def _due(waiting: Part, upper: int) -> list[_Row]:
             symbol = Bad(found.bad, (None,) if found.failed else ())
         elif found.partial is not None:
             symbol = found.partial
-        rows.append(_Row(time, order, partition, offset, found.key, symbol))
+        rows.append(_Row(time, order, partition, offset, found.key, symbol, found.before))
         places.append(place)
     for place in places:
         waiting.delete(place)

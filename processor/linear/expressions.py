@@ -38,6 +38,22 @@ _BARE_FUNCTIONS = {
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}
 _CARRIERS = {"struct_pack", "list_value", "row"}
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
+# The names of columns that are ours begin like this.
+OURS = "__"
+# DuckDB calls these consistent, but they ask the clock, the catalog, or the program.
+_DEPENDENT = {
+    *("alias", "current_localtime", "current_localtimestamp", "index_key"),
+    *("json_serialize_plan", "version"),
+}
+# Aggregates over a list by name, and those of them that draw a sample.
+_LIST_AGGREGATES = {
+    *("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"),
+}
+_SAMPLING = ("reservoir_quantile",)
+_KINDS = {
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
+    *("CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR", "TYPE"),
+}
 
 
 class ExpressionError(Exception):
@@ -101,6 +117,15 @@ def connection() -> duckdb.DuckDBPyConnection:
     return found
 
 
+def parsed(sql: str) -> duckdb.Statement:
+    """A statement for this thread's database, parsed once."""
+    database = connection()
+    known: dict[str, duckdb.Statement] = _local.__dict__.setdefault("statements", {})
+    if sql not in known:
+        (known[sql],) = database.extract_statements(sql)
+    return known[sql]
+
+
 _local = threading.local()
 
 
@@ -132,6 +157,7 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
     Raises:
         ExpressionError: it cannot be parsed, or must not stand.
     """
+    _refuse_unwritable(text)
     answer = msgspec.json.decode(_parsed(text))
     if answer["error"]:
         problem = _first_line(answer["error_message"])
@@ -146,11 +172,19 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
     if root.get("alias"):
         raise ExpressionError("an alias has no meaning here")
     checked = _Checked(scope)
-    root = checked.node(root, outermost=True)
-    if condition:
-        root = _ordered(root)
+    try:
+        root = checked.node(root, outermost=True)
+        if condition:
+            root = _ordered(root)
+    except RecursionError:
+        raise ExpressionError("it is nested too deeply") from None
     node["select_list"] = [root]
     return Expression(text, _written(node), dict(checked.reads), root)
+
+
+def _refuse_unwritable(text: str) -> None:
+    if "\0" in text or not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise ExpressionError("it holds a character that SQL cannot")
 
 
 def _written(node: _Node) -> str:
@@ -230,6 +264,8 @@ class _Checked:
                 raise ExpressionError('"*" has no meaning here; name the columns')
             case "PARAMETER":
                 raise ExpressionError("a parameter has no meaning here")
+        if kind not in _KINDS:
+            raise ExpressionError(f"a {str(kind).lower().replace('_', ' ')} has no meaning here")
         json_allowed = node.get("type") in _NULL_TESTS
         return self._children(node, takes_json=json_allowed)
 
@@ -251,6 +287,10 @@ class _Checked:
             return node
         if name.lower() in _BARE_FUNCTIONS and name not in self._scope.types:
             raise ExpressionError(f"{name} depends on more than the datum")
+        if name.startswith(OURS):
+            raise ExpressionError(
+                f'the name "{name}" is taken; a field of it is value->>{literal(name)}'
+            )
         declared = self._scope.type_of(name)
         if kind is None and declared == JSON and not takes_json:
             raise ExpressionError(
@@ -258,7 +298,7 @@ class _Checked:
                 f"cast it, as in {name}::BIGINT"
             )
         as_type = kind or declared
-        used = name if kind is None else f"{name}::{kind}"
+        used = name if kind is None else f"{OURS}{name}::{kind}"
         known = {u.lower(): (u, c) for u, (c, _) in self.reads.items()}
         clash = known.get(used.lower())
         if clash is not None and clash[1] != name:
@@ -277,6 +317,13 @@ class _Checked:
         name = node["function_name"].lower()
         if reason := _refused_functions().get(name):
             raise ExpressionError(f"{name}() {reason}")
+        if name not in _functions():
+            raise ExpressionError(f"there is no function {name}()")
+        arguments = [argument["expression"] for argument in node["arguments"]]
+        if name == "age" and len(arguments) == 1:
+            raise ExpressionError("age() of one argument depends on more than the datum")
+        if name in _LIST_AGGREGATES and any(_text_of(a) in _SAMPLING for a in arguments[1:]):
+            raise ExpressionError(f"{name}() with a sample depends on more than the datum")
         known = _JSON_FUNCTIONS | _CARRIERS
         takes_json = name in known or name.startswith("json")
         return self._children(node, takes_json=takes_json)
@@ -379,31 +426,80 @@ def _boolean(*, value: bool) -> _Node:
     }
 
 
+def _text_of(node: _Node) -> str:
+    literal_ = node.get("literal") or {}
+    return str(literal_.get("text", "")).lower()
+
+
+_WITHIN = "depends on more than the datum"
+_AGGREGATE = "is an aggregate, which has no meaning over one datum"
+_REPEATS = "can only stand in flat_map"
+
+
+@functools.cache
+def _functions() -> frozenset[str]:
+    """The names of all functions of values, be they built in or macros."""
+    rows = asked(
+        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "WHERE function_type IN ('scalar', 'macro')"
+    )
+    return frozenset(name for (name,) in rows if not name.startswith(OURS))
+
+
 @functools.cache
 def _refused_functions() -> dict[str, str]:
     """Why a function must not be called, by its name."""
-    refused: dict[str, str] = {}
+    refused = dict.fromkeys(_DEPENDENT | _BARE_FUNCTIONS, _WITHIN)
     kinds: dict[str, set[str]] = {}
+    macros: dict[str, set[str]] = {}
     wanted = "function_name, function_type, stability, macro_definition"
-    rows = asked(f"SELECT {wanted} FROM duckdb_functions()")
-    for name, kind, stability, _ in rows:
+    for name, kind, stability, definition in asked(f"SELECT {wanted} FROM duckdb_functions()"):
         kinds.setdefault(name, set()).add(kind)
         if kind == "scalar" and stability != "CONSISTENT":
-            refused[name] = "depends on more than the datum"
+            refused[name] = _WITHIN
+        if kind == "macro":
+            macros.setdefault(name, set()).update(_names_in(definition or "NULL"))
     for name, found in kinds.items():
-        if "aggregate" in found and "scalar" not in found and "macro" not in found:
-            refused.setdefault(name, "is an aggregate, which has no meaning over one datum")
-    refused["count_star"] = "is an aggregate, which has no meaning over one datum"
+        if "aggregate" in found and not found & {"scalar", "macro"}:
+            refused.setdefault(name, _AGGREGATE)
+    refused["count_star"] = _AGGREGATE
     for name in ("unnest", "repeat_row"):
-        refused[name] = "can only stand in flat_map"
-    # A macro is what it stands for.
-    for name, kind, _, definition in rows:
-        if kind == "macro" and any(
-            f"{other}(" in (definition or "") and reason.startswith("depends")
-            for other, reason in refused.items()
-        ):
-            refused.setdefault(name, "depends on more than the datum")
+        refused[name] = _REPEATS
+    # A macro is what it stands for, and it may stand for another.
+    for _ in macros:
+        found_more = {
+            name: refused[used]
+            for name, uses in macros.items()
+            for used in sorted(uses, reverse=True)
+            if name not in refused and used in refused
+        }
+        if not found_more:
+            break
+        refused |= found_more
     return refused
+
+
+def _names_in(definition: str) -> set[str]:
+    """The functions that the definition of a macro names; a subquery counts as one."""
+    answer = msgspec.json.decode(_parsed(definition))
+    if answer["error"]:
+        return {"now"}
+    found: set[str] = set()
+    waiting: list[Any] = [answer["statements"]]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            match node.get("class"):
+                case "FUNCTION":
+                    found.add(node["function_name"].lower())
+                case "COLUMN_REF":
+                    found |= _BARE_FUNCTIONS & {node["column_names"][-1].lower()}
+                case "SUBQUERY" | "WINDOW":
+                    found.add("now")
+    return found
 
 
 def _first_line(message: str) -> str:

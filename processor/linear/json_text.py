@@ -7,6 +7,8 @@ would come out as another one; here a number is the text that it is.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from ikebana.processor.linear.expressions import BLOB, JSON, literal, quoted
 
 _ZONED = "TIMESTAMP WITH TIME ZONE"
@@ -30,17 +32,25 @@ class SqlType(Protocol):
         ...
 
 
-def from_json(json: str, kind: str) -> str:
-    """SQL that turns JSON into a type; null is null."""
+def from_json(text: str, kind: str) -> str:
+    """SQL that turns the text of JSON into a type; null is null."""
     if kind == JSON:
-        return json
+        return f"{text}::JSON"
     if kind == "VARCHAR":
-        return f"({json} ->> '$')"
+        # Only a string is unescaped: `->>` would make a double of a number.
+        return (
+            f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
+            f"WHEN {text} <> 'null' THEN {text} END)"
+        )
     if kind == BLOB:
-        return f"from_base64({json} ->> '$')"
+        return f"from_base64({text} ->> '$')"
     if kind in _FROM_TEXT:
-        return f"CAST(({json} ->> '$') AS {kind})"
-    return f"CAST({json} AS {kind})"
+        return f"CAST(({text} ->> '$') AS {kind})"
+    if kind.endswith((")", "]")) and ("JSON" in kind or "VARCHAR" in kind):
+        # DuckDB reads numbers inside as doubles, unless a decimal is wanted as well.
+        wrapped = f"('{{\"v\":' || {text} || ',\"d\":0}}')::JSON"
+        return f"(CAST({wrapped} AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
+    return f"CAST({text}::JSON AS {kind})"
 
 
 def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
@@ -91,8 +101,7 @@ def to_object(columns: dict[str, SqlType]) -> str:
 
 def to_field(name: str) -> str:
     """A field's name as it stands in a JSON text, with its colon."""
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}":'
+    return msgspec.json.encode(name).decode() + ":"
 
 
 def _plain(column: str, name: str) -> str:

@@ -17,6 +17,7 @@ from ikebana.processor.linear.expressions import (
     BLOB,
     JSON,
     KEY,
+    OURS,
     VALUE,
     ExpressionError,
     Scope,
@@ -35,9 +36,11 @@ from ikebana.processor.linear.json_text import (
 )
 from ikebana.processor.linear.steps import Negate, Sql
 
-# Columns of ours; a column of a user must not begin like this.
-OURS = "__"
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
+# An end of this is none.
+_FOREVER = 2**63 - 1
+# In its place stands the layer below.
+_FROM_BELOW = " FROM (\0)"
 
 
 class StepError(Exception):
@@ -54,6 +57,8 @@ class Statement(NamedTuple):
     """SQL over the table `batch`, and what it reads and makes."""
 
     sql: str
+    columns: tuple[str, ...]
+    """The columns of its answer."""
     fields: tuple[str, ...]
     """The fields of the value that it reads; the i-th is column `__field<i>` of the table."""
     reads_key: bool
@@ -94,13 +99,20 @@ class _Nest:
         self._made_key = False
         self._step = 0
         self._used: set[str] = set()
+        # What a flat_map has made, and what each name stands for where SQL reads it.
+        self._flat: set[str] = set()
+        self._names: dict[str, tuple[str, str]] = {}
+        self._count = 0
+        # The columns that the last layer computes, if it does nothing else.
+        self._open: list[str] = []
+        self._known: tuple[str, dict[str, SqlType]] = ("", {})
+        self._restart_names()
 
     def add(self, at: int, step: Sql | Negate) -> None:
         """Put a step around what there is."""
         self._step = at
         if isinstance(step, Negate):
-            self._used.add(DIFF)
-            self._layer(f"SELECT * REPLACE (-{DIFF} AS {DIFF})")
+            self._multiply("negate", "-1")
             return
         if step.flat_map is not None:
             self._flat_map(*step.flat_map)
@@ -120,14 +132,19 @@ class _Nest:
 
     def finished(self) -> Statement:
         """The whole statement, outermost what is wanted of each row."""
-        wanted = [ROW, *(name for name in (DIFF, BEGIN, END) if name in self._used)]
+        wanted = [ROW, *(name for name in (DIFF, BEGIN) if name in self._used)]
+        if END in self._used:
+            wanted.append(f"nullif({END}, {_FOREVER}) AS {END}")
         if self._made_key:
             wanted.append(f"{KEY}::VARCHAR AS {KEY}")
         if self._made_value is not None:
-            wanted.append(f"{self._object(self._made_value)} AS {VALUE}")
+            is_there = VALUE in self._described()
+            made = f"{VALUE}::VARCHAR" if is_there else self._object(self._made_value)
+            wanted.append(f"{made} AS {VALUE}")
         if self._checked:
             wanted.append(BAD)
         return Statement(
+            columns=tuple(column.rpartition(" AS ")[2] for column in wanted),
             sql=f"SELECT {', '.join(wanted)} FROM ({self._written()})",
             fields=tuple(self._fields),
             reads_key=KEY in self._base,
@@ -142,8 +159,7 @@ class _Nest:
     # Steps.
 
     def _flat_map(self, name: str, text: str) -> None:
-        if name in (KEY, VALUE) or name.startswith(OURS):
-            self._refuse("flat_map", f'a column cannot be named "{name}"')
+        self._refuse_name("flat_map", name)
         call = called(text)
         if call is not None and call[0] == "repeat_row":
             self._multiply("flat_map", call[1])
@@ -152,7 +168,8 @@ class _Nest:
         column = self._computed("flat_map", listed)
         kind = self._type(column)
         if kind == JSON:
-            column = self._derived("flat_map", f"{column}::JSON[]", listed)
+            elements_of = from_json(f"{column}::VARCHAR", "JSON[]")
+            column = self._derived("flat_map", elements_of, listed)
             kind = "JSON[]"
         if not kind.endswith("[]"):
             self._refuse("flat_map", f"is of type {kind}; must be a list")
@@ -160,12 +177,25 @@ class _Nest:
         if self._checked:
             # A row that has failed goes on as one row, to be told.
             elements = f"CASE WHEN {BAD} IS NULL THEN {column} ELSE [NULL] END"
-        self._layer(f"SELECT * EXCLUDE ({column}), unnest({elements}) AS {quoted(name)}")
+        gone = [column, *map(quoted, self._shadowed(name))]
+        self._layer(f"SELECT * EXCLUDE ({', '.join(gone)}), unnest({elements}) AS {quoted(name)}")
+        self._flat.add(name)
+        self._name("flat_map", name, name, kind.removesuffix("[]"))
         self._scope = Scope(
             {**self._scope.types, name: kind.removesuffix("[]")},
             self._scope.open,
             self._scope.declare,
         )
+
+    def _shadowed(self, name: str) -> list[str]:
+        """The columns that have to go because a new one has the name."""
+        if self._made_value is not None and name in self._made_value:
+            self._make_value()
+        there = self._described()
+        gone = [used for used, (column, _) in self._names.items() if column == name]
+        for used in gone:
+            del self._names[used]
+        return [column for column in there if column.lower() in gone]
 
     def _where(self, text: str) -> None:
         column = self._computed("where", text, condition=True)
@@ -179,7 +209,14 @@ class _Nest:
         column = self._computed(part, text)
         kind = self._type(column)
         if kind in INSTANTS:
-            column = self._derived(part, f"epoch_ms({column})", text)
+            # An infinite bound is one that is always satisfied, or never.
+            always = -_FOREVER if hidden == BEGIN else _FOREVER
+            sign = "<" if hidden == BEGIN else ">"
+            instant = (
+                f"CASE WHEN isfinite({column}) THEN epoch_ms({column}) "
+                f"WHEN {column} {sign} 'epoch'::{kind} THEN {always} END"
+            )
+            column = self._derived(part, instant, text)
         elif kind not in WHOLE:
             self._refuse(part, f"is of type {kind}; must be a date, a timestamp or milliseconds")
         of_both = "greatest" if hidden == BEGIN else "least"
@@ -201,8 +238,7 @@ class _Nest:
     def _select(self, columns: Sequence[tuple[str, str]], key: str | None) -> None:
         made: dict[str, str] = {}
         for name, text in columns:
-            if name in (KEY, VALUE) or name.startswith(OURS):
-                self._refuse(f"select.{name}", f'a column cannot be named "{name}"')
+            self._refuse_name(f"select.{name}", name)
             if any(name.lower() == other.lower() for other in made):
                 self._refuse(f"select.{name}", "another column has this name")
             made[name] = self._computed(f"select.{name}", text)
@@ -213,7 +249,7 @@ class _Nest:
             self._made_key = True
         else:
             # The key that there is goes along, for steps behind this one.
-            self._read({KEY: (KEY, self._scope.types[KEY])})
+            self._read("key", {KEY: (KEY, self._scope.types[KEY])})
             listed.append(KEY)
         hidden = [ROW, DIFF, BEGIN, END, *([BAD] if self._checked else [])]
         self._layer(f"SELECT {', '.join([*hidden, *listed])}")
@@ -222,6 +258,10 @@ class _Nest:
         self._made_value = tuple(made)
         types = {name: JSON if kind == '"NULL"' else kind for name, kind in types.items()}
         self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
+        self._flat = set()
+        self._restart_names()
+        for name, kind in types.items():
+            self._name("select", name, name, kind)
 
     def _rekey(self, key: str) -> None:
         listed = f"{self._json(key)} AS {KEY}"
@@ -235,7 +275,8 @@ class _Nest:
     # Layers and columns.
 
     def _layer(self, select: str, rest: str = "") -> None:
-        self._layers.append(f"{select} FROM (\0) {rest}".rstrip())
+        self._open = []
+        self._layers.append(f"{select}{_FROM_BELOW} {rest}".rstrip())
 
     def _written(self) -> str:
         sql = self._innermost()
@@ -268,11 +309,12 @@ class _Nest:
             expression = parse(text, self._scope, condition=condition)
         except ExpressionError as error:
             self._refuse(part, str(error), text)
-        self._read(expression.reads)
+        self._read(part, expression.reads)
         return self._derived(part, expression.sql, text)
 
     def _derived(self, part: str, sql: str, text: str) -> str:
-        name = f"__c{len(self._layers)}"
+        name = f"{OURS}c{self._count}"
+        self._count += 1
         if self._checked:
             number = self._failure(f"could not evaluate {part} {text}")
             self._layer(f"SELECT *, TRY(struct_pack(v := {sql})) AS {name}t")
@@ -280,34 +322,60 @@ class _Nest:
                 f"SELECT * EXCLUDE ({name}t) REPLACE (CASE WHEN {BAD} IS NULL AND {name}t IS NULL "
                 f"THEN {number} ELSE {BAD} END AS {BAD}), ({name}t).v AS {name}"
             )
+        elif self._open and not any(other in sql for other in self._open):
+            # Beside the expressions before it, of which it reads none.
+            start = self._layers[-1].removesuffix(_FROM_BELOW)
+            self._layers[-1] = f"{start}, {sql} AS {name}{_FROM_BELOW}"
+            self._open.append(name)
         else:
             self._layer(f"SELECT *, {sql} AS {name}")
+            self._open = [name]
         try:
             self._type(name)
         except duckdb.Error as error:
             self._refuse(part, str(error).strip().partition("\n")[0], text)
         return name
 
-    def _read(self, reads: Mapping[str, tuple[str, str]]) -> None:
+    def _read(self, part: str, reads: Mapping[str, tuple[str, str]]) -> None:
         """See to it that the columns that an expression reads are there."""
         for used, (column, kind) in reads.items():
-            if self._from_input and not (column == KEY and self._made_key):
-                if column in self._scope.types and column not in self._input.types:
-                    self._cast_later(used, column, kind)  # what a flat_map has made
-                elif used not in self._base:
+            self._name(part, used, column, kind)
+            of_input = self._from_input and column not in self._flat
+            if of_input and not (column == KEY and self._made_key):
+                if used not in self._base:
                     self._base[used] = self._of_input(column, kind)
             elif used not in self._described():
                 self._cast_later(used, column, kind)
 
+    def _name(self, part: str, used: str, column: str, kind: str) -> None:
+        """Note what a name stands for; SQL does not tell names apart by case."""
+        other, _ = self._names.setdefault(used.lower(), (column, kind))
+        if other != column:
+            self._refuse(
+                part, f'"{column}" and "{other}" differ in case alone, which SQL does not see'
+            )
+
+    def _restart_names(self) -> None:
+        self._names = {KEY: (KEY, JSON), VALUE: (VALUE, JSON)}
+
+    def _refuse_name(self, part: str, name: str) -> None:
+        taken = name.lower() in (KEY, VALUE) or name.startswith(OURS)
+        if taken or not name or "\0" in name:
+            self._refuse(part, f'a column cannot be named "{name}"')
+
+    def _make_value(self) -> None:
+        """Make a column of the value that a select has made, once."""
+        assert self._made_value is not None
+        if VALUE not in self._described():
+            self._layer(f"SELECT *, ({self._object(self._made_value)})::JSON AS {VALUE}")
+
     def _cast_later(self, used: str, column: str, kind: str) -> None:
-        if used in self._described():
-            return
         if column == VALUE:
-            assert self._made_value is not None
-            self._layer(f"SELECT *, {self._object(self._made_value)}::JSON AS {VALUE}")
+            self._make_value()
             if used == VALUE:
                 return
-        name = self._derived("column", from_json(quoted(column), kind), f"{column} as {kind}")
+        sql = from_json(f"{quoted(column)}::VARCHAR", kind)
+        name = self._derived("column", sql, f"{column} as {kind}")
         self._layer(f"SELECT * EXCLUDE ({name}), {name} AS {quoted(used)}")
 
     def _of_input(self, column: str, kind: str) -> tuple[str, int]:
@@ -316,9 +384,9 @@ class _Nest:
         if column in (KEY, VALUE) and self._input.types[column] == BLOB:
             return (column if kind == BLOB else f"{column}::{kind}"), reason
         if column in (KEY, VALUE):
-            return from_json(f"{column}::JSON", kind), reason
+            return from_json(column, kind), reason
         at = self._fields.setdefault(column, len(self._fields))
-        return from_json(f"{field_column(at)}::JSON", kind), reason
+        return from_json(field_column(at), kind), reason
 
     def _failure(self, reason: str) -> int:
         failure = (self._step, reason)
@@ -327,10 +395,14 @@ class _Nest:
         return self._failures.index(failure)
 
     def _described(self) -> dict[str, SqlType]:
-        database = connection()
-        database.register("batch", _empty(self._input, len(self._fields)))
-        relation = database.sql(self._written())
-        return dict(zip(relation.columns, relation.types, strict=True))
+        written = self._written()
+        if self._known[0] != written:
+            database = connection()
+            database.register("batch", _empty(self._input, len(self._fields)))
+            relation = database.sql(written)
+            described = dict(zip(relation.columns, relation.types, strict=True))
+            self._known = (written, described)
+        return self._known[1]
 
     def _type(self, column: str) -> str:
         return str(self._described()[column])

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import msgspec
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.linear.expressions import BLOB, KEY, VALUE, Scope, connection
+from ikebana.processor.linear.expressions import BLOB, KEY, VALUE, Scope, connection, parsed
 from ikebana.processor.linear.nest import (
     BAD,
     BEGIN,
@@ -155,8 +155,15 @@ class Query:
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failed]]:
         database = connection()
         database.register("batch", table)
-        found = database.sql(form.sql).to_arrow_table()
-        columns = {name: found.column(name).to_pylist() for name in found.column_names}
+        found = database.execute(parsed(form.sql)).fetchall()
+        columns: dict[str, list[Any]] = {
+            name: list(column)
+            for name, column in zip(
+                form.columns,
+                zip(*found, strict=True) if found else [()] * len(form.columns),
+                strict=True,
+            )
+        }
         failed: dict[int, tuple[int, str]] = {}
         rows = columns[ROW]
         if BAD in columns:
@@ -175,6 +182,10 @@ class Query:
             keep = [
                 (keep is None or keep[at]) and (begin is None or end is None or begin < end)
                 for at, (begin, end) in enumerate(zip(columns[BEGIN], columns[END], strict=True))
+            ]
+        if DIFF in columns and 0 in columns[DIFF]:
+            keep = [
+                (keep is None or keep[at]) and diff != 0 for at, diff in enumerate(columns[DIFF])
             ]
         if keep is not None:
             columns = {name: list(compress(column, keep)) for name, column in columns.items()}
@@ -235,6 +246,8 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes
 
     None stands for null and for what is absent.
     """
+    if any(name != msgspec.json.encode(name).decode()[1:-1] for name in fields):
+        return functools.partial(_by_name, fields)
     names = [f"f{at}" for at in range(len(fields))]
     made = msgspec.defstruct(
         "Fields",
@@ -249,6 +262,15 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes
         return [[_text(raw) for raw in map(field, objects)] for field in get]
 
     return texts
+
+
+_objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+
+
+def _by_name(fields: tuple[str, ...], array: bytes) -> list[list[bytes | None]]:
+    """What a struct cannot decode: names with quotes or control characters."""
+    objects = _objects(array)
+    return [[_text(found.get(name, msgspec.UNSET)) for found in objects] for name in fields]
 
 
 def _text(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:

@@ -7,15 +7,20 @@ imported here.
 
 from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
 from ikebana.arrangements.update import Update, accumulate, consolidate, negate
+from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import evaluate
-from ikebana.processor.plan import Input, Output, Plan, Upsert
+from ikebana.processor.linear import steps
+from ikebana.processor.plan import Concat, Input, Linear, Output, Plan, Upsert
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Column",
+    "Concat",
     "ConfigError",
     "IkebanaError",
     "Input",
+    "Linear",
     "Output",
     "Plan",
     "PlanError",
@@ -25,4 +30,5 @@ __all__ = [
     "consolidate",
     "evaluate",
     "negate",
+    "steps",
 ]

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import groupby
+from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +17,18 @@ from ikebana.codecs import canonical
 from ikebana.processor.decoding import shard_of
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kernels import upsert
-from ikebana.processor.rows import KeyedUpdate, Rank, Symbols
-from oracle import BadValue, Symbol
-from strategies import Arrival, arrivals, cuts, history_of, unhurried
+from ikebana.processor.rows import KeyedUpdate, Partial, Rank, Symbols, Truncate
+from oracle import GONE, BadValue, FailedValue, PartialValue, Symbol
+from strategies import (
+    Arrival,
+    arrivals,
+    cuts,
+    history_of,
+    kept_values,
+    plain_values,
+    row_values,
+    unhurried,
+)
 
 PLAN = Plan(
     "names",
@@ -157,63 +167,93 @@ def test_repeats_emit_nothing(batches: list[Arrival]) -> None:
     assert found.values[seen:] == []
 
 
+Row = tuple[Rank, Symbol]
+
+
 @st.composite
-def placed(draw: st.DrawFn) -> list[tuple[Rank, Symbol]]:
-    """Symbols of two topics with two partitions each, at times of one of three kinds."""
+def placed(draw: st.DrawFn, *, truncates: bool = False) -> list[Row]:
+    """Symbols of two topics with two partitions each, at times of one of three kinds.
+
+    With truncates there is one partition only, in which alone they have a place.  A
+    message may be several symbols, which then have one rank and one time.
+    """
+    places = st.just(0) if truncates else st.integers(0, 1)
     keys = st.sampled_from([b"", b"a", b"b", b"\x00"])
-    values = st.one_of(
-        st.none(), st.sampled_from([b"", b"x", b"y"]), st.just(BadValue(b"")), st.just(b"x")
-    )
-    rows = draw(
-        st.lists(
-            st.tuples(st.integers(0, 1), st.integers(0, 1), keys, values, st.integers(0, 4)),
-            max_size=20,
-        )
+    values, befores = draw(st.sampled_from([plain_values, row_values])), st.none() | kept_values
+    # A message that is a truncate is nothing else.
+    message = st.lists(st.tuples(keys, values, befores), min_size=1, max_size=2)
+    if truncates:
+        message = st.one_of(message, message, st.just([(None, GONE, None)]))
+    messages = draw(
+        st.lists(st.tuples(places, places, message, st.integers(0, 4)), max_size=16),
     )
     kind = draw(st.sampled_from(["one time for all", "each its own", "any"]))
     offsets: Counter[tuple[int, int]] = Counter()
-    found: list[tuple[Rank, Symbol]] = []
-    for topic, partition, key, value, time in sorted(rows, key=lambda row: row[:2]):
+    found: list[Row] = []
+    for topic, partition, symbols, time in sorted(messages, key=lambda row: row[:2]):
         rank = Rank(topic, partition, offsets[topic, partition])
         offsets[topic, partition] += 1
-        record = BadValue(b"%d-%d-%d" % rank) if isinstance(value, BadValue) else value
         when = {"one time for all": 2, "each its own": len(found), "any": time}[kind]
-        found.append((rank, Symbol(key, record, when)))
-    return found
+        found += [(rank, Symbol(key, value, when, before)) for key, value, before in symbols]
+    return [(rank, numbered(symbol, at)) for at, (rank, symbol) in enumerate(found)]
+
+
+def numbered(symbol: Symbol, at: int) -> Symbol:
+    """The symbol with an error record of its own."""
+    if isinstance(symbol.value, BadValue | FailedValue | PartialValue):
+        return symbol._replace(value=symbol.value._replace(record=b"record %d" % at))
+    return symbol
 
 
 @st.composite
-def chunked(draw: st.DrawFn, rows: Sequence[tuple[Rank, Symbol]]) -> list[Symbols]:
-    """Each partition cut into chunks anyhow, and the chunks in any order."""
-    found: list[Symbols] = []
+def chunked(draw: st.DrawFn, rows: Sequence[Row]) -> list[Symbols | Truncate]:
+    """Each partition cut into chunks anyhow between messages, and the chunks in any order."""
+    found: list[Symbols | Truncate] = []
     # Whether chunks of one time say it once: the kernel has a way of its own if all do.
     said = draw(st.sampled_from([(True,), (False,), (True, False)]))
     for _, partition in groupby(rows, key=lambda row: row[0][:2]):
-        for piece in draw(cuts(list(partition))):
-            uniform = len({symbol.time for _, symbol in piece}) == 1
-            found.append(chunk(piece, once=uniform and draw(st.sampled_from(said))))
-    empty_too = draw(st.booleans())
-    return draw(st.permutations([each for each in found if each.keys or empty_too]))
+        messages = [list(message) for _, message in groupby(partition, key=lambda row: row[0])]
+        for piece in draw(cuts(messages)):
+            for truncates, part in groupby(piece, key=lambda message: message[0][1].value is GONE):
+                own = [row for message in part for row in message]
+                if truncates:
+                    found += [Truncate("in", *rank[:2], s.time, rank.offset) for rank, s in own]
+                else:
+                    uniform = len({symbol.time for _, symbol in own}) == 1
+                    found.append(chunk(own, once=uniform and draw(st.sampled_from(said))))
+    if draw(st.booleans()):
+        found.append(chunk([], once=False))
+    return draw(st.permutations(found))
 
 
-def chunk(rows: Sequence[tuple[Rank, Symbol]], *, once: bool) -> Symbols:
+def chunk(rows: Sequence[Row], *, once: bool) -> Symbols:
     """Rows of one partition as the kernel takes them."""
     ranks, symbols = [rank for rank, _ in rows], [symbol for _, symbol in rows]
     times = [symbol.time for symbol in symbols]
-    return Symbols(
+    made = Symbols(
         "in",
         ranks[0].input if ranks else 0,
         ranks[0].partition if ranks else 0,
         times[0] if once else times,
         [symbol.key or b"" for symbol in symbols],
-        [None if isinstance(s.value, BadValue) else s.value for s in symbols],
+        [s.value if isinstance(s.value, bytes) else None for s in symbols],
         [rank.offset for rank in ranks],
-        {at: s.value.record for at, s in enumerate(symbols) if isinstance(s.value, BadValue)},
     )
+    for at, symbol in enumerate(symbols):
+        match symbol.value:
+            case BadValue(record):
+                made.bad[at] = record
+            case FailedValue(record):
+                made.failed[at] = record
+            case PartialValue():
+                made.partial[at] = Partial(*symbol.value)
+        if symbol.before is not None:
+            made.before[at] = crc32(symbol.before)
+    return made
 
 
-def history(rows: Iterable[tuple[Rank, Symbol]]) -> list[Symbol]:
-    """The symbols in the order that counts at equal times."""
+def history(rows: Iterable[Row]) -> list[Symbol]:
+    """The symbols in the order that counts at equal times; sorted() leaves messages whole."""
     return [symbol for _, symbol in sorted(rows, key=lambda row: row[0])]
 
 
@@ -232,10 +272,13 @@ def records(updates: Iterable[KeyedUpdate]) -> Errors:
     return [Update(u.value, u.time, u.diff) for u in updates]
 
 
+histories = st.one_of(placed(), placed(truncates=True))
+
+
 @unhurried
-@given(st.data(), placed(), st.integers(0, 6))
+@given(st.data(), histories, st.integers(0, 6))
 def test_chunks_may_be_cut_and_arrive_anyhow(
-    data: st.DataObject, rows: list[tuple[Rank, Symbol]], upper: int
+    data: st.DataObject, rows: list[Row], upper: int
 ) -> None:
     """Rank decides among symbols of one time, not the chunk or the order of arrival."""
     first, second = MemoryStore(), MemoryStore()
@@ -245,15 +288,16 @@ def test_chunks_may_be_cut_and_arrive_anyhow(
     ]
     one, other = changes
 
-    assert set(one.updates) == set(other.updates)
-    assert set(one.errors) == set(other.errors)
+    assert Counter(one.updates) == Counter(other.updates)
+    assert Counter(one.errors) == Counter(other.errors)
+    assert one.drift == other.drift
     assert entries(first) == entries(second)
 
 
 @unhurried
-@given(st.data(), placed(), st.integers(0, 6))
+@given(st.data(), histories, st.integers(0, 6))
 def test_the_kernel_agrees_with_the_oracle_at_every_time(
-    data: st.DataObject, rows: list[tuple[Rank, Symbol]], upper: int
+    data: st.DataObject, rows: list[Row], upper: int
 ) -> None:
     """Times before the upper are emitted; the others wait and come with a later interval."""
     store, symbols = MemoryStore(), history(rows)
@@ -263,6 +307,8 @@ def test_the_kernel_agrees_with_the_oracle_at_every_time(
 
     assert all(u.time < upper for u in early.updates + early.errors)
     assert all(u.time >= upper for u in late.updates + late.errors)
+    assert early.drift == oracle.drift(symbols, upper - 1)
+    assert early.drift + late.drift == oracle.drift(symbols, 100)
     for as_of in oracle.times(symbols):
         assert accumulate(values, as_of) == oracle.collection(symbols, as_of)
         assert accumulate(errors, as_of) == oracle.errors(symbols, as_of)
@@ -272,8 +318,8 @@ def test_the_kernel_agrees_with_the_oracle_at_every_time(
 @given(st.data(), placed(), placed())
 def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
     data: st.DataObject,
-    first: list[tuple[Rank, Symbol]],
-    second: list[tuple[Rank, Symbol]],
+    first: list[Row],
+    second: list[Row],
 ) -> None:
     """Of what waited and what has just come, with one time, the greater rank wins."""
     later = [(rank._replace(offset=rank.offset + 100), symbol) for rank, symbol in second]
@@ -282,21 +328,22 @@ def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
     found = upsert.step(store, data.draw(chunked(later)), Interval(0, 100))
     symbols = history(first + later)
 
-    assert waited == ([], [])
+    assert waited == ([], [], 0)
+    assert found.drift == oracle.drift(symbols, 100)
     for as_of in oracle.times(symbols):
         assert accumulate(pairs(found.updates), as_of) == oracle.collection(symbols, as_of)
         assert accumulate(records(found.errors), as_of) == oracle.errors(symbols, as_of)
 
 
 @unhurried
-@given(st.data(), placed(), st.integers(1, 4))
+@given(st.data(), histories, st.integers(1, 4))
 def test_shards_together_emit_what_one_would(
-    data: st.DataObject, rows: list[tuple[Rank, Symbol]], shards: int
+    data: st.DataObject, rows: list[Row], shards: int
 ) -> None:
-    """The output of a plan is the union over shards, whatever their number."""
+    """The output of a plan is the union over shards, each of which gets every truncate."""
     whole = upsert.step(MemoryStore(), data.draw(chunked(rows)), Interval(0, 100))
-    by_shard: Mapping[int, list[tuple[Rank, Symbol]]] = {
-        shard: [row for row in rows if shard_of(row[1].key or b"", shards) == shard]
+    by_shard: Mapping[int, list[Row]] = {
+        shard: [row for row in rows if row[1].key is None or shard_of(row[1].key, shards) == shard]
         for shard in range(shards)
     }
     parts = [
@@ -306,17 +353,47 @@ def test_shards_together_emit_what_one_would(
 
     assert Counter(u for part in parts for u in part.updates) == Counter(whole.updates)
     assert Counter(u for part in parts for u in part.errors) == Counter(whole.errors)
+    assert sum(part.drift for part in parts) == whole.drift
 
 
 @unhurried
-@given(placed())
-def test_read_gives_the_current_value_of_each_key(rows: list[tuple[Rank, Symbol]]) -> None:
+@given(st.data(), histories)
+def test_read_gives_the_current_value_of_each_key(data: st.DataObject, rows: list[Row]) -> None:
     """The state is the collection: what is read is what the updates come to."""
     store = MemoryStore()
-    chunks = [chunk(list(own), once=False) for _, own in groupby(rows, key=lambda row: row[0][:2])]
-    upsert.step(store, chunks, Interval(0, 100))
+    upsert.step(store, data.draw(chunked(rows)), Interval(0, 100))
     held = dict(oracle.collection(history(rows), 100).keys())
 
     assert upsert.read(store, [b"", b"a", b"b", b"\x00"]) == [
         held.get(key) for key in (b"", b"a", b"b", b"\x00")
     ]
+
+
+@unhurried
+@given(st.data(), histories)
+def test_batches_cut_anywhere_emit_what_one_does(data: st.DataObject, rows: list[Row]) -> None:
+    """In order of rank, with times that never go back, any cut gives the same, drift too."""
+    moved = [
+        (rank, symbol._replace(time=5 * rank.input + 2 * rank.partition + symbol.time // 2))
+        for rank, symbol in rows
+    ]
+    ordered = sorted(moved, key=lambda row: (row[1].time, row[0]))
+    store, lower = MemoryStore(), 0
+    updates: Values = []
+    errors: Errors = []
+    drift = 0
+    by_time = [list(own) for _, own in groupby(ordered, key=lambda row: row[1].time)]
+    for piece in data.draw(cuts(by_time)):
+        # Within a batch, rows lie by partition.
+        batch = sorted((row for own in piece for row in own), key=lambda row: row[0])
+        upper = max((symbol.time for _, symbol in batch), default=lower - 1) + 1
+        found = upsert.step(store, data.draw(chunked(batch)), Interval(lower, upper))
+        updates += pairs(found.updates)
+        errors += records(found.errors)
+        drift, lower = drift + found.drift, upper
+    symbols = history(moved)
+
+    assert drift == oracle.drift(symbols, 100)
+    for as_of in oracle.times(symbols):
+        assert accumulate(updates, as_of) == oracle.collection(symbols, as_of)
+        assert accumulate(errors, as_of) == oracle.errors(symbols, as_of)

@@ -6,7 +6,7 @@ those of `golden/debezium_captured` are a PostgreSQL connector's, word for word.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,13 @@ def upsert(
 
 def delete(before: object = None, key: bytes = KEY) -> Change:
     return Change("delete", key, None, image(before))
+
+
+def told(changes: Sequence[Change] | Ignored) -> Sequence[Change] | Ignored:
+    """Changes but for what they say of the row before; that is tested by itself."""
+    if isinstance(changes, Ignored):
+        return changes
+    return [change._replace(replaces=False) for change in changes]
 
 
 def schema_of(data: object, field: str | None = None) -> dict[str, Any]:
@@ -126,7 +133,7 @@ def test_stored_messages(name: str, message: dict[str, Any]) -> None:
     key, value = encoded(message["key"]), encoded(message["value"])
 
     for _ in range(2):
-        assert codec.changes(key, value, None) == expected(message["changes"])
+        assert told(codec.changes(key, value, None)) == expected(message["changes"])
     if isinstance(message["changes"], list) and message["key"] is not None:
         assert codec.key(key) == image(message["changes"][0]["key"])
 
@@ -245,7 +252,7 @@ def test_every_kind(wrap: Wrapping, value: object, changes: list[Change] | Ignor
     codec = Debezium(Wanted(before=True))
 
     for wrap_key in WRAPPINGS:
-        assert codec.changes(wrap_key({"id": 1}), wrap(value), None) == changes
+        assert told(codec.changes(wrap_key({"id": 1}), wrap(value), None)) == changes
         assert codec.key(wrap_key({"id": 1})) == KEY
 
 
@@ -255,7 +262,7 @@ def test_a_changed_key_is_what_debezium_makes_of_it() -> None:
     moved = {**ROW, "id": 2}
     messages = [(KEY, event("d", ROW)), (KEY, None), (b'{"id": 2}', event("c", None, moved))]
 
-    found = [codec.changes(key, bare(value), None) for key, value in messages]
+    found = [told(codec.changes(key, bare(value), None)) for key, value in messages]
 
     assert found == [[delete(ROW)], [delete()], [upsert(moved, key=b'{"id":2}')]]
 
@@ -298,11 +305,12 @@ SHOWN = {"id": 1, "age": 36}
 def test_a_key_of_named_columns(
     wrap: Wrapping, key: object, value: object, changes: list[Change] | Ignored
 ) -> None:
-    """It is the row's, whether or not its columns are wanted, and the Kafka key is not."""
+    """It is the row's, whether or not its columns are wanted; a Kafka key with them is, too."""
     codec = Debezium(KEYED)
+    has_them = isinstance(key, dict) and {"id", "name"} <= key.keys()
 
-    assert codec.changes(wrap(key), wrap(value), None) == changes
-    assert codec.key(wrap(key)) is None
+    assert told(codec.changes(wrap(key), wrap(value), None)) == changes
+    assert (codec.key(wrap(key)) is not None) == has_them
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -330,7 +338,9 @@ def test_what_nobody_asks_for_is_not_read() -> None:
     assert codec.changes(KEY, bare(event("c", None, broken, source=elsewhere)), None) == Ignored(
         "table"
     )
-    assert codec.changes(KEY, bare(event("u", broken, {"id": 1})), None) == [upsert({"id": 1})]
+    assert told(codec.changes(KEY, bare(event("u", broken, {"id": 1})), None)) == [
+        upsert({"id": 1})
+    ]
     assert codec.changes(KEY, None, None) == Ignored("tombstone")
 
 
@@ -456,7 +466,7 @@ def test_flattened_rows(
 ) -> None:
     codec = DebeziumFlat(wanted)
 
-    assert codec.changes(wrap({"id": 1}), wrap(value), None) == changes
+    assert told(codec.changes(wrap({"id": 1}), wrap(value), None)) == changes
 
 
 def test_an_empty_prefix_would_take_every_column_away() -> None:
@@ -725,3 +735,64 @@ def test_the_reason_never_holds_the_payload() -> None:
             for wrong in (marked(message["value"]), MARKER, [MARKER], {"op": MARKER}, {MARKER: 1}):
                 for reason in only_decode_errors(encoded(marked(message["key"])), encoded(wrong)):
                     assert not re.search(MARKER, reason), name
+
+
+@pytest.mark.parametrize(
+    ("value", "replaces"),
+    [
+        pytest.param(event("c", None, {"id": 1}), [False], id="create"),
+        pytest.param(event("r", None, {"id": 1}), [False], id="snapshot"),
+        pytest.param(event("u", None, {"id": 1}), [True], id="update"),
+        pytest.param(event("d", {"id": 1}, None), [True], id="delete"),
+        pytest.param(None, [False], id="tombstone"),
+        pytest.param(event("u", {"id": 2}, {"id": 1}), [True, False], id="key change"),
+    ],
+)
+def test_an_update_or_a_delete_says_that_there_was_a_row(
+    value: object, replaces: list[bool]
+) -> None:
+    """What an old image is missing from; a create, a snapshot and a tombstone need none."""
+    changes = Debezium(Wanted(key=("id",))).changes(KEY, bare(value), None)
+
+    assert not isinstance(changes, Ignored)
+    assert replaces == [change.replaces for change in changes]
+
+
+QUICK = [
+    pytest.param(Wanted(columns=("id", "name"), before=before, key=key), id=f"{before} {key}")
+    for before in (False, True)
+    for key in ((), ("id",))
+]
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text(max_size=2)
+VALUES: st.SearchStrategy[object] = (
+    SCALARS | st.just(PLACEHOLDER) | st.just(BASE64) | st.just([PLACEHOLDER]) | st.just({})
+)
+ROWS = st.none() | st.fixed_dictionaries({}, optional={"id": VALUES, "name": VALUES, "x": VALUES})
+
+
+@pytest.mark.parametrize("wanted", QUICK)
+@given(op=st.sampled_from("curdt?"), before=ROWS, after=ROWS)
+def test_the_quick_way_leads_to_the_same(
+    wanted: Wanted, op: str, before: object, after: object
+) -> None:
+    """What it does not leave to the other way is what the other way says."""
+    codec = Debezium(wanted)
+    message = bare(event(op, before, after))
+    assert codec._quick is not None
+    assert message is not None
+    quick = codec._quick.changes(KEY, message)
+
+    if quick is not None:
+        assert quick == codec._changes(KEY, message)
+
+
+def test_the_quick_way_is_gone() -> None:
+    """For a plain update of a few columns it is the way."""
+    codec = Debezium(Wanted(columns=("id", "name"), before=True, key=("id",)))
+    message = bare(event("u", {"id": 1, "name": "a"}, {"id": 1, "name": "b"}))
+    assert codec._quick is not None
+    assert message is not None
+
+    assert codec._quick.changes(None, message) == [
+        upsert({"id": 1, "name": "b"}, {"id": 1, "name": "a"})._replace(replaces=True)
+    ]

@@ -1,0 +1,103 @@
+"""The quick way through Debezium's commonest messages: one decode for envelope and images.
+
+It takes creates, updates and snapshots' rows without schema of which a few columns are
+wanted, scalars all of them, whose key does not change.  Whatever else comes, and whatever is at
+fault, is left to `codecs.debezium`, whose result it would also be here.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import astuple
+
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Wanted
+
+# Looking at each value is cheap for no more than about these.
+_MOST_COLUMNS = 16
+# Messages with schemas are none of its: after so many in a row it gives up.
+_MOST_MISSES = 64
+_OPS = frozenset("cur")
+
+
+class Quick:
+    """Decodes what it can, and says of the rest that it cannot."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        unavailable: frozenset[str],
+        kafka_key: Callable[[bytes | None], bytes],
+    ) -> None:
+        columns = wanted.columns or ()
+        self._unavailable = unavailable
+        self._kafka_key = kafka_key
+        self._before = wanted.before
+        self._misses = 0
+        names = {column: f"f{at}" for at, column in enumerate(columns)}
+        row = msgspec.defstruct(
+            "Row",
+            [(name, object, UNSET) for name in names.values()],
+            rename={name: column for column, name in names.items()},
+        )
+        image = row | None
+        # What nobody asks for is skipped by the parser.
+        self._reads_old = wanted.before or bool(wanted.key)
+        old = image if self._reads_old else msgspec.Raw
+        self._decode = canonical.decoder(
+            msgspec.defstruct(
+                "Event", [("op", str), ("before", old, None), ("after", image, None)]
+            )
+        )
+        self._key = wanted.key
+        self._key_values = attrgetter(*(names[column] for column in wanted.key), "__class__")
+
+    @staticmethod
+    def fits(wanted: Wanted) -> bool:
+        """Whether there is a quick way to what is wanted."""
+        columns = wanted.columns
+        return (
+            columns is not None
+            and 0 < len(columns) <= _MOST_COLUMNS
+            and set(wanted.key) <= set(columns)
+            and not set(wanted.encodings) & set(columns)
+            and wanted.tables is None
+        )
+
+    def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
+        """The change, or None if this is not the way."""
+        if self._misses > _MOST_MISSES:
+            return None
+        try:
+            event = self._decode(value)
+        except canonical.REFUSALS:
+            self._misses += 1
+            return None
+        self._misses = 0
+        row, old, op = event.after, event.before, event.op
+        if op not in _OPS or row is None or not self._usual(astuple(row)):
+            return None
+        before: bytes | None = None
+        own: bytes | None = None
+        if self._key:
+            *key_values, _ = self._key_values(row)
+            if UNSET in key_values:
+                return None
+            own = canonical.write(dict(zip(self._key, key_values, strict=True)))
+        if op == "u" and self._reads_old and old is not None:
+            if self._key and self._key_values(old) != self._key_values(row):
+                return None
+            old_values = astuple(old)
+            if not self._usual(old_values):
+                return None
+            if self._before and UNSET not in old_values:
+                before = canonical.write(old)
+        after = canonical.write(row)
+        return [Change("upsert", own or self._kafka_key(key), after, before, (), op == "u")]
+
+    def _usual(self, values: tuple[object, ...]) -> bool:
+        """Whether they are scalars, none of which stands for what is unavailable."""
+        kinds = [*map(type, values)]
+        return list not in kinds and dict not in kinds and self._unavailable.isdisjoint(values)

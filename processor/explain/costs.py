@@ -1,0 +1,45 @@
+"""What a plan costs: hops, arrangements and passes, each by where it arises."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ikebana.processor import progress
+from ikebana.processor.plan import Plan
+from ikebana.processor.planner import Physical
+
+MEANINGS = {
+    "hop": "a further micro-batch until an update shows",
+    "arrangement": "state by key; what a hold keeps waiting is not counted",
+    "pass": "one run over a micro-batch's updates, however many operators it fuses",
+}
+
+
+class Cost(NamedTuple):
+    """What a part of the plan costs."""
+
+    part: str
+    arrangements: int
+    hops: int
+    passes: int
+
+
+def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
+    """The costs of each part, then their sum."""
+    found = []
+    edges = progress.edges(plan)
+    upserts = {upsert.name for upsert in plan.upserts}
+    for source in plan.inputs:
+        diffs = source.mode == "diffs"
+        passes = _passes(physical, source.name) if diffs else 0
+        passes += bool(physical.readings[source.name].pushed)
+        found.append(Cost(f"decoding {source.name}", 0, 0, passes))
+    for root, edge in edges.items():
+        if root in upserts:
+            found.append(Cost(f"upsert {root}", 1, len(edge.hops), _passes(physical, root)))
+    yield from found
+    _, *columns = zip(*found, strict=True)
+    yield Cost("in all", *(sum(column) for column in columns))
+
+
+def _passes(physical: Physical, root: str) -> int:
+    return sum(1 for branch in physical.branches[root] if branch.steps)

@@ -1,0 +1,64 @@
+"""All that there is to say of a plan, as a value that renderings read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ikebana.processor import planner
+from ikebana.processor.explain import reading
+from ikebana.processor.explain.costs import Cost, costs
+from ikebana.processor.explain.graph import Graph, as_run, as_written
+from ikebana.processor.explain.setting_lines import setting_lines
+from ikebana.processor.plan import Linear, Plan
+from ikebana.processor.settings import Settings
+
+_TIMES = {
+    "ingest": "each micro-batch has one time, in milliseconds; its net change shows",
+    "offset": "each record has its own time; every change shows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A plan as it is written and as it is run, and what became of the one for the other."""
+
+    name: str
+    fingerprint: str
+    time: str
+    written: Graph
+    run: Graph
+    pushed: tuple[str, ...]
+    kept: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    settings: tuple[tuple[str, str], ...]
+
+
+def explained(plan: Plan, settings: Settings) -> Explanation:
+    """Explain a plan, and where it runs."""
+    physical = planner.physical(plan)
+    return Explanation(
+        name=plan.name,
+        fingerprint=plan.fingerprint(),
+        time=f"{plan.time}: {_TIMES[plan.time]}",
+        written=as_written(plan),
+        run=as_run(plan, physical),
+        pushed=tuple(s for i in plan.inputs for s in reading.pushed(plan, i, physical)),
+        kept=(
+            *(s for i in plan.inputs for s in reading.kept(plan, i, physical)),
+            *_unused(plan),
+        ),
+        costs=tuple(costs(plan, physical)),
+        settings=tuple(setting_lines(plan, settings)),
+    )
+
+
+def _unused(plan: Plan) -> Iterator[str]:
+    """Operators that no output shows; upserts keep their state all the same."""
+    used = {
+        name
+        for output in plan.outputs
+        for path in planner.paths(plan, output.source)
+        for name in (path.root, *(name for name, _ in path.steps))
+    }
+    for operator in plan.operators:
+        if isinstance(operator, Linear) and operator.name not in used:
+            yield f"Operator {operator.name} runs nowhere: no output shows it."

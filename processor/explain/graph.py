@@ -1,0 +1,206 @@
+"""A plan as boxes and arrows: as it is written, and as it is run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from ikebana.processor import planner
+from ikebana.processor.explain import reading
+from ikebana.processor.explain.words import counted, named_lines, printable, steps_lines
+from ikebana.processor.linear.chain import Named
+from ikebana.processor.linear.steps import Call
+from ikebana.processor.plan import ERRORS, Concat, Input, Linear, Operator, Output, Plan, Upsert
+from ikebana.processor.planner import Branch, Physical
+
+Kind = Literal["topic", "input", "operator", "decoding", "state", "pass", "hold", "output"]
+
+_PROMISES = {
+    "upserts": "at most one value a key",
+    "collection": "no count is negative",
+    "changes": "sums may go below zero",
+}
+_POLICIES = {
+    "record": "what cannot be used is recorded, and the pipeline goes on",
+    "drop": "what cannot be used is only counted",
+    "fail": "the first that cannot be used stops the pipeline",
+}
+
+
+class Box(NamedTuple):
+    """Something with a name and what there is to say of it."""
+
+    id: str
+    kind: Kind
+    title: str
+    lines: tuple[str, ...] = ()
+
+
+class Arrow(NamedTuple):
+    """Data go from one box to another, both by their ids."""
+
+    origin: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A directed graph without cycles; boxes stand before those that they lead to."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def as_written(plan: Plan) -> Graph:
+    """Inputs, operators and outputs in the words of the pipeline file."""
+    ids = {source.name: f"input {source.name}" for source in plan.inputs}
+    boxes = [Box(ids[i.name], "input", i.name, tuple(input_lines(i))) for i in plan.inputs]
+    arrows: list[Arrow] = []
+    # An operator may have the name of an input that is read by nothing but itself.
+    made = {s.name: ids[s.name] for s in plan.inputs if s.mode == "diffs"}
+    made |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
+    for operator in plan.operators:
+        origins, lines = _written(operator)
+        own = made[operator.name]
+        boxes.append(Box(own, "operator", operator.name, tuple(lines)))
+        arrows += [
+            Arrow((ids if isinstance(operator, Upsert) else made)[name], own) for name in origins
+        ]
+    for output in plan.outputs:
+        own = f"output {output.name}"
+        lines = [f"from: {output.source}", f"topic: {output.topic}", f"format: {output.format}"]
+        if output.partitions is not None:
+            lines.append(f"partitions: {output.partitions}")
+        boxes.append(Box(own, "output", output.name, tuple(lines)))
+        arrows.append(Arrow(made[output.source], own))
+    return Graph("as written", _in_order(boxes, arrows), tuple(arrows))
+
+
+def as_run(plan: Plan, physical: Physical) -> Graph:
+    """Topics, decoding, state, passes, holds and outputs."""
+    boxes: list[Box] = []
+    arrows: list[Arrow] = []
+    held = {
+        name
+        for branches in physical.branches.values()
+        for branch in branches
+        if branch.moves_time
+        for name in branch.outputs
+    }
+    for source in plan.inputs:
+        decoding = f"decoding {source.name}"
+        for topic in source.topics:
+            boxes.append(Box(f"topic {topic}", "topic", topic))
+            arrows.append(Arrow(f"topic {topic}", decoding))
+        lines = tuple(reading.decoding_lines(plan, source, physical))
+        boxes.append(Box(decoding, "decoding", source.name, lines))
+        for root in reading.roots_of(plan, source):
+            at = decoding
+            if root != source.name or source.mode != "diffs":
+                at = f"state {root}"
+                lines = ("the current value of each key", "1 arrangement, by key, in the shards")
+                boxes.append(Box(at, "state", root, lines))
+                arrows.append(Arrow(decoding, at))
+            for number, branch in enumerate(physical.branches[root]):
+                ends = [
+                    f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs
+                ]
+                begin = at
+                if branch.steps:
+                    begin = f"pass {root} {number}"
+                    boxes.append(_pass(plan, branch, begin))
+                    arrows.append(Arrow(at, begin))
+                arrows += [Arrow(begin, end) for end in dict.fromkeys(ends)]
+    for output in plan.published:
+        if output.name in held:
+            lines = (
+                "updates of the future wait in the shards",
+                "until the frontier has passed their time",
+            )
+            boxes.append(Box(f"hold {output.name}", "hold", output.name, lines))
+            arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
+        own = tuple(output_lines(plan, output))
+        boxes.append(Box(f"output {output.name}", "output", output.name, own))
+    unique = tuple(dict.fromkeys(arrows))
+    return Graph("as run", _in_order(boxes, list(unique)), unique)
+
+
+def input_lines(source: Input) -> Iterator[str]:
+    """An input as the file has it; what is as by default is left out."""
+    yield f"topic: {', '.join(source.topics)}"
+    if source.key_format == source.value_format:
+        yield f"format: {source.value_format}"
+    else:
+        yield f"format: key {source.key_format}, value {source.value_format}"
+    yield f"mode: {source.mode}, start: {source.start}"
+    if source.columns:
+        yield f"columns: {len(source.columns)} declared"
+        for column in source.columns:
+            encoded = f", {column.encoding}" if column.encoding else ""
+            yield "  " + printable(f"{column.name}: {column.type}{encoded}")
+    if source.key:
+        yield f"key: {', '.join(map(printable, source.key))}"
+    if source.tables is not None:
+        yield f"tables: {printable(source.tables)}"
+    if not source.drift:
+        yield "drift: false"
+    if source.schema is not None:
+        yield "schema: given"
+    for name, value in source.options:
+        yield printable(f"options.{name}: {value}")
+
+
+def output_lines(plan: Plan, output: Output) -> Iterator[str]:
+    """What is written to a topic, and what its readers may rely on."""
+    promise = plan.promise(output)
+    yield f"topic {output.topic}, as {output.format}"
+    yield f"progress in {output.progress_topic}"
+    yield f"promises {promise}: {_PROMISES[promise]}"
+    if output.name == ERRORS:
+        yield _POLICIES[plan.on_error]
+
+
+def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
+    """What an operator reads, by name, and what the file says of it."""
+    match operator:
+        case Upsert():
+            return (operator.input,), [f"upsert: {operator.input}"]
+        case Linear():
+            lines = [f"linear: {operator.source}", *steps_lines(operator.steps)]
+            return (operator.source,), lines
+        case Concat():
+            names = tuple(dict.fromkeys(operator.sources))
+            return names, [f"concat: {', '.join(operator.sources)}"]
+
+
+def fused(steps: tuple[Named, ...]) -> str:
+    """How many operators a pass is made of, and by what it is run."""
+    operators = dict.fromkeys(name for name, _ in steps)
+    calls = [called for called, _ in groupby(isinstance(step, Call) for _, step in steps)]
+    parts = []
+    if statements := calls.count(False):
+        parts.append(counted(statements, "SQL statement"))
+    if calls.count(True):
+        parts.append(counted(calls.count(True), "run") + " of Python")
+    return f"{counted(len(operators), 'operator')} in 1 pass: {', '.join(parts)}"
+
+
+def _pass(plan: Plan, branch: Branch, own: str) -> Box:
+    diffs = planner.input_of(plan, branch.root).mode == "diffs"
+    where = "in the decoding tasks" if diffs else "behind the upsert, in the shards"
+    lines = [fused(branch.steps), where, *named_lines(branch.steps)]
+    names = dict.fromkeys(name for name, _ in branch.steps)
+    return Box(own, "pass", " + ".join(names), tuple(lines))
+
+
+def _in_order(boxes: list[Box], arrows: list[Arrow]) -> tuple[Box, ...]:
+    """Boxes before those that they lead to, and else as they are."""
+    missing = {box.id: {a.origin for a in arrows if a.target == box.id} for box in boxes}
+    waiting = list(boxes)
+    found: list[Box] = []
+    while waiting:
+        box = next(box for box in waiting if missing[box.id] <= {done.id for done in found})
+        waiting.remove(box)
+        found.append(box)
+    return tuple(found)

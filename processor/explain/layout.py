@@ -1,0 +1,222 @@
+"""Where the boxes of a graph stand: layers from left to right, few crossings, no overlaps.
+
+Sugiyama's method at the size of a plan, which is some dozens of boxes: a box's layer is
+the longest way to it; an arrow over several layers gets a lane in each of them; the
+order in a layer is by the mean of the neighbours, sweeping to and fro; then each box
+comes as near to its neighbours' centre as those above and below it allow, which is
+an isotonic regression.  Libraries were weighed: networkx has no such layout, grandalf
+knows neither lanes nor boxes of unlike heights in a row of columns, and either would be
+a dependency in place of these lines.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ikebana.processor.explain.graph import Graph
+
+COLUMN_GAP = 56.0
+ROW_GAP = 22.0
+_LANE = 6.0
+_SWEEPS = 8
+
+
+class Size(NamedTuple):
+    """How large a box is."""
+
+    width: float
+    height: float
+
+
+class Place(NamedTuple):
+    """The rectangle of a box."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> float:
+        """Half way down."""
+        return self.top + self.height / 2
+
+
+class Layout(NamedTuple):
+    """Places by the ids of boxes; for each arrow the points that it goes through."""
+
+    places: dict[str, Place]
+    routes: list[list[tuple[float, float]]]
+    width: float
+    height: float
+
+
+# A box by its id, or a lane: the number of the arrow, and the layer.
+_Node = str | tuple[int, int]
+
+
+def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
+    """Place boxes of these sizes; outputs stand in the last layer."""
+    layer_of = _layers(graph)
+    joined = {end for arrow in graph.arrows for end in arrow}
+    count = max(layer_of.values(), default=-1) + 1
+    layers: list[list[_Node]] = [[] for _ in range(count)]
+    for box in graph.boxes:
+        if box.id in joined:
+            layers[layer_of[box.id]].append(box.id)
+    before: dict[_Node, list[_Node]] = {}
+    after: dict[_Node, list[_Node]] = {}
+    ways: list[list[_Node]] = []
+    for number, arrow in enumerate(graph.arrows):
+        lanes = range(layer_of[arrow.origin] + 1, layer_of[arrow.target])
+        way: list[_Node] = [arrow.origin, *((number, layer) for layer in lanes), arrow.target]
+        for layer in lanes:
+            layers[layer].append((number, layer))
+        for one, other in itertools.pairwise(way):
+            after.setdefault(one, []).append(other)
+            before.setdefault(other, []).append(one)
+        ways.append(way)
+    _order(layers, before, after)
+    heights = {node: _height(node, sizes) for layer in layers for node in layer}
+    middles = _middles(layers, heights, before, after)
+    # What no arrow reaches has no place of its own: it goes below the others of its layer.
+    for box in graph.boxes:
+        if box.id not in joined:
+            heights[box.id] = sizes[box.id].height
+            own = layers[layer_of[box.id]]
+            below = [middles[node] + heights[node] / 2 + ROW_GAP for node in own]
+            middles[box.id] = max(below, default=0.0) + heights[box.id] / 2
+            own.append(box.id)
+    widths = [max((_width(node, sizes) for node in layer), default=0.0) for layer in layers]
+    lefts = [sum(widths[:at]) + COLUMN_GAP * at for at in range(count)]
+    top = min((middles[node] - heights[node] / 2 for node in middles), default=0.0)
+    places = {
+        box.id: Place(
+            lefts[layer_of[box.id]],
+            middles[box.id] - heights[box.id] / 2 - top,
+            sizes[box.id].width,
+            sizes[box.id].height,
+        )
+        for box in graph.boxes
+    }
+    routes = []
+    for way in ways:
+        points: list[tuple[float, float]] = []
+        for at, node in enumerate(way):
+            y = middles[node] - top
+            if isinstance(node, str):
+                place = places[node]
+                points.append((place.left + place.width if at == 0 else place.left, y))
+            else:
+                left = lefts[node[1]]
+                points += [(left, y), (left + widths[node[1]], y)]
+        routes.append(points)
+    return Layout(
+        places,
+        routes,
+        max((place.left + place.width for place in places.values()), default=0.0),
+        max((middles[node] + heights[node] / 2 - top for node in middles), default=0.0),
+    )
+
+
+def _layers(graph: Graph) -> dict[str, int]:
+    found = {box.id: 0 for box in graph.boxes}
+    for box in graph.boxes:
+        for arrow in graph.arrows:
+            if arrow.origin == box.id:
+                found[arrow.target] = max(found[arrow.target], found[box.id] + 1)
+    last = max(found.values(), default=0)
+    return {box.id: last if box.kind == "output" else found[box.id] for box in graph.boxes}
+
+
+def _order(
+    layers: list[list[_Node]],
+    before: Mapping[_Node, list[_Node]],
+    after: Mapping[_Node, list[_Node]],
+) -> None:
+    """Sort each layer by the mean place of the neighbours in the one that was sorted before."""
+    best, fewest = [list(layer) for layer in layers], _crossings(layers, after)
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        neighbours = before if down else after
+        for layer in layers if down else reversed(layers):
+            rank = {node: at for other in layers for at, node in enumerate(other)}
+            own = {
+                node: _mean((rank[n] for n in neighbours.get(node, ())), float(rank[node]))
+                for node in layer
+            }
+            layer.sort(key=own.__getitem__)
+        if (crossings := _crossings(layers, after)) < fewest:
+            best, fewest = [list(layer) for layer in layers], crossings
+    layers[:] = best
+
+
+def _crossings(layers: Sequence[Sequence[_Node]], after: Mapping[_Node, list[_Node]]) -> int:
+    rank = {node: at for layer in layers for at, node in enumerate(layer)}
+    found = 0
+    for layer in layers:
+        edges = [(rank[node], rank[target]) for node in layer for target in after.get(node, ())]
+        found += sum(
+            (a - c) * (b - d) < 0 for at, (a, b) in enumerate(edges) for c, d in edges[:at]
+        )
+    return found
+
+
+def _middles(
+    layers: Sequence[Sequence[_Node]],
+    heights: Mapping[_Node, float],
+    before: Mapping[_Node, list[_Node]],
+    after: Mapping[_Node, list[_Node]],
+) -> dict[_Node, float]:
+    """The height at which each node's middle lies."""
+    found: dict[_Node, float] = {}
+    for layer in layers:
+        y = 0.0
+        for node in layer:
+            found[node] = y + heights[node] / 2
+            y += heights[node] + ROW_GAP
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        neighbours = before if down else after
+        for layer in layers if down else reversed(layers):
+            wanted = [_mean((found[n] for n in neighbours.get(x, ())), found[x]) for x in layer]
+            apart = [
+                (heights[one] + heights[other]) / 2 + ROW_GAP
+                for one, other in itertools.pairwise(layer)
+            ]
+            found |= zip(layer, _spread(wanted, apart), strict=True)
+    return found
+
+
+def _spread(wanted: Sequence[float], apart: Sequence[float]) -> list[float]:
+    """The numbers nearest to those wanted, by least squares, that lie so far apart.
+
+    Less the distances they may only not fall: neighbours that would are pooled.
+    """
+    sums, total = [0.0], 0.0
+    for distance in apart:
+        total += distance
+        sums.append(total)
+    pools: list[tuple[float, int]] = []
+    for number, offset in zip(wanted, sums, strict=False):
+        mean, size = number - offset, 1
+        while pools and pools[-1][0] > mean:
+            other, count = pools.pop()
+            mean = (mean * size + other * count) / (size + count)
+            size += count
+        pools.append((mean, size))
+    flat = [mean for mean, size in pools for _ in range(size)]
+    return [mean + offset for mean, offset in zip(flat, sums, strict=False)]
+
+
+def _mean(numbers: Iterable[float], otherwise: float) -> float:
+    found = list(numbers)
+    return sum(found) / len(found) if found else otherwise
+
+
+def _height(node: _Node, sizes: Mapping[str, Size]) -> float:
+    return sizes[node].height if isinstance(node, str) else _LANE
+
+
+def _width(node: _Node, sizes: Mapping[str, Size]) -> float:
+    return sizes[node].width if isinstance(node, str) else 0.0

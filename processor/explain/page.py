@@ -1,0 +1,101 @@
+"""An explanation as one HTML page that needs nothing else, and is XML as well."""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from ikebana.processor.explain.costs import MEANINGS
+from ikebana.processor.explain.explanation import Explanation
+from ikebana.processor.explain.measure import FONT
+from ikebana.processor.explain.svg import drawing
+
+_STYLE = f"""
+:root {{ color-scheme: light dark; --ground: #ffffff; --text: #1b1f24; --faint: #57606a;
+  --line: #d0d7de }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ground: #0d1117; --text: #e6edf3; --faint: #9aa5b1; --line: #30363d }}
+}}
+body {{ margin: 2rem auto; max-width: 110rem; padding: 0 1.5rem; line-height: 1.5;
+  background: var(--ground); color: var(--text); font-family: system-ui, sans-serif }}
+h1 {{ margin-bottom: 0; overflow-wrap: anywhere }}
+h2 {{ margin-top: 2rem; border-bottom: 1px solid var(--line) }}
+.faint {{ color: var(--faint) }}
+.picture {{ overflow-x: auto }}
+.picture svg {{ display: block }}
+li, td, dd {{ overflow-wrap: anywhere }}
+li {{ max-width: 60rem; margin: 0.3rem 0 }}
+table {{ border-collapse: collapse }}
+th, td {{ padding: 0.25rem 1rem 0.25rem 0; border-bottom: 1px solid var(--line);
+  text-align: left; vertical-align: top }}
+.number {{ text-align: right; font-variant-numeric: tabular-nums }}
+.sum td {{ font-weight: bold }}
+code, .settings td {{ font-family: {FONT}; font-size: 0.9em }}
+"""
+
+
+def html(explanation: Explanation) -> str:
+    """The page, ended by a line end."""
+    return "\n".join(_lines(explanation)) + "\n"
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    name = escape(explanation.name)
+    yield "<!DOCTYPE html>"
+    yield '<html lang="en" xmlns="http://www.w3.org/1999/xhtml">'
+    yield "<head>"
+    yield '<meta charset="utf-8" />'
+    yield '<meta name="viewport" content="width=device-width" />'
+    yield f"<title>{name}: the plan</title>"
+    yield f"<style>{_STYLE}</style>"
+    yield "</head>"
+    yield "<body>"
+    yield f"<h1>{name}</h1>"
+    yield (
+        f'<p class="faint">plan <code>{escape(explanation.fingerprint)}</code>; '
+        f"time: {escape(explanation.time)}</p>"
+    )
+    for graph in (explanation.run, explanation.written):
+        yield f"<h2>{escape(graph.title.capitalize())}</h2>"
+        yield f'<div class="picture">{drawing(graph, graph.title)}</div>'
+    yield "<h2>What was pushed</h2>"
+    yield from _list(explanation.pushed)
+    yield "<h2>What was not pushed</h2>"
+    yield from _list(explanation.kept)
+    yield "<h2>What it costs</h2>"
+    yield from _costs(explanation)
+    yield "<h2>Settings</h2>"
+    yield '<table class="settings">'
+    for key, value in explanation.settings:
+        yield f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>"
+    yield "</table>"
+    yield "</body>"
+    yield "</html>"
+
+
+def _list(sentences: Iterable[str]) -> Iterator[str]:
+    items = [f"<li>{escape(sentence)}</li>" for sentence in sentences]
+    if not items:
+        yield '<p class="faint">Nothing.</p>'
+        return
+    yield "<ul>"
+    yield from items
+    yield "</ul>"
+
+
+def _costs(explanation: Explanation) -> Iterator[str]:
+    yield "<table>"
+    heads = "".join(
+        f'<th class="number">{head}</th>' for head in ("arrangements", "hops", "passes")
+    )
+    yield f"<thead><tr><th></th>{heads}</tr></thead>"
+    yield "<tbody>"
+    for cost in explanation.costs:
+        part, *numbers = cost
+        cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
+        mark = ' class="sum"' if cost is explanation.costs[-1] else ""
+        yield f"<tr{mark}><td>{escape(part)}</td>{cells}</tr>"
+    yield "</tbody>"
+    yield "</table>"
+    yield "<ul>"
+    for word, meaning in MEANINGS.items():
+        yield f"<li>{word.capitalize()}: {escape(meaning)}.</li>"
+    yield "</ul>"

@@ -1,0 +1,315 @@
+"""What the decoding of an input does besides decoding, and why it does no more.
+
+What is done is read off the physical plan; the reasons are worked out anew here from
+the steps, and tests hold the two together.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from ikebana.processor import planner
+from ikebana.processor.codec_of import wanted_of
+from ikebana.processor.explain.words import counted, listed, named_lines, one_line, printable
+from ikebana.processor.linear.chain import Named, chain
+from ikebana.processor.linear.expressions import (
+    KEY,
+    ExpressionError,
+    Scope,
+    conjuncts,
+    parse,
+)
+from ikebana.processor.linear.functions import name_of
+from ikebana.processor.linear.query import compiled, frozen
+from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+from ikebana.processor.plan import PLAIN_FORMATS, Input, Plan
+from ikebana.processor.planner import Branch, Physical, Reading
+
+# Formats whose Kafka key is the row's, so that it is known without the value.
+_KEY_OF_KAFKA = (*PLAIN_FORMATS, "debezium-json", "debezium-flat-json", "debezium-avro")
+_KEY_RULE = (
+    "Before an upsert only conditions over the key may drop rows: a key passes always or never"
+)
+
+
+class Condition(NamedTuple):
+    """A condition of a branch, one that AND joins with others."""
+
+    operator: str
+    text: str
+    drops: bool
+    """Whether it is over the key alone, and nothing before it makes other rows."""
+
+
+def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
+    """The collections that are made of an input first."""
+    return tuple(r for r in planner.roots(plan) if planner.input_of(plan, r) == source)
+
+
+def branches_of(plan: Plan, source: Input, physical: Physical) -> tuple[Branch, ...]:
+    """All branches that begin at an input."""
+    return tuple(b for root in roots_of(plan, source) for b in physical.branches[root])
+
+
+def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
+    """What decoding comes to, a line each."""
+    reading = physical.readings[source.name]
+    yield f"key as {source.key_format}, value as {source.value_format}, from the {source.start}"
+    yield f"columns: {_columns(plan, source, physical)}"
+    if reading.key_filters:
+        yield f"keys: only with {_filters(reading)}, {_when_known(source)}"
+    if reading.pushed:
+        yield "before the upsert:"
+        yield from (f"  {line}" for line in named_lines(reading.pushed))
+    if source.tables is not None:
+        yield f"tables: only those that match {printable(source.tables)}"
+    yield f"old images: {_old_images(source, reading)}"
+
+
+def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
+    """What of an input is done in its decoding, a sentence or two each."""
+    reading = physical.readings[source.name]
+    branches = branches_of(plan, source, physical)
+    if reading.columns is not None:
+        yield (
+            f"Input {source.name}: {_columns(plan, source, physical)}. "
+            "No step reads the other columns, and rows that are equal in these cancel in any case."
+        )
+    if reading.key_filters:
+        why = (
+            "Without an upsert any condition may drop rows; those over the key can do so first."
+            if source.mode == "diffs"
+            else f"{_KEY_RULE}."
+        )
+        yield (
+            f"Input {source.name}: only keys with {_filters(reading)} are let in, "
+            f"{_when_known(source)}. {why}"
+        )
+    for name, step in reading.pushed:
+        assert isinstance(step, Sql)
+        done = [f"where {one_line(condition)}" for condition in step.where]
+        if step.where:
+            yield (
+                f"Operator {name}: {listed(done)} runs before the upsert. Nothing else reads the "
+                "upsert and messages carry whole rows, so a row that fails can become a "
+                "tombstone, which takes the old value away."
+            )
+        if step.select is not None:
+            yield (
+                f"Operator {name}: its select runs before the upsert. Nothing else reads the "
+                f"upsert, so the state keeps {counted(len(step.select), 'column')} instead of "
+                "whole rows."
+            )
+    if source.mode == "diffs" and any(branch.steps for branch in branches):
+        passes = counted(sum(1 for branch in branches if branch.steps), "pass")
+        yield (
+            f"Input {source.name}: all steps, {passes}, run in the tasks that decode. Old images "
+            "tell what is retracted, so no state is needed before them."
+        )
+
+
+def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
+    """What of an input is not done in its decoding, and why, a sentence or two each."""
+    reading = physical.readings[source.name]
+    branches = branches_of(plan, source, physical)
+    if not branches:
+        yield f"Input {source.name}: nothing is pushed, since no output shows it."
+        return
+    if reading.columns is None and source.value_format != "bytes":
+        yield f"Input {source.name}: all columns are decoded. {_whole(plan, source, physical)}."
+    written = branches_of(plan, source, planner.physical(plan, optimized=False))
+    yield from _conditions_kept(source, reading, written)
+    if source.mode == "upsert":
+        yield from _steps_kept(source, reading, branches)
+
+
+def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
+    """All conditions of a branch."""
+    scope = planner.scope_of_input(source)
+    own = {KEY, *source.key}
+    first = True
+    for name, step in branch.steps:
+        if isinstance(step, Negate):
+            continue
+        first = first and isinstance(step, Sql) and step.flat_map is None
+        if isinstance(step, Sql):
+            for text in (part for condition in step.where for part in conjuncts(condition)):
+                read = _read(text, scope) if first else frozenset()
+                yield Condition(name, text, drops=bool(read) and read <= own)
+            first = first and Sql(where=step.where) == step
+
+
+def _read(condition: str, scope: Scope) -> frozenset[str]:
+    try:
+        return parse(condition, scope, condition=True).columns
+    except ExpressionError:
+        return frozenset()
+
+
+def _columns(plan: Plan, source: Input, physical: Physical) -> str:
+    columns = physical.readings[source.name].columns
+    if source.value_format == "bytes":
+        return "none, bytes are taken as they are"
+    if columns is None:
+        return f"all. {_whole(plan, source, physical)}"
+    names = f": {', '.join(map(printable, columns))}" if columns else ""
+    more = [name for name in source.key if name not in columns]
+    if more:
+        names += f" (and the key's: {', '.join(map(printable, more))})"
+    if source.columns:
+        declared = {column.name for column in source.columns}
+        number = len(declared & set(columns))
+        return f"{number or 'none'} of the declared {len(declared)}{names}"
+    return f"only {len(columns)}{names}" if columns else f"none{names}"
+
+
+def _whole(plan: Plan, source: Input, physical: Physical) -> str:
+    """Why all columns of an input are decoded."""
+    branches = branches_of(plan, source, physical)
+    if source.value_format == "bytes":
+        return "Bytes have no columns"
+    if not branches:
+        return "No output shows the input"
+    reading = physical.readings[source.name]
+    scope = planner.scope_of_input(source)
+    if reading.pushed:
+        # The reason is what comes after the pushed steps, or what they read.
+        (branch,) = branches
+        reason = _reason(reading.pushed, branch.steps, branch.outputs, scope)
+        return reason[0].upper() + reason[1:]
+    reasons = [
+        _reason(branch.steps, (), branch.outputs, scope)
+        for branch in branches
+        if chain(branch.steps, frozen(scope)).columns is None
+    ]
+    text = listed(dict.fromkeys(reasons))
+    return text[0].upper() + text[1:]
+
+
+def _reason(
+    steps: Sequence[Named], behind: Sequence[Named], outputs: Sequence[str], scope: Scope
+) -> str:
+    """Why a pass needs the whole value: by what it reads, or for what comes behind it."""
+    plain = list(takewhile(lambda named: not isinstance(named[1], Call), steps))
+    if plain:
+        first = tuple(step for _, step in plain if not isinstance(step, Call))
+        query = compiled(first, frozen(scope))
+        if query.reads_value:
+            names = listed(dict.fromkeys(name for name, _ in plain))
+            return f"operator {names} reads value as a whole"
+        assert not query.makes_value, "a pass that makes values of fields reads only these"
+    for name, step in (*steps[len(plain) :], *behind):
+        if isinstance(step, Call):
+            return (
+                f"operator {name} gives whole rows to a Python function, "
+                f"{printable(name_of(step.function))}"
+            )
+        if isinstance(step, Sql) and step.select is not None:
+            return f"whole rows are kept for operator {name}, which is behind the upsert"
+    shows = "shows" if len(outputs) == 1 else "show"
+    return f"output {listed(outputs)} {shows} whole rows"
+
+
+def _filters(reading: Reading) -> str:
+    each = [" AND ".join(map(one_line, conditions)) for conditions in reading.key_filters]
+    unique = list(dict.fromkeys(each))
+    return unique[0] if len(unique) == 1 else listed((f"({text})" for text in unique), "or")
+
+
+def _when_known(source: Input) -> str:
+    by_header = "avro" in source.value_format and dict(source.options).get("framing") == "headers"
+    if source.value_format in _KEY_OF_KAFKA and not source.key and not by_header:
+        return "told by the Kafka key before the value is parsed"
+    return "told once the value is parsed, since the key is in it"
+
+
+def _old_images(source: Input, reading: Reading) -> str:
+    if source.value_format in PLAIN_FORMATS:
+        return "none, the messages have none"
+    if not wanted_of(source, reading).before:
+        return "not read, the state tells what is retracted (drift is false)"
+    if source.mode == "diffs":
+        return "read, they are what is retracted (mode is diffs)"
+    return "read, only to count where they differ from the state (drift is true)"
+
+
+def _conditions_kept(source: Input, reading: Reading, branches: Sequence[Branch]) -> Iterator[str]:
+    """Conditions that drop no row in decoding."""
+    found = [(branch, list(conditions(branch, source))) for branch in branches]
+    unwilling = [
+        name
+        for branch, each in found
+        if not any(condition.drops for condition in each)
+        for name in branch.outputs
+    ]
+    early = {
+        part
+        for _, step in reading.pushed
+        if isinstance(step, Sql)
+        for condition in step.where
+        for part in conjuncts(condition)
+    }
+    of_keys: dict[str, list[str]] = {}
+    of_values: dict[str, list[str]] = {}
+    for operator, text, drops in dict.fromkeys(c for _, each in found for c in each):
+        told = f"where {one_line(text)}"
+        if drops and unwilling:
+            of_keys.setdefault(operator, []).append(told)
+        elif not drops and source.mode == "upsert" and text not in early:
+            of_values.setdefault(operator, []).append(told)
+    for operator, each_told in of_keys.items():
+        yield (
+            f"Operator {operator}: {_drop_none(each_told)} in decoding, though the key alone "
+            f"decides: output {listed(unwilling)} wants other keys as well."
+        )
+    for operator, each_told in of_values.items():
+        yield (
+            f"Operator {operator}: {_drop_none(each_told)} before the upsert. {_KEY_RULE}; "
+            "where anything else drops a row, the old value is left standing."
+        )
+
+
+def _drop_none(conditions: Sequence[str]) -> str:
+    return f"{listed(conditions)} {'drops' if len(conditions) == 1 else 'drop'} no row"
+
+
+def _steps_kept(source: Input, reading: Reading, branches: Sequence[Branch]) -> Iterator[str]:
+    """Steps that run behind the upsert."""
+    left = {(name, step) for branch in branches for name, step in branch.steps}
+    names = list(dict.fromkeys(name for branch in branches for name, _ in branch.steps))
+    if not left:
+        return
+    subject = f"Operator {names[0]} runs" if len(names) == 1 else f"Operators {listed(names)} run"
+    if len(branches) > 1:
+        yield (
+            f"{subject} behind the upsert: {len(branches)} branches read it, and what one of "
+            "them drops or leaves out, another may want."
+        )
+    elif source.value_format not in PLAIN_FORMATS:
+        yield (
+            f"{subject} behind the upsert: messages of {source.value_format} need not carry "
+            "whole rows, and what one leaves out is taken from the state, which has to have "
+            "the rows as they came."
+        )
+    else:
+        (branch,) = branches
+        name, step = branch.steps[0]
+        after = f", and the steps after that with it ({listed(names)})" if len(names) > 1 else ""
+        yield f"Operator {name} runs behind the upsert{after}: {_hindrance(step)}."
+
+
+def _hindrance(step: Step) -> str:
+    """Why a step cannot make the values that an upsert keeps."""
+    match step:
+        case Negate():
+            return "negate turns diffs around, and before an upsert there are none"
+        case Call():
+            return "what a Python function makes of a row need not be one row of the same key"
+        case Sql() if step.flat_map is not None:
+            return "flat_map makes several rows of one, and an upsert keeps one a key"
+        case Sql() if step.key is not None:
+            return "it makes other keys, and the upsert needs those that the messages have"
+        case Sql() if step.valid_from is not None or step.valid_until is not None:
+            return "it moves updates in time, and an upsert takes symbols at their own"
+        case _:
+            return "it multiplies diffs, and before an upsert there are none"

@@ -1,0 +1,168 @@
+"""A graph as a self-contained SVG picture, for light pages and dark ones.
+
+Text is monospaced, so that each box is as wide as its longest line, in whatever font
+there is.  Nothing is loaded: no fonts, no scripts, no markers by reference, so that two
+pictures can stand in one page.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from typing import NamedTuple
+
+from ikebana.processor.explain.explanation import Explanation
+from ikebana.processor.explain.graph import Box, Graph
+from ikebana.processor.explain.layout import Place, Size, layout
+from ikebana.processor.explain.measure import FONT, width, wrapped
+
+MARGIN = 20.0
+PADDING = 12.0
+_HEAD = 8.0
+# By the class of a line: the size of its font, and the distance to the line before.
+LINES = {"kind": (10.0, 15.0), "title": (14.0, 19.0), "line": (11.5, 16.0)}
+# The widest a line may be, in pixels, before it is broken.
+_MOST = 330.0
+
+_LIGHT = {
+    "ground": "#ffffff",
+    "text": "#1b1f24",
+    "faint": "#57606a",
+    "arrow": "#6e7781",
+    "topic": "#e8eef7 #4a6fa5",
+    "input": "#e8eef7 #4a6fa5",
+    "operator": "#f3f3f3 #767676",
+    "decoding": "#fdf3dc #a87b12",
+    "state": "#f3e6f7 #8a4fa3",
+    "pass": "#e3f3e6 #3f8a50",
+    "hold": "#fbe6e3 #b0523f",
+    "output": "#dff2f3 #2f8086",
+}
+_DARK = {
+    "ground": "#0d1117",
+    "text": "#e6edf3",
+    "faint": "#9aa5b1",
+    "arrow": "#8b949e",
+    "topic": "#16202e #6f96cf",
+    "input": "#16202e #6f96cf",
+    "operator": "#1f2328 #9a9a9a",
+    "decoding": "#2a2110 #d0a53a",
+    "state": "#26172c #b983d0",
+    "pass": "#13261a #63b877",
+    "hold": "#301a15 #dd8570",
+    "output": "#10282a #55b4ba",
+}
+
+
+class Line(NamedTuple):
+    """A line of text in a box."""
+
+    kind: str
+    text: str
+
+
+def svg(explanation: Explanation) -> str:
+    """The plan as it is run."""
+    return drawing(explanation.run, f"{explanation.name}, {explanation.run.title}") + "\n"
+
+
+def drawing(graph: Graph, title: str) -> str:
+    """A picture of a graph."""
+    return "\n".join(_parts(graph, title))
+
+
+def lines_in(box: Box) -> list[Line]:
+    """The text in a box, line by line."""
+    found = [Line("kind", box.kind)]
+    for kind, text in (("title", box.title), *(("line", line) for line in box.lines)):
+        size, _ = LINES[kind]
+        found += [Line(kind, part) for part in wrapped(text, _MOST / size)]
+    return found
+
+
+def size_of(box: Box) -> Size:
+    """How much room the text in a box needs."""
+    lines = lines_in(box)
+    widest = max(LINES[kind][0] * width(text) for kind, text in lines)
+    height = sum(LINES[kind][1] for kind, _ in lines)
+    return Size(round(widest + 2 * PADDING, 1), height + 2 * _HEAD)
+
+
+def _parts(graph: Graph, title: str) -> Iterator[str]:
+    found = layout(graph, {box.id: size_of(box) for box in graph.boxes})
+    w, h = (round(side + 2 * MARGIN) for side in (found.width, found.height))
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" '
+        f'viewBox="0 0 {w} {h}" role="img" class="ikebana-plan">'
+    )
+    yield f"<title>{escape(title)}</title>"
+    yield f"<style>{_style()}</style>"
+    yield f'<rect class="ground" width="{w}" height="{h}" />'
+    yield f'<g transform="translate({MARGIN:g} {MARGIN:g})">'
+    for route in found.routes:
+        yield f'<path class="arrow" d="{_curve(route)}" />'
+        x, y = route[-1]
+        yield f'<path class="head" d="M{x:.1f},{y:.1f} l-8,-4 v8 z" />'
+    for box in graph.boxes:
+        yield from _box(box, found.places[box.id])
+    yield "</g>"
+    yield "</svg>"
+
+
+def _box(box: Box, place: Place) -> Iterator[str]:
+    yield f'<g class="{box.kind}">'
+    yield (
+        f'<rect x="{place.left:.1f}" y="{place.top:.1f}" width="{place.width:.1f}" '
+        f'height="{place.height:.1f}" rx="6" />'
+    )
+    y = place.top + _HEAD
+    for kind, text in lines_in(box):
+        y += LINES[kind][1]
+        yield (
+            f'<text class="{kind}" xml:space="preserve" x="{place.left + PADDING:.1f}" '
+            f'y="{y - 4:.1f}">{escape(text)}</text>'
+        )
+    yield "</g>"
+
+
+def _curve(route: list[tuple[float, float]]) -> str:
+    (x, y), *rest = route
+    # The line ends within the head of the arrow, whose tip would show it otherwise.
+    end, last = rest[-1]
+    rest[-1] = (end - 6, last)
+    found = [f"M{x:.1f},{y:.1f}"]
+    for at, (to, down) in enumerate(rest):
+        if at % 2:
+            found.append(f"L{to:.1f},{down:.1f}")
+        else:
+            half = (to - x) / 2
+            found.append(f"C{x + half:.1f},{y:.1f} {to - half:.1f},{down:.1f} {to:.1f},{down:.1f}")
+        x, y = to, down
+    return " ".join(found)
+
+
+def _style() -> str:
+    sizes = "".join(
+        f".ikebana-plan .{kind} {{ font-size: {size}px }}" for kind, (size, _) in LINES.items()
+    )
+    return (
+        f".ikebana-plan text {{ font-family: {FONT}; white-space: pre }}"
+        f"{sizes}"
+        ".ikebana-plan .title { font-weight: bold }"
+        ".ikebana-plan .arrow { fill: none; stroke-width: 1.4 }"
+        f"{_colours(_LIGHT)}"
+        f"@media (prefers-color-scheme: dark) {{ {_colours(_DARK)} }}"
+    )
+
+
+def _colours(palette: dict[str, str]) -> str:
+    found = [
+        f".ikebana-plan .ground {{ fill: {palette['ground']} }}",
+        f".ikebana-plan text {{ fill: {palette['text']} }}",
+        f".ikebana-plan text.kind {{ fill: {palette['faint']} }}",
+        f".ikebana-plan .arrow {{ stroke: {palette['arrow']} }}",
+        f".ikebana-plan .head {{ fill: {palette['arrow']} }}",
+    ]
+    for kind, colours in palette.items():
+        if " " in colours:
+            fill, stroke = colours.split()
+            found.append(f".ikebana-plan .{kind} rect {{ fill: {fill}; stroke: {stroke} }}")
+    return "".join(found)

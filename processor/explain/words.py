@@ -1,0 +1,136 @@
+"""The words that an explanation is made of: steps as the file has them, and lists.
+
+What comes from the user, be it SQL or the name of a column, may hold anything: control
+characters would reach a terminal, and others would change the order of what is read.
+All of it goes through `printable` here, so that renderings only have their own form to
+escape.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ikebana.processor.linear.functions import name_of
+from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+
+# Controls, formats (which reverse text), surrogates, what is no character, line ends.
+_UNSEEN = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
+_INDENT = "  "
+
+
+def printable(text: str) -> str:
+    r"""What can be seen of a text in one line; what cannot is written as its number.
+
+    >>> printable("a\x1b[31m\tb\n")
+    'a\\u001b[31m b\\u000a'
+    """
+    return "".join(map(_seen, text.replace("\t", " ")))
+
+
+def one_line(sql: str) -> str:
+    r"""SQL within a sentence.
+
+    >>> one_line("a = 1\n  AND b")
+    'a = 1 AND b'
+    """
+    return printable(" ".join(line.strip() for line in sql.splitlines() if line.strip()))
+
+
+def lines_of(label: str, sql: str) -> list[str]:
+    r"""SQL under a label, in as many lines as it was written in.
+
+    >>> lines_of("where", "a = 1\n    AND b\n      AND c")
+    ['where: a = 1', '  AND b', '    AND c']
+    """
+    first, *rest = [line for line in map(_spaced, sql.splitlines()) if line.strip()] or [""]
+    least = min((len(line) - len(line.lstrip()) for line in rest), default=0)
+    found = [f"{label}: {first.strip()}", *(_INDENT + line[least:] for line in rest)]
+    return [printable(line) for line in found]
+
+
+def step_lines(step: Step) -> list[str]:
+    """A step in the words of the pipeline file, in the order in which its parts are done."""
+    match step:
+        case Negate():
+            return ["negate: true"]
+        case Call():
+            return [f"{step.kind}: {printable(name_of(step.function))}"]
+        case Sql():
+            return _sql_lines(step)
+
+
+def steps_lines(steps: Sequence[Step]) -> list[str]:
+    """Steps one after the other; of several, each with its number."""
+    if len(steps) == 1:
+        return step_lines(steps[0])
+    found = []
+    for number, step in enumerate(steps, 1):
+        first, *rest = step_lines(step)
+        mark = f"{number}. "
+        found += [mark + first, *(" " * len(mark) + line for line in rest)]
+    return found
+
+
+def named_lines(steps: Sequence[tuple[str, Step]]) -> list[str]:
+    """Steps of several operators, those of each below its name."""
+    found = []
+    for name, group in groupby(steps, key=lambda named: named[0]):
+        found.append(f"{name}:")
+        found += [_INDENT + line for line in steps_lines([step for _, step in group])]
+    return found
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """Words as a sentence lists them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *most, end = words
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def counted(count: int, word: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "pass"), counted(2, "pass"), counted(3, "step")
+    ('1 pass', '2 passes', '3 steps')
+    """
+    plural = word + ("es" if word.endswith("s") else "s")
+    return f"{count:,} {word if count == 1 else plural}"
+
+
+def _sql_lines(step: Sql) -> list[str]:
+    found = []
+    if step.flat_map is not None:
+        name, text = step.flat_map
+        found += lines_of(f"flat_map: {name}", text)
+    for condition in step.where:
+        found += lines_of("where", condition)
+    for label in ("valid_from", "valid_until", "diff", "key"):
+        text = getattr(step, label)
+        if text is not None:
+            found += lines_of(label, text)
+    if step.select is not None:
+        plain = [name for name, text in step.select if _is_column(name, text)]
+        if plain:
+            found.append("select: " + ", ".join(map(printable, plain)))
+        for name, text in step.select:
+            if name not in plain:
+                found += lines_of(f"select: {name}", text)
+    return found
+
+
+def _is_column(name: str, text: str) -> bool:
+    return text.strip() in (name, '"' + name.replace('"', '""') + '"')
+
+
+def _spaced(line: str) -> str:
+    return line.expandtabs(4).rstrip()
+
+
+def _seen(character: str) -> str:
+    if unicodedata.category(character) not in _UNSEEN:
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
