@@ -35,7 +35,7 @@ from ikebana.codecs import canonical
 from ikebana.processor.kafka import broker
 
 _CONSOLE = Console()
-_RUN = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()", "run"]
+RUN = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()", "run"]
 
 
 def main() -> None:
@@ -131,7 +131,7 @@ def throughput(servers: str, folder: Path, args: argparse.Namespace) -> list[dic
         name = f"bench-{value_format}-{domain}"
         path = pipeline(folder, name, topic, value_format, domain, args.shards, args.max)
         log = folder / f"{name}.log"
-        watched = Watched([*_RUN, str(path), "--once", "--bootstrap-servers", servers], log)
+        watched = Watched([*RUN, str(path), "--once", "--bootstrap-servers", servers], log)
         cost = watched.wait(1800)
         if cost.returncode:
             sys.exit(f"{name} ended with {cost.returncode}:\n{log.read_text()[-3000:]}")
@@ -155,7 +155,7 @@ def latency(servers: str, folder: Path, shards: int) -> dict[str, Any]:
     generate.make_topic(servers, topic)
     path = pipeline(folder, name, topic, "bytes", "ingest", shards)
     log = folder / f"{name}.log"
-    watched = Watched([*_RUN, str(path), "--bootstrap-servers", servers], log)
+    watched = Watched([*RUN, str(path), "--bootstrap-servers", servers], log)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     sent: list[float] = []
 
@@ -203,11 +203,11 @@ def sparse(servers: str, folder: Path, shards: int) -> dict[str, Any]:
     generate.fill(servers, topic, generate.distinct(keys))
     log = folder / f"{name}.log"
     path = pipeline(folder, name, topic, "bytes", "ingest", shards)
-    load = Watched([*_RUN, str(path), "--once", "--bootstrap-servers", servers], log).wait(1800)
+    load = Watched([*RUN, str(path), "--once", "--bootstrap-servers", servers], log).wait(1800)
     uniform = generate.upserts(60 * size_of_batch, keys, seed=2)
     generate.fill(servers, topic, uniform)
     path = pipeline(folder, name, topic, "bytes", "ingest", shards, size_of_batch)
-    cost = Watched([*_RUN, str(path), "--once", "--bootstrap-servers", servers], log).wait(1800)
+    cost = Watched([*RUN, str(path), "--once", "--bootstrap-servers", servers], log).wait(1800)
     progress = folder / name / "checkpoint" / "commits"
     times = sorted(
         (file.stat().st_mtime for file in progress.iterdir() if file.name.isdigit()),
@@ -245,11 +245,11 @@ def outputs(servers: str, topic: str, source: str) -> dict[str, Any]:
     """How many updates came out, and whether they accumulate to what the input says."""
     held: dict[bytes, collections.Counter[bytes]] = collections.defaultdict(collections.Counter)
     updates = 0
-    for message in _all(servers, topic):
+    for message in records_of(servers, topic):
         held[message.key()][message.value()] += int(dict(message.headers())["diff"])
         updates += 1
     truth: dict[Any, Any] = {}
-    for message in _all(servers, source):
+    for message in records_of(servers, source):
         truth[_data(message.key())] = _data(message.value())
     got = {
         _data(key): _data(value)
@@ -267,7 +267,7 @@ def _data(message: bytes | None) -> bytes | None:
     return None if message is None else canonical.canonical(message)
 
 
-def _all(servers: str, topic: str) -> Any:
+def records_of(servers: str, topic: str) -> Any:
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -67,6 +67,8 @@ class Decoding:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
         if self._source.mode == "diffs":
             yield from self._updates(messages)
+        elif self._intake.takes_as_is:
+            yield from self._symbols(self._place_as_is(messages))
         else:
             yield from self._symbols(messages)
         self._held += len(messages)
@@ -109,25 +111,47 @@ class Decoding:
                 yield shard, pack(row)
         self._place_symbols(taken, begin, len(taken.keys))
 
-    def _place_symbols(self, taken: Taken, begin: int, until: int) -> None:
-        """Add the symbols from `begin` to `until` to their shards."""
-        shards, count = self._shards, self._count
-        adding = [(shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards]
-        special = taken.bad or taken.failed or taken.partial or taken.before
-        keys, values = taken.keys[begin:until], taken.values[begin:until]
-        size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
-        # Every record comes through here.
-        for index, key, value, offset in zip(
-            range(begin, until), keys, values, taken.offsets[begin:until], strict=True
-        ):
-            number = crc32(key) % count
-            if special:
-                size += _copy_special(taken, index, shards[number])
-            add_key, add_value, add_offset = adding[number]
+    def _place_as_is(self, messages: Sequence[Message]) -> list[Message]:
+        """Add messages to their shards as they are, and return those without a key."""
+        shards, count, size = self._shards, self._count, 0
+        adding = [
+            (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
+        ]
+        keyless = []
+        for message in messages:
+            offset, key, value, _ = message
+            if key is None:
+                keyless.append(message)
+                continue
+            add_key, add_value, add_offset = adding[crc32(key) % count]
             add_key(key)
             add_value(value)
             add_offset(offset)
+            size += len(key) + (len(value) if value else 0)
         self._size += size
+        return keyless
+
+    def _place_symbols(self, taken: Taken, begin: int, until: int) -> None:
+        """Add the symbols from `begin` to `until` to their shards."""
+        shards, count = self._shards, self._count
+        keys, values, offsets = taken.keys, taken.values, taken.offsets
+        if until - begin < len(keys):
+            keys, values, offsets = keys[begin:until], values[begin:until], offsets[begin:until]
+        self._size += sum(map(len, keys)) + sum(map(len, filter(None, values)))
+        if taken.bad or taken.failed or taken.partial or taken.before:
+            places = [len(shard.keys) for shard in shards]
+            for index, key in enumerate(keys, begin):
+                number = crc32(key) % count
+                self._size += _copy_special(taken, index, shards[number], places[number])
+                places[number] += 1
+        adding = [
+            (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
+        ]
+        for key, value, offset in zip(keys, values, offsets, strict=True):
+            add_key, add_value, add_offset = adding[crc32(key) % count]
+            add_key(key)
+            add_value(value)
+            add_offset(offset)
 
     def _updates(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         place, count = self._place, self._count
@@ -159,9 +183,9 @@ class Decoding:
         return Symbols(self._source.name, place.order, place.partition, times, [], [], [])
 
 
-def _copy_special(taken: Taken, index: int, shard: Symbols) -> int:
-    """Copy what is known of a symbol by its index; return how large that is."""
-    at, size = len(shard.keys), 0
+def _copy_special(taken: Taken, index: int, shard: Symbols, at: int) -> int:
+    """Copy what is known of a symbol by its index to another one; return how large that is."""
+    size = 0
     for records, target in ((taken.bad, shard.bad), (taken.failed, shard.failed)):
         if (record := records.get(index)) is not None:
             target[at] = record

@@ -5,8 +5,8 @@ learn, and to try a pipeline before it meets a topic.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.store import MemoryStore
@@ -19,7 +19,7 @@ from ikebana.processor.envelope import Records, Tick, unpack
 from ikebana.processor.intake import Intake, Message
 from ikebana.processor.linear.expressions import BLOB, JSON, KEY, VALUE
 from ikebana.processor.plan import ERRORS, Input, Output, Plan
-from ikebana.processor.rows import Errors, KeyedUpdate, Updates
+from ikebana.processor.rows import Errors, KeyedUpdate, Updates, size_of, times_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
@@ -52,7 +52,7 @@ class Evaluation:
         }
         self._offset = 0
         # What the kernels do not keep until its time is closed.
-        self._waiting: list[Records] = []
+        self._waiting: list[Updates | Errors] = []
         self._held = {
             name
             for branches in self._physical.branches.values()
@@ -98,8 +98,12 @@ class Evaluation:
         }
 
     def pending(self) -> list[int]:
-        """The times of updates that wait for the frontier to pass them."""
-        return dataflow.held_times(self.store, self.plan)
+        """The times of updates that are made, and wait for the frontier to pass them.
+
+        Of an upsert's records that wait nothing has been made yet.
+        """
+        waiting = [time for row in self._waiting for time in times_of(row.times, size_of(row))]
+        return sorted(dataflow.held_times(self.store, self.plan) + waiting)
 
     def _rows(self, source: Input, records: list[Record]) -> Iterable[Records]:
         """The records as they reach a shard, all of them in one partition."""
@@ -110,8 +114,8 @@ class Evaluation:
             assert time >= lower, f"time {time} is not beyond the lower {lower}"
             self._offset += 1
             times[self._offset] = time
-            raw_key = _as_message(key, raw=source.key_format == "bytes")
-            raw_value = _as_message(value, raw=source.value_format == "bytes")
+            raw_key = _as_message(source, "key", key)
+            raw_value = _as_message(source, "value", value)
             messages.append(Message(self._offset, raw_key, raw_value))
         place = _LiteralPlace(times, source.topics[0], self.plan.inputs.index(source))
         decoding = Decoding(source, self._intakes[source.name], place, 1)
@@ -164,11 +168,12 @@ def evaluate(
     """Run `plan` on the records `(key, value, time)` of each input.
 
     Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope,
-    or bytes as they are; a value of None is a tombstone.  Of several records with one
-    key and time the last one counts.  The updates' data are pairs (key, value),
-    consolidated and in order of time, by the name of the output; `errors` holds what
-    could not be used.  All times are closed, also those of updates that are due later
-    than any record, or those before `upper` if it is given.
+    or bytes as they are; None is no key, and a value of None a tombstone.  Of several
+    records with one key and time the last one counts, unless old images tell what is
+    gone (`mode: diffs`).  The updates' data are pairs (key, value), consolidated and in
+    order of time, by the name of the output; `errors` holds what could not be used.  All
+    times are closed, also those of updates that are due later than any record, or those
+    before `upper` if it is given.
 
     >>> from ikebana import Input, Output, Plan, Upsert
     >>> plan = Plan(
@@ -201,7 +206,7 @@ class _LiteralPlace(Place):
         super().__init__(topic, 0, order, 0, 0, each=True)
         object.__setattr__(self, "_by_offset", by_offset)
 
-    def times(self, offsets: Iterable[int]) -> list[int]:
+    def times(self, offsets: Sequence[int]) -> list[int]:
         return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
 
 
@@ -212,14 +217,22 @@ def _columns(row: Updates | Errors) -> list[list[Any]]:
     return [row.records, row.times, row.diffs or [1] * len(row.records)]
 
 
-def _with_columns(row: Updates | Errors, columns: list[list[Any]]) -> Records:
+def _with_columns(row: Updates | Errors, columns: list[list[Any]]) -> Updates | Errors:
     return Updates(row.outputs, *columns) if isinstance(row, Updates) else Errors(*columns)
 
 
-def _as_message(data: Any, *, raw: bool) -> bytes | None:
+def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> bytes | None:
+    """What a topic would hold; data that is no message is JSON."""
     if data is None or isinstance(data, bytes):
         return data
-    return bytes(data) if raw else canonical.encode(data)
+    kind = source.key_format if part == "key" else source.value_format
+    # Debezium's Avro has both in Avro, whatever the key's format is said to be.
+    if kind == "bytes" or "avro" in (kind, *source.value_format.split("-")):
+        raise ConfigError(
+            f'cannot evaluate input "{source.name}": a {part} is of type {type(data).__name__}',
+            hint="Give bytes: only JSON data are written for you.",
+        )
+    return canonical.encode(data)
 
 
 def _as_data(message: bytes | None, kind: str) -> Any:

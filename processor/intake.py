@@ -82,6 +82,9 @@ class Intake:
         scope = planner.scope_of_input(source)
         self._passes = _key_test(source, reading, scope)
         self._pushed = chain(reading.pushed, frozen(scope)) if reading.pushed else None
+        as_is = source.key_format == source.value_format == "bytes" and source.mode == "upsert"
+        self.takes_as_is = as_is and self._passes is None and self._pushed is None
+        """Whether every message with a key is the symbol that it comes to."""
         branches = physical.branches.get(source.name, ()) if source.mode == "diffs" else ()
         self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
 

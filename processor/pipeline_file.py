@@ -333,8 +333,9 @@ class OperatorPart(StepPart):
 
     @classmethod
     def keys(cls) -> dict[str, Any]:
-        own = {name: kind for name, kind in super().keys().items() if name not in StepPart.keys()}
-        return {**own, **super().keys()}
+        steps = StepPart.keys()
+        own = {name: kind for name, kind in super().keys().items() if name not in steps}
+        return {**own, **steps}
 
     def operator(self, name: str) -> Operator:
         """The operator that this section describes.  Raises: PlanError."""

@@ -20,7 +20,7 @@ nothing is, and a property test compares the two):
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ikebana.codecs.progress import Promise
 from ikebana.processor.linear.chain import Chain, Named, chain
@@ -51,11 +51,16 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Fused steps from a root to the outputs that show the same."""
+    """Fused steps from a root to the outputs that show the same.
+
+    The first steps of several branches are often those of one operator.  Its errors are
+    told by one of them: `silent` are the operators whose errors another branch tells.
+    """
 
     root: str
     steps: tuple[Named, ...]
     outputs: tuple[str, ...]
+    silent: frozenset[str] = frozenset()
 
     @property
     def moves_time(self) -> bool:
@@ -203,8 +208,14 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
             if path.root == root:
                 # An output that reaches the root twice in the same way shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)
+    # An operator over one root is known by the steps up to its own last.
+    told: set[tuple[Named, ...]] = set()
     for steps, names in outputs.items():
-        yield Branch(root, steps, tuple(names))
+        ends = {name: at for at, (name, _) in enumerate(steps)}
+        prefixes = {name: steps[: at + 1] for name, at in ends.items()}
+        silent = frozenset(name for name, prefix in prefixes.items() if prefix in told)
+        told |= set(prefixes.values())
+        yield Branch(root, steps, tuple(names), silent)
 
 
 def _plain(source: Input) -> bool:
@@ -224,7 +235,7 @@ def _pushed(
         (branch,) = branches
         count = _how_many(branch.steps)
         pushed = branch.steps[:count]
-        branches = (Branch(branch.root, branch.steps[count:], branch.outputs),)
+        branches = (replace(branch, steps=branch.steps[count:]),)
     columns: tuple[str, ...] | None = None
     if source.value_format != "bytes" and branches:
         wanted = (

@@ -108,6 +108,8 @@ class Pipeline:
         # Spark leaves its working folder behind when it is killed.
         environment["SPARK_LOCAL_DIRS"] = str(self.folder / "spark")
         environment["TMPDIR"] = str(self.folder)
+        # Where functions of steps are found, here and in Spark's workers.
+        environment["PYTHONPATH"] = str(Path(__file__).parent)
         log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
         log = log.with_name(f"run-{log.name}.log")
         command = [str(Path(sys.executable).with_name("ikebana")), "run", str(self.file())]

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -37,6 +38,7 @@ class BatchDisplay:
         )
         self._task: TaskID | None = None
         self._batches = self._records = self._updates = self._errors = 0
+        self._counted: Counter[str] = Counter()
         self._last_line = 0.0
         self._upper = 0
 
@@ -68,6 +70,7 @@ class BatchDisplay:
         self._records += report.records
         self._errors += report.counts[ERRORS]
         self._updates += sum(n for name, n in report.counts.items() if name != ERRORS)
+        self._counted += Counter(report.counted)
         self._upper = report.upper
         told = (
             f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s, "
@@ -76,6 +79,8 @@ class BatchDisplay:
         )
         if report.counts[ERRORS]:
             told += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
+        if report.counted:
+            told += f"; {_listed(self._counted)} so far"
         if self._task is not None:
             self._bar.update(
                 self._task,
@@ -92,6 +97,7 @@ class BatchDisplay:
             f"{self._plan.name}: {'stopped' if stopped else 'caught up'} after "
             f"{self._batches:,} batches, {self._records:,} records, {self._updates:,} updates"
             + (f", {self._errors:,} changes of errors" if self._errors else "")
+            + (f"; {_listed(self._counted)}" if self._counted else "")
             + (f", frontier {self._upper}" if self._batches else "")
         )
 
@@ -102,3 +108,15 @@ class BatchDisplay:
         self._last_line = time.monotonic()
         self._console.print(text, soft_wrap=True)
         sys.stderr.flush()
+
+
+# What the counters of a batch mean; the others are kinds of messages.
+_MEANING = {"drift": "old images unlike the state", "error dropped": "errors dropped"}
+
+
+def _listed(counted: Counter[str]) -> str:
+    """What was counted beside records and updates, in words."""
+    return ", ".join(
+        f"{count:,} {_MEANING.get(what, what + ' messages ignored')}"
+        for what, count in sorted(counted.items())
+    )

@@ -1,6 +1,8 @@
 """The `ikebana` command; each subcommand is a file of its own, imported when it is used."""
 
+import atexit
 import importlib
+import os
 import sys
 
 import click
@@ -48,8 +50,20 @@ def cli() -> None:
     """Keyed upserts in, differential updates out, exactly once, with a frontier."""
 
 
+def _hush() -> None:
+    """Close standard error for what comes after all of Python's own exit.
+
+    A daemon thread of Spark's that still stands in our code keeps modules alive, about
+    which DuckDB's binding then complains at length.
+    """
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
 def main() -> None:
     """Run the command line; an error of the user's world is one message, not a stack."""
+    # What is registered first is called last.
+    atexit.register(_hush)
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:

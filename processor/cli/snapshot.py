@@ -1,4 +1,4 @@
-"""`ikebana snapshot`: a diff topic's collection as of a time, as JSON lines."""
+"""`ikebana snapshot`: a topic's collection as of a time, as JSON lines."""
 
 import base64
 import os
@@ -13,9 +13,12 @@ from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.cdcv2_reader import Published
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.diff_reader import History, PlacedUpdate
+from ikebana.processor.kafka.cdcv2_topic import DECODERS, published
 from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.rows import KeyedUpdate
 from ikebana.processor.verify import batch_offence
 
 Counts = dict[tuple[bytes | None, bytes], int]
@@ -31,21 +34,34 @@ Written = Callable[[bytes], object]
     help="The time of the snapshot; every update at or before it counts.  [default: the "
     "greatest closed time, which is the frontier - 1]",
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["diff", *DECODERS]),
+    default="diff",
+    show_default=True,
+    help="How the topic's updates are written.",
+)
 @connected
-def snapshot_command(topic: str, *, as_of: int | None, settings: dict[str, str]) -> None:
-    """Print the collection of the diff topic TOPIC as of a time.
+def snapshot_command(
+    topic: str, *, as_of: int | None, form: str, settings: dict[str, str]
+) -> None:
+    """Print the collection that the updates in TOPIC come to, as of a time.
 
     Each line is {"key": ..., "value": ..., "count": ...}, ordered by the bytes of key
     and value.  All keys are printed in one way: as JSON if every key is JSON, else as
     strings if every key is UTF-8, else as {"base64": "..."}; and so are all values.  A
     record without a key has the key null.
     """
-    reading = DiffTopic(settings, topic)
-    try:
-        reading.require_beginning()
-        counts = _accumulated(reading, as_of)
-    finally:
-        reading.close()
+    if form == "diff":
+        reading = DiffTopic(settings, topic)
+        try:
+            reading.require_beginning()
+            counts = _accumulated(reading, as_of)
+        finally:
+            reading.close()
+    else:
+        counts = _accumulated_facts(topic, published(settings, topic, form), as_of)
     try:
         _print(counts)
     except BrokenPipeError:
@@ -101,12 +117,27 @@ def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:
     return counts
 
 
+def _accumulated_facts(topic: str, times: Iterable[Published], as_of: int | None) -> Counts:
+    counts: Counts = {}
+    frontier = 0
+    for upper, updates in times:
+        frontier = upper
+        _add(counts, updates, upper - 1 if as_of is None else as_of)
+    if frontier == 0 or (as_of is not None and as_of >= frontier):
+        wanted = "" if as_of is None else f" as of {as_of}"
+        raise SourceError(
+            f'cannot take a snapshot of "{topic}"{wanted}: its frontier is {frontier}',
+            hint="Wait until the frontier is beyond it, or ask for an earlier time.",
+        )
+    return counts
+
+
 def _least(known: int | None, times: Iterable[int]) -> int | None:
     least = min(times, default=None)
     return least if known is None else known if least is None else min(known, least)
 
 
-def _add(counts: Counts, updates: Iterable[PlacedUpdate], as_of: int) -> None:
+def _add(counts: Counts, updates: Iterable[PlacedUpdate | KeyedUpdate], as_of: int) -> None:
     for update in updates:
         if update.time <= as_of:
             data = update.key, update.value

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ikebana.processor import planner
 from ikebana.processor.explain import reading
-from ikebana.processor.explain.words import counted, named_lines, printable, steps_lines
+from ikebana.processor.explain.words import counted, listed, named_lines, printable, steps_lines
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call
 from ikebana.processor.plan import ERRORS, Concat, Input, Linear, Operator, Output, Plan, Upsert
@@ -120,7 +120,7 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             )
             boxes.append(Box(f"hold {output.name}", "hold", output.name, lines))
             arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
-        own = tuple(output_lines(plan, output))
+        own = (*output_lines(plan, output), *_repeats(physical, output))
         boxes.append(Box(f"output {output.name}", "output", output.name, own))
     unique = tuple(dict.fromkeys(arrows))
     return Graph("as run", _in_order(boxes, list(unique)), unique)
@@ -174,6 +174,19 @@ def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
             return names, [f"concat: {', '.join(operator.sources)}"]
 
 
+def _repeats(physical: Physical, output: Output) -> Iterator[str]:
+    """What an output shows more than once, since it comes to it more than once."""
+    for root, branches in physical.branches.items():
+        for branch in branches:
+            if (count := branch.outputs.count(output.name)) > 1:
+                through = f" through {listed(_names(branch))}" if branch.steps else ""
+                yield f"shows {root}{through} {count} times"
+
+
+def _names(branch: Branch) -> list[str]:
+    return list(dict.fromkeys(name for name, _ in branch.steps))
+
+
 def fused(steps: tuple[Named, ...]) -> str:
     """How many operators a pass is made of, and by what it is run."""
     operators = dict.fromkeys(name for name, _ in steps)
@@ -189,8 +202,9 @@ def fused(steps: tuple[Named, ...]) -> str:
 def _pass(plan: Plan, branch: Branch, own: str) -> Box:
     diffs = planner.input_of(plan, branch.root).mode == "diffs"
     where = "in the decoding tasks" if diffs else "behind the upsert, in the shards"
-    lines = [fused(branch.steps), where, *named_lines(branch.steps)]
-    names = dict.fromkeys(name for name, _ in branch.steps)
+    names = _names(branch)
+    steps = steps_lines([step for _, step in branch.steps])
+    lines = [fused(branch.steps), where, *(named_lines(branch.steps) if len(names) > 1 else steps)]
     return Box(own, "pass", " + ".join(names), tuple(lines))
 
 

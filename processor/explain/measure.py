@@ -31,18 +31,19 @@ def wrapped(text: str, most: float) -> Iterator[str]:
     if width(indent) > most / 2:
         indent = ""
         text = text.lstrip(" ")
-    line = ""
+    line, broken = "", False
     for character in text:
-        if line.strip() and width(line + character) > most:
+        # What is taken along to the next line may leave no more room than there was.
+        while line.strip() and width(line + character) > most:
             head, space, tail = line.rpartition(" ")
             if character == " " or not space or not head.strip():
                 head, tail = line, ""
             yield head.rstrip(" ")
-            line = indent + " " * _HANGING + tail.lstrip(" ")
-            if character == " ":
-                continue
-        line += character
-    yield line.rstrip(" ")
+            line, broken = indent + " " * _HANGING + tail.lstrip(" "), True
+        if character != " " or line.strip() or not broken:
+            line += character
+    if line.strip() or not broken:
+        yield line.rstrip(" ")
 
 
 def _advance(character: str) -> float:

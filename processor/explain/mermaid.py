@@ -13,16 +13,9 @@ from ikebana.processor.explain.graph import Graph
 # What stands for itself; a full stop or a hyphen before a space could begin a list.
 _PLAIN = frozenset(" ,/=()'")
 _WITHIN = frozenset(".-_")
-_SHAPES = {
-    "topic": ("[/", "/]"),
-    "input": ("[/", "/]"),
-    "operator": ("[", "]"),
-    "decoding": ("[", "]"),
-    "state": ("[(", ")]"),
-    "pass": ("[", "]"),
-    "hold": ("([", "])"),
-    "output": ("[\\", "\\]"),
-}
+# Boxes of other shapes than these grow slanting sides with every line.
+_SHAPES = {"topic": ("([", "])"), "state": ("[(", ")]"), "hold": ("(", ")")}
+_BOX = ("[", "]")
 # Readable on a light page and on a dark one: the colours bring their own ground.
 _COLOURS = {
     "topic": "fill:#e8eef7,stroke:#4a6fa5,color:#16202e",
@@ -78,7 +71,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 def _graph(graph: Graph, mark: str, kinds: dict[str, list[str]]) -> Iterator[str]:
     ids = {box.id: f"{mark}{number}" for number, box in enumerate(graph.boxes)}
     for box in graph.boxes:
-        begin, end = _SHAPES[box.kind]
+        begin, end = _SHAPES.get(box.kind, _BOX)
         lines = (f"{box.kind} {box.title}", *box.lines)
         yield f'{ids[box.id]}{begin}"{"<br/>".join(map(label, lines))}"{end}'
         kinds.setdefault(box.kind, []).append(ids[box.id])

@@ -8,19 +8,21 @@ from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.measure import FONT
 from ikebana.processor.explain.svg import drawing
 
+# How far a picture may be made smaller.
+_LEAST = 0.66
 _STYLE = f"""
 :root {{ color-scheme: light dark; --ground: #ffffff; --text: #1b1f24; --faint: #57606a;
   --line: #d0d7de }}
 @media (prefers-color-scheme: dark) {{
   :root {{ --ground: #0d1117; --text: #e6edf3; --faint: #9aa5b1; --line: #30363d }}
 }}
-body {{ margin: 2rem auto; max-width: 110rem; padding: 0 1.5rem; line-height: 1.5;
+body {{ margin: 2rem auto; max-width: 140rem; padding: 0 1.5rem; line-height: 1.5;
   background: var(--ground); color: var(--text); font-family: system-ui, sans-serif }}
 h1 {{ margin-bottom: 0; overflow-wrap: anywhere }}
 h2 {{ margin-top: 2rem; border-bottom: 1px solid var(--line) }}
 .faint {{ color: var(--faint) }}
 .picture {{ overflow-x: auto }}
-.picture svg {{ display: block }}
+.picture svg {{ display: block; width: 100%; height: auto }}
 li, td, dd {{ overflow-wrap: anywhere }}
 li {{ max-width: 60rem; margin: 0.3rem 0 }}
 table {{ border-collapse: collapse }}
@@ -55,7 +57,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     )
     for graph in (explanation.run, explanation.written):
         yield f"<h2>{escape(graph.title.capitalize())}</h2>"
-        yield f'<div class="picture">{drawing(graph, graph.title)}</div>'
+        width, xml = drawing(graph, graph.title)
+        yield f'<div class="picture"><div style="{_fitting(width)}">{xml}</div></div>'
     yield "<h2>What was pushed</h2>"
     yield from _list(explanation.pushed)
     yield "<h2>What was not pushed</h2>"
@@ -69,6 +72,11 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield "</table>"
     yield "</body>"
     yield "</html>"
+
+
+def _fitting(width: int) -> str:
+    """As wide as the page, if text can still be read then; the rest is scrolled to."""
+    return f"max-width: {width}px; min-width: {width * _LEAST:.0f}px"
 
 
 def _list(sentences: Iterable[str]) -> Iterator[str]:

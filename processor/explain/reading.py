@@ -72,8 +72,8 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     branches = branches_of(plan, source, physical)
     if reading.columns is not None:
         yield (
-            f"Input {source.name}: {_columns(plan, source, physical)}. "
-            "No step reads the other columns, and rows that are equal in these cancel in any case."
+            f"Input {source.name}, columns decoded: {_columns(plan, source, physical)}. "
+            "No step reads any other, and rows that are equal in these cancel in any case."
         )
     if reading.key_filters:
         why = (
@@ -172,24 +172,29 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         return "No output shows the input"
     reading = physical.readings[source.name]
     scope = planner.scope_of_input(source)
-    if reading.pushed:
-        # The reason is what comes after the pushed steps, or what they read.
-        (branch,) = branches
-        reason = _reason(reading.pushed, branch.steps, branch.outputs, scope)
-        return reason[0].upper() + reason[1:]
-    reasons = [
-        _reason(branch.steps, (), branch.outputs, scope)
-        for branch in branches
-        if chain(branch.steps, frozen(scope)).columns is None
+    # Where steps are pushed, the reason is what they read, or what comes behind them.
+    passes = (
+        [(reading.pushed, branch) for branch in branches]
+        if reading.pushed
+        else [(branch.steps, branch) for branch in branches]
+    )
+    found = [
+        (branch, _reason(steps, branch.steps if reading.pushed else (), scope))
+        for steps, branch in passes
+        if chain(steps, frozen(scope)).columns is None
     ]
-    text = listed(dict.fromkeys(reasons))
+    reasons = list(dict.fromkeys(reason for _, reason in found if reason is not None))
+    shown = dict.fromkeys(o for branch, reason in found if reason is None for o in branch.outputs)
+    if shown:
+        reasons.append(
+            f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
+        )
+    text = listed(reasons)
     return text[0].upper() + text[1:]
 
 
-def _reason(
-    steps: Sequence[Named], behind: Sequence[Named], outputs: Sequence[str], scope: Scope
-) -> str:
-    """Why a pass needs the whole value: by what it reads, or for what comes behind it."""
+def _reason(steps: Sequence[Named], behind: Sequence[Named], scope: Scope) -> str | None:
+    """Why a pass needs the whole value: what reads it; None if the value goes on as it is."""
     plain = list(takewhile(lambda named: not isinstance(named[1], Call), steps))
     if plain:
         first = tuple(step for _, step in plain if not isinstance(step, Call))
@@ -206,8 +211,7 @@ def _reason(
             )
         if isinstance(step, Sql) and step.select is not None:
             return f"whole rows are kept for operator {name}, which is behind the upsert"
-    shows = "shows" if len(outputs) == 1 else "show"
-    return f"output {listed(outputs)} {shows} whole rows"
+    return None
 
 
 def _filters(reading: Reading) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
-from ikebana.processor.explain.layout import Place, Size, layout
+from ikebana.processor.explain.layout import Layout, Place, Size, layout
 from ikebana.processor.explain.measure import FONT, width, wrapped
 
 MARGIN = 20.0
@@ -59,14 +59,24 @@ class Line(NamedTuple):
     text: str
 
 
+class Picture(NamedTuple):
+    """An SVG element, and how wide it is."""
+
+    width: int
+    xml: str
+
+
 def svg(explanation: Explanation) -> str:
     """The plan as it is run."""
-    return drawing(explanation.run, f"{explanation.name}, {explanation.run.title}") + "\n"
+    title = f"{explanation.name}, {explanation.run.title}"
+    return drawing(explanation.run, title).xml + "\n"
 
 
-def drawing(graph: Graph, title: str) -> str:
-    """A picture of a graph."""
-    return "\n".join(_parts(graph, title))
+def drawing(graph: Graph, title: str) -> Picture:
+    """Draw a graph."""
+    found = layout(graph, {box.id: size_of(box) for box in graph.boxes})
+    wide, high = (round(side + 2 * MARGIN) for side in (found.width, found.height))
+    return Picture(wide, "\n".join(_parts(graph, title, found, wide, high)))
 
 
 def lines_in(box: Box) -> list[Line]:
@@ -86,16 +96,14 @@ def size_of(box: Box) -> Size:
     return Size(round(widest + 2 * PADDING, 1), height + 2 * _HEAD)
 
 
-def _parts(graph: Graph, title: str) -> Iterator[str]:
-    found = layout(graph, {box.id: size_of(box) for box in graph.boxes})
-    w, h = (round(side + 2 * MARGIN) for side in (found.width, found.height))
+def _parts(graph: Graph, title: str, found: Layout, wide: int, high: int) -> Iterator[str]:
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" '
-        f'viewBox="0 0 {w} {h}" role="img" class="ikebana-plan">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
+        f'viewBox="0 0 {wide} {high}" role="img" class="ikebana-plan">'
     )
     yield f"<title>{escape(title)}</title>"
     yield f"<style>{_style()}</style>"
-    yield f'<rect class="ground" width="{w}" height="{h}" />'
+    yield f'<rect class="ground" width="{wide}" height="{high}" />'
     yield f'<g transform="translate({MARGIN:g} {MARGIN:g})">'
     for route in found.routes:
         yield f'<path class="arrow" d="{_curve(route)}" />'

@@ -1,7 +1,8 @@
 """Hold: updates of the future wait here until the frontier has passed their time.
 
 Updates that cancel before they are due vanish.  Entries lie in order of their due time,
-so a batch looks only at what is due, however much is waiting.
+so a batch looks only at what is due, however much is waiting.  What is released is
+consolidated.  Times are 64-bit integers that are not negative, as time is everywhere.
 """
 
 from collections.abc import Sequence
@@ -14,17 +15,23 @@ from ikebana.processor.rows import KeyedUpdate
 
 _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8
+_END = 1 << 64
 
 
 def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
     """Release what is due before `upper`, of `updates` and of what is held; hold the rest."""
-    due = [update for update in updates if update.time < upper]
     held = Part(store, b"h")
+    due: dict[tuple[bytes | None, bytes, int], int] = {}
     later: dict[bytes, KeyedUpdate] = {}
     for update in updates:
-        if update.time >= upper:
+        key, value, time, diff = update
+        assert 0 <= time < _END, f"time {time} is none of 64 bits"
+        if time < upper:
+            due[key, value, time] = due.get((key, value, time), 0) + diff
+        else:
             place = _place(update)
-            diff = update.diff + (later[place].diff if place in later else 0)
+            if place in later:
+                diff += later[place].diff
             later[place] = update._replace(diff=diff)
     places = list(later)
     for place, entry in zip(places, held.get_many(places), strict=True):
@@ -37,16 +44,16 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
             held.delete(place)
     released = []
     for place, entry in held.scan(b""):
-        time = int.from_bytes(place[:_TIME_BYTES], "big", signed=False)
+        time = int.from_bytes(place[:_TIME_BYTES], "big")
         # Entries lie in order of time, so the first one beyond the frontier ends it.
         if time >= upper:
             break
         key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
-        due.append(KeyedUpdate(key, value, time, diff))
+        due[key, value, time] = due.get((key, value, time), 0) + diff
         released.append(place)
     for place in released:
         held.delete(place)
-    return due
+    return [KeyedUpdate(*at, diff) for at, diff in due.items() if diff]
 
 
 def due_times(store: Store) -> list[int]:

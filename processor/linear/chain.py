@@ -8,14 +8,13 @@ so that it does not depend on which columns the planner let through.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.linear import functions, logic
-from ikebana.processor.linear.expressions import BLOB, JSON, KEY, VALUE, Scope
+from ikebana.processor.linear.expressions import BLOB, KEY, VALUE, Scope
 from ikebana.processor.linear.nest import StepError
 from ikebana.processor.linear.query import FrozenScope, Query, compiled, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
@@ -73,12 +72,17 @@ class Chain:
         first = self._parts[0].query
         return first.fields if first.makes_value and not first.reads_value else None
 
-    def apply(self, updates: Sequence[KeyedUpdate]) -> Passed:
-        """Run updates through all steps; the results are consolidated."""
+    def apply(
+        self, updates: Sequence[KeyedUpdate], silent: Collection[str] = frozenset()
+    ) -> Passed:
+        """Run updates through all steps; the results are consolidated.
+
+        The errors of `silent` operators are left out: another branch tells them.
+        """
         errors: list[KeyedUpdate] = []
         for part in self._parts:
             updates, failed = part.apply(updates)
-            errors += failed
+            errors += [error for operator, error in failed if operator not in silent]
         made = list(updates)
         return Passed(consolidated(made) if self._cancels else made, errors)
 
@@ -98,6 +102,13 @@ def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
     return [KeyedUpdate(*at, diff) for at, diff in sums.items() if diff]
 
 
+class _PartPassed(NamedTuple):
+    """What one part has given: updates, and errors with the operators they are of."""
+
+    updates: list[KeyedUpdate]
+    errors: list[tuple[str, KeyedUpdate]]
+
+
 class _SqlPart:
     def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
         plain: list[Sql | Negate] = []
@@ -108,11 +119,11 @@ class _SqlPart:
         self.scope = self.query.result
         self._operators = tuple(operator for operator, _ in steps)
 
-    def apply(self, updates: Sequence[KeyedUpdate]) -> Passed:
+    def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
         if not updates:
-            return Passed([], [])
+            return _PartPassed([], [])
         keys, values, times, diffs = zip(*updates, strict=True)
-        made, failed = self.query.run(keys, values)
+        made, failed = self.query.outcome(keys, values)
         rows = made.rows
         columns = (
             made.keys or [keys[row] for row in rows],
@@ -125,64 +136,47 @@ class _SqlPart:
         found = list(map(KeyedUpdate, *columns))
         if made.begins is not None or made.ends is not None:
             found = _bounded(found, made.begins, made.ends)
-        errors = [
-            KeyedUpdate(
-                None,
-                operator_error(self._operators[step], reason, keys[row]),
-                times[row],
-                diffs[row],
-            )
-            for row, step, reason in failed
-        ]
-        return Passed(found, errors)
+        errors = []
+        for row, step, reason, diff, begin, end, key in failed:
+            operator = self._operators[step]
+            record = operator_error(operator, reason, keys[row] if key is None else key)
+            error = KeyedUpdate(None, record, times[row], diffs[row] * diff)
+            # An error is there as long as its datum would be.
+            errors += [(operator, told) for told in _bounded([error], [begin], [end])]
+        return _PartPassed(found, errors)
 
 
 class _CallPart:
     def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
-        self._raw_key = scope.types[KEY] == BLOB
-        self._raw_value = scope.types[VALUE] == BLOB
+        raw_key, raw_value = scope.types[KEY] == BLOB, scope.types[VALUE] == BLOB
         types = {KEY: scope.types[KEY], VALUE: scope.types[VALUE]}
-        self.scope = Scope(types, open=scope.types[VALUE] == JSON)
+        self.scope = Scope(types, open=not raw_value)
         logics = []
         for at, (operator, step) in enumerate(steps):
             assert isinstance(step, Call)
             try:
-                logics.append(functions.guarded(operator, step))
+                logics.append(
+                    functions.guarded(operator, step, raw_key=raw_key, raw_value=raw_value)
+                )
             except functions.FunctionError as error:
                 raise StepError(at, step.kind, str(error)) from None
         self._logic = functools.reduce(logic.followed_by, logics)
-        self._last = steps[-1][0]
 
-    def apply(self, updates: Sequence[KeyedUpdate]) -> Passed:
+    def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
         found: list[KeyedUpdate] = []
-        errors: list[KeyedUpdate] = []
-        apply, as_bytes = self._logic, functions.as_bytes
+        errors: list[tuple[str, KeyedUpdate]] = []
+        apply = self._logic
         for key, value, time, diff in updates:
-            data = (_data(key, raw=self._raw_key), _data(value, raw=self._raw_value))
-            try:
-                made = [
-                    KeyedUpdate(
-                        None if new_key is None else as_bytes(new_key, raw=self._raw_key),
-                        as_bytes(new_value, raw=self._raw_value),
-                        time if later is None or later < time else later,
-                        diff * count,
-                    )
-                    for (new_key, new_value), later, count in apply(data)
-                    if count
-                ]
-            except functions.LogicError as error:
-                record = operator_error(error.operator, error.reason, key)
-                errors.append(KeyedUpdate(None, record, time, diff))
-            except (TypeError, ValueError, ArithmeticError, RecursionError):
-                record = operator_error(self._last, "a result has no JSON form", key)
-                errors.append(KeyedUpdate(None, record, time, diff))
-            else:
-                found += made
-        return Passed(found, errors)
-
-
-def _data(message: bytes | None, *, raw: bool) -> Any:
-    return message if raw or message is None else canonical.decode(message)
+            for made, later, count in apply((key, value)):
+                moved = time if later is None or later < time else later
+                if isinstance(made, functions.Failure):
+                    record = operator_error(*made)
+                    error = KeyedUpdate(None, record, moved, diff * count)
+                    errors.append((made.operator, error))
+                else:
+                    new_key, new_value = made
+                    found.append(KeyedUpdate(new_key, new_value, moved, diff * count))
+        return _PartPassed(found, errors)
 
 
 def _bounded(

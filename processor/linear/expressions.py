@@ -151,6 +151,18 @@ def _parsed(text: str) -> bytes:
     return str(tree).encode()
 
 
+def _tree(text: str) -> _Node:
+    """The syntax tree of an expression, as a SELECT of it."""
+    try:
+        tree: _Node = msgspec.json.decode(_parsed(text))
+    except RecursionError:
+        return {"error": True, "error_message": _TOO_DEEP}
+    return tree
+
+
+_TOO_DEEP = "it is nested too deeply"
+
+
 def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
     """Check an expression and find out what it reads.
 
@@ -158,7 +170,7 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         ExpressionError: it cannot be parsed, or must not stand.
     """
     _refuse_unwritable(text)
-    answer = msgspec.json.decode(_parsed(text))
+    answer = _tree(text)
     if answer["error"]:
         problem = _first_line(answer["error_message"])
         if problem.startswith("syntax error"):
@@ -176,14 +188,14 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         root = checked.node(root, outermost=True)
         if condition:
             root = _ordered(root)
+        node["select_list"] = [root]
+        return Expression(text, _written(node), dict(checked.reads), root)
     except RecursionError:
-        raise ExpressionError("it is nested too deeply") from None
-    node["select_list"] = [root]
-    return Expression(text, _written(node), dict(checked.reads), root)
+        raise ExpressionError(_TOO_DEEP) from None
 
 
 def _refuse_unwritable(text: str) -> None:
-    if "\0" in text or not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+    if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
         raise ExpressionError("it holds a character that SQL cannot")
 
 
@@ -197,7 +209,7 @@ def _written(node: _Node) -> str:
 
 def conjuncts(text: str) -> list[str]:
     """The conditions that AND joins in a condition, each as SQL of its own."""
-    answer = msgspec.json.decode(_parsed(text))
+    answer = _tree(text)
     if answer["error"]:
         return [text]
     node = answer["statements"][0]["node"]
@@ -210,7 +222,7 @@ def conjuncts(text: str) -> list[str]:
 
 def called(text: str) -> tuple[str, str] | None:
     """The function that an expression is a call of, and its one argument."""
-    answer = msgspec.json.decode(_parsed(text))
+    answer = _tree(text)
     if answer["error"] or len(answer["statements"]) != 1:
         return None
     node = answer["statements"][0]["node"]
@@ -376,7 +388,7 @@ def _type_text(cast: _Node) -> str:
 
 def type_named(text: str) -> str:
     """The full name of a SQL type.  Raises: ExpressionError."""
-    answer = msgspec.json.decode(_parsed(f"CAST(NULL AS {text})"))
+    answer = _tree(f"CAST(NULL AS {text})")
     if answer["error"]:
         raise ExpressionError(f'"{text}" is not a SQL type')
     root = answer["statements"][0]["node"]["select_list"]
@@ -481,7 +493,7 @@ def _refused_functions() -> dict[str, str]:
 
 def _names_in(definition: str) -> set[str]:
     """The functions that the definition of a macro names; a subquery counts as one."""
-    answer = msgspec.json.decode(_parsed(definition))
+    answer = _tree(definition)
     if answer["error"]:
         return {"now"}
     found: set[str] = set()

@@ -1,8 +1,10 @@
 """Python functions as steps: how they are named, found, called, and what they may give."""
 
 import importlib
-from collections.abc import Callable, Iterator
-from typing import Any
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from ikebana.codecs import canonical
 from ikebana.processor.linear import logic
@@ -10,13 +12,12 @@ from ikebana.processor.linear.logic import Logic, Triple
 from ikebana.processor.linear.steps import Call
 
 
-class LogicError(Exception):
-    """A user's function failed on a datum; the reason has no payload."""
+class Failure(NamedTuple):
+    """Stands for the data that a step could not make; the reason has no payload."""
 
-    def __init__(self, operator: str, reason: str) -> None:
-        super().__init__(reason)
-        self.operator = operator
-        self.reason = reason
+    operator: str
+    reason: str
+    key: bytes | None
 
 
 class FunctionError(Exception):
@@ -68,43 +69,81 @@ _LOGICS: dict[str, Callable[[Any], Logic]] = {
 }
 
 
-def guarded(operator: str, step: Call) -> Logic:
-    """The logic of a step, whose failures are LogicErrors of the operator."""
-    function = found(step.function)
-    made = _LOGICS[step.kind](function)
+def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Logic:
+    """The logic of a step over messages; what it fails on becomes a `Failure`.
+
+    The function sees data that nobody else has, and what it gives is what its messages
+    say: a function behind it cannot tell whether there was a topic in between.
+    """
+    made = _LOGICS[step.kind](found(step.function))
     name = f"{step.kind} {name_of(step.function)}"
 
-    def checked(data: Any) -> Iterator[Triple]:
+    def results(message: Any) -> list[Triple]:
+        if isinstance(message, Failure):
+            return [(message, None, 1)]
+        key, value = message
         try:
-            for result in made(data):
-                yield _triple(result)
-        except LogicError:
-            raise
+            data = (_data(key, raw=raw_key), _data(value, raw=raw_value))
+            given = [_triple(result) for result in made(data)]
         except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
-            raise LogicError(operator, f"{name} raised {type(error).__name__}") from None
-
-    def results(data: Any) -> Iterator[Triple]:
-        for new, later, diff in checked(data):
-            if not isinstance(new, tuple) or len(new) != 2:
-                raise LogicError(operator, f"{name} gave data that is not a pair (key, value)")
-            for number in (diff, 0 if later is None else later):
-                if not isinstance(number, int):
-                    kind = type(number).__name__
-                    raise LogicError(operator, f"{name} gave a {kind} as time or diff")
-            if later is not None and not step.moves_time:
-                raise LogicError(operator, f"{name} gave a time, but says that it moves none")
-            yield new, later, diff
+            reason = f"{name} raised {type(error).__name__}"
+            return [(Failure(operator, reason, key), None, 1)]
+        if problem := _problem(given, step):
+            return [(Failure(operator, f"{name} {problem}", key), None, 1)]
+        try:
+            return [
+                (
+                    (
+                        None if new_key is None else _as_bytes(new_key, raw=raw_key),
+                        _as_bytes(new_value, raw=raw_value),
+                    ),
+                    later,
+                    diff,
+                )
+                for (new_key, new_value), later, diff in given
+                if diff
+            ]
+        except (TypeError, ValueError, ArithmeticError, RecursionError):
+            return [(Failure(operator, "a result has no JSON form", key), None, 1)]
 
     return results
 
 
-def as_bytes(data: Any, *, raw: bool) -> bytes:
+def _problem(given: list[Triple], step: Call) -> str | None:
+    for new, later, diff in given:
+        if not isinstance(new, tuple) or len(new) != 2:
+            return "gave data that is not a pair (key, value)"
+        for number in (diff, 0 if later is None else later):
+            if not isinstance(number, int):
+                return f"gave a {type(number).__name__} as time or diff"
+        if later is not None and not step.moves_time:
+            return "gave a time, but says that it moves none"
+    return None
+
+
+def _data(message: bytes | None, *, raw: bool) -> Any:
+    return message if raw or message is None else canonical.decode(message)
+
+
+def _as_bytes(data: Any, *, raw: bool) -> bytes:
     """Data as bytes.  Raises: TypeError, ValueError and kin for what has no such form."""
     if not raw:
-        return canonical.encode(data)
+        encoded = canonical.encode(data)
+        # The encoder writes null for what is not finite.
+        if b"null" in encoded and not _finite(data):
+            raise ValueError
+        return encoded
     if not isinstance(data, bytes):
         raise TypeError
     return data
+
+
+def _finite(data: Any) -> bool:
+    if isinstance(data, dict):
+        return all(map(_finite, data.values()))
+    if isinstance(data, list | tuple | set | frozenset):
+        return all(map(_finite, data))
+    return not isinstance(data, float | Decimal) or math.isfinite(data)
 
 
 def _triple(result: Any) -> Triple:

@@ -53,6 +53,16 @@ def from_json(text: str, kind: str) -> str:
     return f"CAST({text}::JSON AS {kind})"
 
 
+def has_json_form(kind: SqlType) -> bool:
+    """Whether JSON carries values of a type there and back."""
+    name = str(kind)
+    if kind.id in ("list", "array", "struct", "map"):
+        parts = [child for label, child in kind.children if label != "size"]
+        return all(has_json_form(child) for child in parts if hasattr(child, "id"))
+    known = name in (JSON, "VARCHAR", BLOB, '"NULL"', *WHOLE, *_FROM_TEXT)
+    return known or kind.id in (*_AS_IT_IS, "enum")
+
+
 def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
     """SQL that turns a column into JSON text, never null.
 
@@ -106,9 +116,12 @@ def to_field(name: str) -> str:
 
 def _plain(column: str, name: str) -> str:
     if name == _ZONED:
-        return f"replace(replace({column}::VARCHAR, ' ', 'T'), '+00', 'Z')"
+        text = f"replace({column}::VARCHAR, '+00', 'Z')"
+        return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"
     if name.startswith("TIMESTAMP"):
-        return f"replace({column}::VARCHAR, ' ', 'T')"
+        # Years before Christ are written with a word in the middle.
+        text = f"{column}::VARCHAR"
+        return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"
     if name == BLOB:
         return f"to_base64({column})"
     return f"{column}::VARCHAR"

@@ -31,6 +31,7 @@ from ikebana.processor.linear.json_text import (
     WHOLE,
     SqlType,
     from_json,
+    has_json_form,
     to_object,
     to_text,
 )
@@ -97,6 +98,8 @@ class _Nest:
         self._from_input = True
         self._made_value: tuple[str, ...] | None = None
         self._made_key = False
+        # The declared fields of the value, whatever a flat_map has put before them.
+        self._value_types: Mapping[str, str] = scope.types
         self._step = 0
         self._used: set[str] = set()
         # What a flat_map has made, and what each name stands for where SQL reads it.
@@ -125,6 +128,8 @@ class _Nest:
         if step.diff is not None:
             self._multiply("diff", step.diff)
         key = None if step.key is None else self._computed("key", step.key)
+        if key is not None:
+            self._refuse_formless("key", key, step.key)
         if step.select is not None:
             self._select(step.select, key)
         elif key is not None:
@@ -149,12 +154,18 @@ class _Nest:
             fields=tuple(self._fields),
             reads_key=KEY in self._base,
             reads_value=VALUE in self._base,
-            result=self._scope,
+            result=self._result(),
             failures=tuple(self._failures),
             last=self._step,
             makes_value=self._made_value is not None,
             makes_key=self._made_key,
         )
+
+    def _result(self) -> Scope:
+        """The scope of what comes out: a flat_map's column is no field of the value."""
+        kept = {name: kind for name, kind in self._scope.types.items() if name not in self._flat}
+        hidden = {name: kind for name, kind in self._value_types.items() if name in self._flat}
+        return Scope({**kept, **hidden}, self._scope.open, self._scope.declare)
 
     # Steps.
 
@@ -232,8 +243,10 @@ class _Nest:
         column = self._computed(part, text)
         if (kind := self._type(column)) not in WHOLE:
             self._refuse(part, f"is of type {kind}; must be a whole number")
-        column = self._derived(part, f"{DIFF} * {column}::BIGINT", text)
-        self._layer(f"SELECT * EXCLUDE ({column}) REPLACE ({column} AS {DIFF})")
+        # A diff of null fails here, also if a condition behind it would drop the datum.
+        number = f"coalesce({column}::BIGINT, CAST({ROW}::VARCHAR || '!' AS BIGINT))"
+        column = self._derived(part, f"{DIFF} * {number}", text)
+        self._layer(f"SELECT * EXCLUDE ({column}) REPLACE (coalesce({column}, {DIFF}) AS {DIFF})")
 
     def _select(self, columns: Sequence[tuple[str, str]], key: str | None) -> None:
         made: dict[str, str] = {}
@@ -242,10 +255,13 @@ class _Nest:
             if any(name.lower() == other.lower() for other in made):
                 self._refuse(f"select.{name}", "another column has this name")
             made[name] = self._computed(f"select.{name}", text)
+        for name, text in columns:
+            self._refuse_formless(f"select.{name}", made[name], text)
+        made = {name: self._finite(name, column) for name, column in made.items()}
         types = {name: self._type(column) for name, column in made.items()}
         listed = [f"{column} AS {quoted(name)}" for name, column in made.items()]
         if key is not None:
-            listed.append(f"{self._json(key)} AS {KEY}")
+            listed.append(self._new_key(key))
             self._made_key = True
         else:
             # The key that there is goes along, for steps behind this one.
@@ -257,6 +273,7 @@ class _Nest:
         self._from_input = False
         self._made_value = tuple(made)
         types = {name: JSON if kind == '"NULL"' else kind for name, kind in types.items()}
+        self._value_types = types
         self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
         self._flat = set()
         self._restart_names()
@@ -264,13 +281,35 @@ class _Nest:
             self._name("select", name, name, kind)
 
     def _rekey(self, key: str) -> None:
-        listed = f"{self._json(key)} AS {KEY}"
+        listed = self._new_key(key)
         without = [key] if KEY not in self._described() else [key, KEY]
         self._layer(f"SELECT * EXCLUDE ({', '.join(without)}), {listed}")
         self._made_key = True
         self._scope = Scope(
             {**self._scope.types, KEY: JSON}, self._scope.open, self._scope.declare
         )
+
+    def _new_key(self, key: str) -> str:
+        if not self._checked:
+            return f"{self._json(key)} AS {KEY}"
+        # What has failed keeps the key that it had, which is null for that of the input.
+        before = KEY if self._made_key else "NULL::JSON"
+        return f"CASE WHEN {BAD} IS NULL THEN {self._json(key)} ELSE {before} END AS {KEY}"
+
+    def _refuse_formless(self, part: str, column: str, text: str | None) -> None:
+        if not has_json_form(self._described()[column]):
+            problem = f"is of type {self._type(column)}, which JSON does not have; cast it"
+            self._refuse(part, problem, text)
+
+    def _finite(self, name: str, column: str) -> str:
+        """The column, refused where it holds a number that JSON has no form for."""
+        if (kind := self._type(column)) not in ("DOUBLE", "FLOAT"):
+            return column
+        sql = (
+            f"CASE WHEN {column} IS NULL OR isfinite({column}) THEN {column} "
+            f"ELSE CAST({column}::VARCHAR || '!' AS {kind}) END"
+        )
+        return self._derived(f"select.{name}", sql, "as JSON")
 
     # Layers and columns.
 
@@ -320,7 +359,9 @@ class _Nest:
             self._layer(f"SELECT *, TRY(struct_pack(v := {sql})) AS {name}t")
             self._layer(
                 f"SELECT * EXCLUDE ({name}t) REPLACE (CASE WHEN {BAD} IS NULL AND {name}t IS NULL "
-                f"THEN {number} ELSE {BAD} END AS {BAD}), ({name}t).v AS {name}"
+                f"THEN {number} ELSE {BAD} END AS {BAD}), "
+                # What has failed stays as it was when it did.
+                f"CASE WHEN {BAD} IS NULL THEN ({name}t).v END AS {name}"
             )
         elif self._open and not any(other in sql for other in self._open):
             # Beside the expressions before it, of which it reads none.

@@ -67,6 +67,21 @@ class Failed(NamedTuple):
     reason: str
 
 
+class Failure(NamedTuple):
+    """A datum that a step failed on, as it was then: how often it counted, and when.
+
+    A key of None is the key of the row.
+    """
+
+    row: int
+    step: int
+    reason: str
+    diff: int
+    begin: int | None
+    end: int | None
+    key: bytes | None
+
+
 class Query:
     """Compiled steps: a pure function of each row by itself."""
 
@@ -108,6 +123,13 @@ class Query:
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
     ) -> tuple[Made, list[Failed]]:
         """The results of the rows, and the rows that failed."""
+        made, failures = self.outcome(keys, values)
+        return made, [Failed(*failure[:3]) for failure in failures]
+
+    def outcome(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes]
+    ) -> tuple[Made, list[Failure]]:
+        """The results of the rows, and what failed, datum by datum."""
         if not keys:
             return Made([], None, None, None, None, None), []
         try:
@@ -117,8 +139,8 @@ class Query:
                 raise
         return self._told(self._table(self._checked, keys, values))
 
-    def _told(self, table: pa.Table) -> tuple[Made, list[Failed]]:
-        """What `run` gives, of rows of which some fail."""
+    def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
+        """What `outcome` gives, of rows of which some fail."""
         try:
             return self._results(self._checked, table)
         except duckdb.Error as error:
@@ -127,7 +149,8 @@ class Query:
         # What TRY does not catch: halves, until the row that fails is alone.
         if table.num_rows == 1:
             made, _ = self._results(self._checked, table.slice(0, 0))
-            return made, [Failed(table.column(ROW)[0].as_py(), 0, "could not be evaluated")]
+            (row,) = table.column(ROW).to_pylist()
+            return made, [Failure(row, 0, "could not be evaluated", 1, None, None, None)]
         half = table.num_rows // 2
         made, failed = self._told(table.slice(0, half))
         more, also = self._told(table.slice(half))
@@ -152,45 +175,46 @@ class Query:
                 columns[field_column(at)] = _column(column, binary=False)
         return pa.table(columns)
 
-    def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failed]]:
+    def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
         database = connection()
         database.register("batch", table)
         found = database.execute(parsed(form.sql)).fetchall()
-        columns: dict[str, list[Any]] = {
-            name: list(column)
-            for name, column in zip(
-                form.columns,
-                zip(*found, strict=True) if found else [()] * len(form.columns),
-                strict=True,
-            )
-        }
+        answer = zip(*found, strict=True) if found else ((),) * len(form.columns)
+        columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, answer), strict=True))
+        count = len(found)
+        # By the place of what failed: the step, and why.
         failed: dict[int, tuple[int, str]] = {}
-        rows = columns[ROW]
-        if BAD in columns:
-            for row, bad in zip(rows, columns.pop(BAD), strict=True):
-                if bad is not None:
-                    failed.setdefault(row, form.failures[bad])
-        if DIFF in columns and None in columns[DIFF]:
-            for row, diff in zip(rows, columns[DIFF], strict=True):
-                if diff is None:
-                    failed.setdefault(row, (form.last, "the diff is null"))
+        for at, bad in enumerate(columns.pop(BAD, ())):
+            if bad is not None:
+                failed[at] = form.failures[bad]
         for name in (KEY, VALUE):
             if name in columns:
-                columns[name] = _canonical(rows, columns[name], failed, form.last)
-        keep = [row not in failed for row in rows] if failed else None
+                columns[name] = _canonical(columns[name], failed, form.last)
+        wanted = [True] * count
         if BEGIN in columns and END in columns:
-            keep = [
-                (keep is None or keep[at]) and (begin is None or end is None or begin < end)
-                for at, (begin, end) in enumerate(zip(columns[BEGIN], columns[END], strict=True))
+            wanted = [
+                begin is None or end is None or begin < end
+                for begin, end in zip(columns[BEGIN], columns[END], strict=True)
             ]
-        if DIFF in columns and 0 in columns[DIFF]:
-            keep = [
-                (keep is None or keep[at]) and diff != 0 for at, diff in enumerate(columns[DIFF])
-            ]
-        if keep is not None:
-            columns = {name: list(compress(column, keep)) for name, column in columns.items()}
+        if DIFF in columns:
+            wanted = [want and diff != 0 for want, diff in zip(wanted, columns[DIFF], strict=True)]
+        nothing: list[Any] = [None] * count if failed else []
+        failures = [
+            Failure(
+                columns[ROW][at],
+                *why,
+                columns[DIFF][at] if DIFF in columns else 1,
+                *(columns.get(name, nothing)[at] for name in (BEGIN, END, KEY)),
+            )
+            for at, why in failed.items()
+            if wanted[at]
+        ]
+        for at in failed:
+            wanted[at] = False
+        if not all(wanted):
+            columns = {name: list(compress(column, wanted)) for name, column in columns.items()}
         made = Made(columns[ROW], *(columns.get(name) for name in (KEY, VALUE, DIFF, BEGIN, END)))
-        return made, [Failed(row, *why) for row, why in failed.items()]
+        return made, failures
 
 
 @functools.lru_cache(maxsize=256)
@@ -223,21 +247,22 @@ def _column(texts: Sequence[bytes | None], *, binary: bool) -> pa.Array:
 
 
 def _canonical(
-    rows: list[int], texts: list[str], failed: dict[int, tuple[int, str]], step: int
-) -> list[bytes]:
-    """Canonical bytes of JSON texts; the rows whose text is none are added to `failed`."""
-    try:
-        return canonical.canonical_many(texts)
-    except DecodeError:
-        pass
-    made = []
-    for row, text in zip(rows, texts, strict=True):
+    texts: list[str | None], failed: dict[int, tuple[int, str]], step: int
+) -> list[bytes | None]:
+    """Canonical bytes of JSON texts; the places of those that are none join `failed`."""
+    if not failed:
         try:
-            made += canonical.canonical_many([text])
+            return list(canonical.canonical_many(texts))  # type: ignore[arg-type]
+        except DecodeError:
+            pass
+    made: list[bytes | None] = []
+    for at, text in enumerate(texts):
+        try:
+            made += [None] if text is None else canonical.canonical_many([text])
         except DecodeError:
             # Infinity, say, of which JSON has no form.
-            failed.setdefault(row, (step, "a result has no JSON form"))
-            made.append(b"")
+            failed.setdefault(at, (step, "a result has no JSON form"))
+            made.append(None)
     return made
 
 
@@ -259,7 +284,13 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes
 
     def texts(array: bytes) -> list[list[bytes | None]]:
         objects = decode(array)
-        return [[_text(raw) for raw in map(field, objects)] for field in get]
+        return [
+            [
+                None if raw is msgspec.UNSET or (text := bytes(raw)) == b"null" else text
+                for raw in map(field, objects)
+            ]
+            for field in get
+        ]
 
     return texts
 

@@ -3,36 +3,54 @@
 import base64
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
 import pytest
 
-from ikebana import Input
-from ikebana.processor.decoding import Decoding, Message, Place, shard_of
-from ikebana.processor.envelope import Tick, pack, unpack
-from ikebana.processor.rows import Errors, Symbols
+from ikebana import Input, Output, Plan, Upsert
+from ikebana.processor import planner
+from ikebana.processor.codec_of import codec_of
+from ikebana.processor.decoding import Decoding, Place, shard_of
+from ikebana.processor.envelope import Chunk, Tick, pack, unpack
+from ikebana.processor.intake import Intake, Message
+from ikebana.processor.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")
 INGEST = Place("t", 3, 1, 10, 99, each=False)
 OFFSET = Place("t", 3, 1, 10, 50, each=True)
 
-Chunks = list[tuple[int, Symbols | Errors]]
+Chunks = list[tuple[int, Symbols | Truncate | Updates | Errors | Ignored]]
+
+
+def decoding_of(source: Input, place: Place, shards: int) -> Decoding:
+    """What decodes an input that one operator reads."""
+    upserts = (Upsert("current", "in"),) if source.mode == "upsert" else ()
+    output = Output("out", "current" if upserts else "in", "out")
+    physical = planner.physical(Plan("p", (source,), upserts, (output,)))
+    codec = codec_of(source, physical.readings["in"], None)
+    return Decoding(source, Intake(source, codec, physical), place, shards)
 
 
 def decoded(
     source: Input, place: Place, shards: int, parts: Iterable[Sequence[Message]]
 ) -> Chunks:
     """Everything that is yielded for messages given in parts, unpacked."""
-    decoding = Decoding(source, place, shards)
-    rows = [row for messages in parts for row in decoding.add(messages)]
+    decoding = decoding_of(source, place, shards)
+    packed = [row for messages in parts for row in decoding.add(messages)]
     found: Chunks = []
-    for shard, row in [*rows, *decoding.flush()]:
+    for shard, row in [*packed, *decoding.flush()]:
         chunk = unpack(row)
         assert not isinstance(chunk, Tick)
         found.append((shard, chunk))
     return found
+
+
+def rows(*messages: tuple[int, bytes | None, bytes | None]) -> list[Message]:
+    """Messages of (offset, key, value)."""
+    return [Message(*message) for message in messages]
 
 
 def symbols(chunks: Chunks) -> list[tuple[int, bytes, bytes | None, int, int]]:
@@ -71,7 +89,7 @@ def test_the_shard_of_a_key_is_its_crc_modulo_the_number_of_shards() -> None:
 def test_records_go_to_the_shard_of_their_canonical_key(shards: int) -> None:
     """Spellings of one key meet in one shard, and all records arrive once."""
     keys = [b'"a"', b'"\\u0061"', b"1", b"1.0", b'{"b":1,"a":2}', b'{"a": 2.0, "b": 1}']
-    messages = [(at, key, b"%d" % at) for at, key in enumerate(keys, start=10)]
+    messages = [Message(at, key, b"%d" % at) for at, key in enumerate(keys, start=10)]
     found = symbols(decoded(JSON, INGEST, shards, [messages]))
 
     assert [key for _, key, _, _, _ in found] == [
@@ -84,7 +102,7 @@ def test_records_go_to_the_shard_of_their_canonical_key(shards: int) -> None:
 
 def test_in_the_ingest_domain_all_records_have_the_time_of_the_batch() -> None:
     """A chunk says it once."""
-    chunks = decoded(JSON, INGEST, 2, [[(10, b"1", b"1"), (11, b"2", None), (14, b"3", b"")]])
+    chunks = decoded(JSON, INGEST, 2, [rows((10, b"1", b"1"), (11, b"2", None), (14, b"3", b""))])
 
     assert {chunk.times for _, chunk in chunks if isinstance(chunk, Symbols)} == {99}
 
@@ -92,7 +110,7 @@ def test_in_the_ingest_domain_all_records_have_the_time_of_the_batch() -> None:
 @pytest.mark.parametrize("source", [JSON, BYTES], ids=["json", "bytes"])
 def test_in_the_offset_domain_a_time_follows_from_the_offset(source: Input) -> None:
     """Offsets that are missing from the log leave a hole in time, so a time never moves."""
-    messages: list[Message] = [(10, b"1", b"1"), (11, b"2", None), (14, b"1", b"4")]
+    messages = rows((10, b"1", b"1"), (11, b"2", None), (14, b"1", b"4"))
     found = symbols(decoded(source, OFFSET, 2, [messages]))
 
     assert [(key, value, offset, time) for _, key, value, offset, time in found] == [
@@ -104,7 +122,7 @@ def test_in_the_offset_domain_a_time_follows_from_the_offset(source: Input) -> N
 
 def test_a_chunk_says_where_it_is_from() -> None:
     """Input, order of the topic and partition are those of the place."""
-    ((_, chunk),) = decoded(BYTES, OFFSET, 1, [[(12, b"k", b"v")]])
+    ((_, chunk),) = decoded(BYTES, OFFSET, 1, [rows((12, b"k", b"v"))])
 
     assert chunk == Symbols("in", 1, 3, [52], [b"k"], [b"v"], [12])
 
@@ -112,7 +130,7 @@ def test_a_chunk_says_where_it_is_from() -> None:
 @pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
 def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
     """Its index in the chunk has the record, its value is null."""
-    messages: list[Message] = [(10, b"1", b"1"), (11, b"1.0", b"{"), (12, b"1", b"2")]
+    messages = rows((10, b"1", b"1"), (11, b"1.0", b"{"), (12, b"1", b"2"))
     ((shard, chunk),) = decoded(JSON, place, 1, [messages])
 
     assert isinstance(chunk, Symbols)
@@ -132,7 +150,7 @@ def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        pytest.param(None, "the key is null", id="null"),
+        pytest.param(None, "could not decode key: it is null", id="null"),
         pytest.param(
             b"\xff",
             "could not decode key as JSON: JSON is malformed: invalid character (byte 0)",
@@ -145,7 +163,7 @@ def test_a_record_without_a_key_goes_to_the_errors_of_shard_0(
     key: bytes | None, reason: str, place: Place, time: int
 ) -> None:
     """It has its own time, and its raw bytes are kept."""
-    chunks = decoded(JSON, place, 4, [[(12, key, b"\xfe")]])
+    chunks = decoded(JSON, place, 4, [rows((12, key, b"\xfe"))])
     record = {
         "topic": "t",
         "partition": 3,
@@ -161,7 +179,9 @@ def test_a_record_without_a_key_goes_to_the_errors_of_shard_0(
 
 def test_bytes_are_taken_as_they_are_but_for_a_null_key() -> None:
     """No bytes are unreadable; nothing to group by is."""
-    chunks = decoded(BYTES, INGEST, 1, [[(10, b"\xff", b"{"), (11, b"", b""), (12, None, b"x")]])
+    chunks = decoded(
+        BYTES, INGEST, 1, [rows((10, b"\xff", b"{"), (11, b"", b""), (12, None, b"x"))]
+    )
 
     assert symbols(chunks) == [(0, b"\xff", b"{", 10, 99), (0, b"", b"", 11, 99)]
     assert [record["offset"] for _, record, _ in errors(chunks)] == [12]
@@ -170,19 +190,19 @@ def test_bytes_are_taken_as_they_are_but_for_a_null_key() -> None:
 def test_nothing_is_yielded_for_nothing() -> None:
     """A shard without records gets no chunk."""
     assert decoded(JSON, INGEST, 4, [[], []]) == []
-    assert len(decoded(BYTES, INGEST, 4, [[(10, b"k", b"v")]])) == 1
+    assert len(decoded(BYTES, INGEST, 4, [rows((10, b"k", b"v"))])) == 1
 
 
 @pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
 def test_many_records_become_several_chunks_with_nothing_lost(place: Place) -> None:
     """Chunks go out as they fill up; each partition's offsets ascend within a shard."""
-    messages: list[Message] = [(at, b"%d" % (at % 50), b"v") for at in range(10, 20_010)]
+    messages = [Message(at, b"%d" % (at % 50), b"v") for at in range(10, 20_010)]
     parts = [messages[at : at + 700] for at in range(0, len(messages), 700)]
     chunks = decoded(BYTES, place, 2, parts)
     found = symbols(chunks)
 
     assert len(chunks) > 2
-    assert [offset for _, _, _, offset, _ in found] == [offset for offset, _, _ in messages]
+    assert [offset for _, _, _, offset, _ in found] == [message.offset for message in messages]
     for shard in (0, 1):
         own = [
             offset
@@ -206,8 +226,10 @@ def test_large_records_are_not_gathered_without_bound(
     message: tuple[bytes | None, bytes],
 ) -> None:
     """About a megabyte a shard is held, be it of records or of error records."""
-    decoding = Decoding(JSON, INGEST, 1)
-    sizes = [len(row) for offset in range(100) for _, row in decoding.add([(offset, *message)])]
+    decoding = decoding_of(JSON, INGEST, 1)
+    sizes = [
+        len(row) for offset in range(100) for _, row in decoding.add([Message(offset, *message)])
+    ]
 
     assert len(sizes) >= 5
     assert max(sizes) < 2 << 20
@@ -222,6 +244,25 @@ def test_large_records_are_not_gathered_without_bound(
         ),
         pytest.param(Symbols("in", 0, 0, [5, 6], [b"k", b"l"], [b"", b"v"], [7, 9]), id="times"),
         pytest.param(Symbols("in", 0, 0, [], [], [], []), id="no symbols"),
+        pytest.param(
+            Symbols(
+                "in",
+                1,
+                2,
+                5,
+                [b"k", b"l", b"m"],
+                [None, None, b"v"],
+                [7, 9, 9],
+                failed={0: b"record"},
+                partial={1: Partial(b"{}", ("a", "b"), b"record")},
+                before={2: 0xFFFFFFFF},
+            ),
+            id="symbols of all kinds",
+        ),
+        pytest.param(Truncate("in", 1, 2, 5, 7), id="a truncate"),
+        pytest.param(Updates(["out"], [None, b""], [b"", b"v"], [5, 6], [-1, 2]), id="updates"),
+        pytest.param(Ignored({"ddl": 2}), id="ignored"),
+        pytest.param(Errors([b"a"], [1], [-1]), id="errors with diffs"),
         pytest.param(Errors([b"a", b""], [1, 2]), id="errors"),
         pytest.param(Errors([b"a"], 1), id="errors at one time"),
         pytest.param(
@@ -229,7 +270,7 @@ def test_large_records_are_not_gathered_without_bound(
         ),
     ],
 )
-def test_a_packed_chunk_is_unpacked_as_it_was(chunk: Symbols | Errors | Tick) -> None:
+def test_a_packed_chunk_is_unpacked_as_it_was(chunk: Chunk) -> None:
     """Null and empty stay apart, a list of times stays a list."""
     assert unpack(pack(chunk)) == chunk
 
@@ -240,3 +281,117 @@ def test_chunks_share_no_bad_values() -> None:
     one.bad[0] = b"record"
 
     assert other.bad == {}
+
+
+DEBEZIUM = Input("in", ("t",), "debezium-json")
+TRUNCATE = Message(12, None, b'{"op":"t"}')
+
+
+def upsert_of(offset: int, key: int, value: int) -> Message:
+    """An update of a row as Debezium writes it, from a value that is one less."""
+    event = {"op": "u", "before": {"v": value - 1}, "after": {"v": value}}
+    return Message(offset, b'{"id":%d}' % key, json.dumps(event).encode())
+
+
+@pytest.mark.parametrize(("place", "times"), [(INGEST, 99), (OFFSET, [51, 53])])
+def test_a_truncate_goes_to_every_shard_between_what_was_before_and_after(
+    place: Place, times: int | list[int]
+) -> None:
+    """No chunk reaches over it, whatever shard a symbol is of."""
+    messages = [upsert_of(11, 1, 1), TRUNCATE, upsert_of(13, 1, 2)]
+    found = decoded(DEBEZIUM, replace(place, partition=0), 2, [messages])
+    shard = shard_of(b'{"id":1}', 2)
+    before, after = ([times[0]], [times[1]]) if isinstance(times, list) else (times, times)
+    at = 52 if place.each else 99
+
+    assert found == [
+        (
+            shard,
+            Symbols(
+                "in",
+                1,
+                0,
+                before,
+                [b'{"id":1}'],
+                [b'{"v":1}'],
+                [11],
+                before={0: crc32(b'{"v":0}')},
+            ),
+        ),
+        (0, Truncate("in", 1, 0, at, 12)),
+        (1, Truncate("in", 1, 0, at, 12)),
+        (
+            shard,
+            Symbols(
+                "in", 1, 0, after, [b'{"id":1}'], [b'{"v":2}'], [13], before={0: crc32(b'{"v":1}')}
+            ),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_is_known_of_a_symbol_goes_with_it_to_its_shard(shards: int) -> None:
+    """Indexes are those of the chunk, not those of the messages."""
+    unavailable = json.dumps({"op": "c", "after": {"v": "__debezium_unavailable_value"}}).encode()
+    messages = [
+        message
+        for at in range(0, 40, 4)
+        for message in (
+            Message(at, b'{"id":%d}' % at, b'{"op":"c","after":{"v":1}}'),
+            Message(at + 1, b'{"id":%d}' % (at + 1), b"{"),
+            Message(at + 2, b'{"id":%d}' % (at + 2), unavailable),
+            upsert_of(at + 3, at + 3, 7),
+        )
+    ]
+    kinds: dict[int, str] = {}
+    for _, chunk in decoded(DEBEZIUM, INGEST, shards, [messages[:15], messages[15:]]):
+        assert isinstance(chunk, Symbols)
+        for index, (offset, value) in enumerate(zip(chunk.offsets, chunk.values, strict=True)):
+            if record := chunk.bad.get(index):
+                kinds[offset] = "bad"
+                assert json.loads(record)["offset"] == offset
+            elif partial := chunk.partial.get(index):
+                kinds[offset] = "partial"
+                assert json.loads(partial.record)["offset"] == offset
+            elif index in chunk.before:
+                kinds[offset] = "before"
+                assert chunk.before[index] == crc32(b'{"v":6}')
+            else:
+                kinds[offset] = "plain"
+                assert value == b'{"v":1}'
+
+    assert kinds == {
+        at + step: kind
+        for at in range(0, 40, 4)
+        for step, kind in enumerate(("plain", "bad", "partial", "before"))
+    }
+
+
+def test_what_says_nothing_is_counted_once_for_all() -> None:
+    """The counts go to shard 0, and no symbol does."""
+    heartbeat = Message(10, b"{}", b'{"ts_ms":1}')
+
+    assert decoded(DEBEZIUM, INGEST, 3, [[heartbeat], [heartbeat]]) == [
+        (0, Ignored({"heartbeat": 2}))
+    ]
+
+
+@pytest.mark.parametrize(("place", "time"), [(INGEST, 99), (OFFSET, 52)], ids=["ingest", "offset"])
+def test_updates_of_diffs_go_by_their_key_at_the_time_of_their_message(
+    place: Place, time: int
+) -> None:
+    """They name their outputs; what has no old image is an error at the same time."""
+    source = replace(DEBEZIUM, mode="diffs")
+    lacking = Message(12, b'{"id":2}', b'{"op":"u","after":{"v":1}}')
+    chunks = decoded(source, place, 4, [[upsert_of(12, 1, 7), lacking]])
+    updates = [(shard, chunk) for shard, chunk in chunks if isinstance(chunk, Updates)]
+
+    assert updates == [
+        (
+            shard_of(b'{"id":1}', 4),
+            Updates(["out"], [b'{"id":1}'] * 2, [b'{"v":6}', b'{"v":7}'], [time] * 2, [-1, 1]),
+        )
+    ]
+    assert [(shard, record["offset"], at) for shard, record, at in errors(chunks)] == [
+        (0, 12, time)
+    ]

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from ikebana.codecs import diff, progress
+from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.plain import decode_error, decode_part
+from ikebana.codecs.plain import Plain, PlainFormat
 from ikebana.codecs.progress import ProgressRecord
 
 
@@ -155,30 +157,68 @@ def test_a_progress_record_that_cannot_be_used_is_refused_without_its_payload(
 
 
 @pytest.mark.parametrize(
-    ("data_format", "message", "expected"),
+    ("data_format", "value", "expected"),
     [
-        pytest.param("json", b'{"b": 1.0, "a": 2}', (b'{"a":2,"b":1}', None), id="JSON"),
-        pytest.param("json", None, (None, None), id="a tombstone"),
-        pytest.param(
-            "json",
-            b"{",
-            (None, "could not decode key as JSON: Input data was truncated"),
-            id="unreadable",
-        ),
-        pytest.param("bytes", b"{", (b"{", None), id="bytes"),
-        pytest.param("bytes", b"", (b"", None), id="no bytes"),
-        pytest.param("bytes", None, (None, None), id="a tombstone of bytes"),
+        pytest.param("json", b'{"b": 1.0, "a": 2}', b'{"a":2,"b":1}', id="JSON"),
+        pytest.param("json", None, None, id="a tombstone"),
+        pytest.param("bytes", b"{", b"{", id="bytes"),
+        pytest.param("bytes", b"", b"", id="no bytes"),
+        pytest.param("bytes", None, None, id="a tombstone of bytes"),
     ],
 )
-def test_a_part_of_a_message_is_decoded_or_has_a_reason(
-    data_format: str, message: bytes | None, expected: tuple[bytes | None, str | None]
+def test_a_plain_message_is_one_upsert_or_one_delete(
+    data_format: PlainFormat, value: bytes | None, expected: bytes | None
 ) -> None:
-    """The reason says which part, as what, and why not."""
-    assert decode_part("key", data_format, message) == expected
+    """JSON is compared as data, bytes as they are; all at once is one by one."""
+    codec = Plain("json", data_format, Wanted())
+    kind = "delete" if expected is None else "upsert"
+
+    assert codec.changes(b"1.0", value, None) == [Change(kind, b"1", expected)]
+    assert (codec.key(b"1.0"), codec.keys([b"1.0"]), codec.values([value])) == (
+        b"1",
+        [b"1"],
+        [expected],
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason", "readable"),
+    [
+        pytest.param(
+            b"{", b"1", "could not decode key as JSON: Input data was truncated", None, id="key"
+        ),
+        pytest.param(None, b"1", "could not decode key: it is null", None, id="no key"),
+        pytest.param(
+            b"1.0",
+            b"{",
+            "could not decode value as JSON: Input data was truncated",
+            b"1",
+            id="value",
+        ),
+        pytest.param(
+            b"{", b"{", "could not decode key as JSON: Input data was truncated", None, id="both"
+        ),
+    ],
+)
+def test_a_part_that_cannot_be_read_is_named(
+    key: bytes | None, value: bytes, reason: str, readable: bytes | None
+) -> None:
+    """The reason says which part, as what, and why not; the key is told if it can be read."""
+    with pytest.raises(DecodeError) as caught:
+        Plain("json", "json", Wanted()).changes(key, value, None)
+
+    assert (str(caught.value), caught.value.key) == (reason, readable)
 
 
 def test_an_error_record_is_canonical_and_keeps_the_raw_bytes() -> None:
     """Fields are in order, null is null, bytes are base64."""
-    assert decode_error("why", ("t", 1, 2), None, b"\xff") == (
+    assert error_record("why", ("t", 1, 2), None, b"\xff") == (
         b'{"key":null,"offset":2,"partition":1,"reason":"why","topic":"t","value":"/w=="}'
+    )
+
+
+def test_an_error_record_that_has_no_place_says_so() -> None:
+    """What an operator fails on comes from no message: the place is null."""
+    assert error_record("why", None, b"k", None) == (
+        b'{"key":"aw==","offset":null,"partition":null,"reason":"why","topic":null,"value":null}'
     )

@@ -1,0 +1,55 @@
+"""A CDCv2 topic on the brokers, read once from its beginning to its present end."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.codecs import cdcv2, cdcv2_avro
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.cdcv2_reader import Cdcv2Reader, Published
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.reader import Range, Reader
+
+DECODERS: Mapping[str, Callable[[bytes | None], cdcv2.Message]] = {
+    "cdcv2-json": cdcv2.decode,
+    "cdcv2-avro": cdcv2_avro.decode,
+}
+
+
+def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Published]:
+    """Whole times in order, as far as progress covers them now.
+
+    Raises:
+        SourceError: the topic is not there, or has lost its beginning, or holds something
+            else.
+        ContradictionError: its facts cannot all be true.
+    """
+    admin = client.admin(settings)
+    found = topics.describe(admin, [topic])
+    if topic not in found:
+        raise SourceError(
+            f'cannot read topic "{topic}": it does not exist',
+            hint="Check its name and --bootstrap-servers.",
+        )
+    partitions = {topic: found[topic].partitions}
+    begins, ends = topics.beginnings(admin, partitions), topics.ends(admin, partitions)
+    for partition, begin in sorted(begins[topic].items()):
+        if begin > 0:
+            raise SourceError(
+                f'cannot accumulate "{topic}": the beginning of {topic}[{partition}] was deleted',
+                hint="CDCv2 topics need retention.ms=-1 and retention.bytes=-1.",
+            )
+    ranges = [Range(topic, partition, 0, end) for partition, end in ends[topic].items()]
+    reader, facts, decode = Reader(settings), Cdcv2Reader(), DECODERS[form]
+    try:
+        for at, messages in reader.read(ranges):
+            for message in messages:
+                try:
+                    facts.feed(decode(message.value()))
+                except DecodeError as error:
+                    raise SourceError(
+                        f"cannot read {topic}[{at.partition}]@{message.offset()}: {error.reason}",
+                        hint=f"Is it a topic of {form}? --format says what to expect.",
+                    ) from None
+            yield from facts.take()
+    finally:
+        reader.close()

@@ -1,0 +1,364 @@
+"""What an expression may be: what it names, what it calls, and what is refused."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.processor.linear.expressions import (
+    ExpressionError,
+    Scope,
+    asked,
+    called,
+    conjuncts,
+    connection,
+    parse,
+    type_named,
+)
+from strategies import unhurried
+
+CLOSED = Scope(
+    {"key": "JSON", "value": "JSON", "a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "b": "BOOLEAN"}
+)
+OPEN = Scope(CLOSED.types, open=True, declare="inputs.orders.columns")
+
+BEYOND = "depends on more than the datum"
+AGGREGATE = "is an aggregate, which has no meaning over one datum"
+
+
+def refusal(text: str, scope: Scope = OPEN) -> str:
+    with pytest.raises(ExpressionError) as caught:
+        parse(text, scope)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("now()", f"now() {BEYOND}"),
+        ("NOW()", f"now() {BEYOND}"),
+        ("main.now()", f"now() {BEYOND}"),
+        ("a.now()", f"now() {BEYOND}"),
+        ("current_timestamp", f"current_timestamp {BEYOND}"),
+        ("Current_Date", f"Current_Date {BEYOND}"),
+        ("localtime", f"localtime {BEYOND}"),
+        ("current_localtime()", f"current_localtime() {BEYOND}"),
+        ("current_localtimestamp()", f"current_localtimestamp() {BEYOND}"),
+        ("ago(INTERVAL 1 DAY)", f"ago() {BEYOND}"),
+        ("pg_conf_load_time()", f"pg_conf_load_time() {BEYOND}"),
+        ("pg_postmaster_start_time()", f"pg_postmaster_start_time() {BEYOND}"),
+        ("age(s::TIMESTAMP)", f"age() of one argument {BEYOND}"),
+        ("random()", f"random() {BEYOND}"),
+        ("list_transform(l, lambda x: random())", f"random() {BEYOND}"),
+        ("[uuid() for x in l]", f"uuid() {BEYOND}"),
+        ("CASE WHEN b THEN setseed(0.5) END", f"setseed() {BEYOND}"),
+        ("list_aggr(l, 'reservoir_quantile', 0.5)", f"list_aggr() with a sample {BEYOND}"),
+        ("nextval('s')", f"nextval() {BEYOND}"),
+        ("currval('s')", f"currval() {BEYOND}"),
+        ("current_setting('threads')", f"current_setting() {BEYOND}"),
+        ("getvariable('x')", f"getvariable() {BEYOND}"),
+        ("current_user", f"current_user {BEYOND}"),
+        ("version()", f"version() {BEYOND}"),
+        ("pg_get_viewdef(1)", f"pg_get_viewdef() {BEYOND}"),
+        ("format_type(1, 2)", f"format_type() {BEYOND}"),
+        ("json_serialize_plan('SELECT 1')", f"json_serialize_plan() {BEYOND}"),
+        ("getenv('HOME')", "there is no function getenv()"),
+        ("'HOME'.getenv()", "there is no function getenv()"),
+        ("read_text('/etc/passwd')", "there is no function read_text()"),
+        ("read_csv('https://example.com/x')", "there is no function read_csv()"),
+        ("query('SELECT 1')", "there is no function query()"),
+        ("json_execute_serialized_sql(s)", "there is no function json_execute_serialized_sql()"),
+        ("__internal_barrier(a)", "there is no function __internal_barrier()"),
+        ("sum(a)", f"sum() {AGGREGATE}"),
+        ("sum(a) FILTER (b)", f"sum() {AGGREGATE}"),
+        ("count(*)", f"count_star() {AGGREGATE}"),
+        ("wavg(a, a)", f"wavg() {AGGREGATE}"),
+        ("json_group_array(a)", f"json_group_array() {AGGREGATE}"),
+        ("unnest(l)", "unnest() can only stand in flat_map"),
+        ("generate_subscripts(l, 1)", "generate_subscripts() can only stand in flat_map"),
+        ("row_number() OVER ()", "a window has no meaning over one datum"),
+        ("sum(a) OVER ()", "a window has no meaning over one datum"),
+        ("(SELECT 1)", "a subquery has no meaning over one datum"),
+        ("EXISTS (SELECT 1)", "a subquery has no meaning over one datum"),
+        ("a IN (SELECT 1)", "a subquery has no meaning over one datum"),
+        ("(FROM read_text('/etc/passwd'))", "a subquery has no meaning over one datum"),
+        ("*", '"*" has no meaning here; name the columns'),
+        ("COLUMNS('a')", '"*" has no meaning here; name the columns'),
+        ("?", "a parameter has no meaning here"),
+        ("$x", "a parameter has no meaning here"),
+        ("#1", "a positional reference has no meaning here"),
+        ("DEFAULT", "a default has no meaning here"),
+        ("a AS z", "an alias has no meaning here"),
+        ("a, a", "it is not one expression"),
+        ("a; SELECT 2", "it is not one expression"),
+        ("a FROM '/etc/passwd'", "it is not one expression"),
+        ("a FROM read_text('/etc/passwd')", "it is not one expression"),
+        ("a WHERE true", "it is not one expression"),
+        ("a LIMIT 1", "it is not one expression"),
+        ("a ORDER BY a", "it is not one expression"),
+        ("DISTINCT a", "it is not one expression"),
+        ("a UNION SELECT 1", "it is not one expression"),
+        ("a\0", "it holds a character that SQL cannot"),
+        ("'\ud800'", "it holds a character that SQL cannot"),
+        ("__row", "the name \"__row\" is taken; a field of it is value->>'__row'"),
+        (
+            "x = 1",
+            'the type of "x" is not known here; declare it under inputs.orders.columns.x, '
+            "or cast it, as in x::BIGINT",
+        ),
+        ("x = X", 'the type of "x" is not known here; declare it under inputs.orders.columns.x'),
+        ("a + A::BIGINT", '"A" and "a" differ in case alone, which SQL does not see'),
+        ("at", 'syntax error at or near "at"; names that SQL reserves stand in double quotes'),
+        ("1" + "+1" * 400, "it is nested too deeply"),
+    ],
+)
+def test_an_expression_that_must_not_stand_is_refused(text: str, problem: str) -> None:
+    """Whatever depends on more than one datum, and whatever is not one expression."""
+    assert refusal(text).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO '/tmp/x'",
+        "1; COPY (SELECT 1) TO '/tmp/x'",
+        "1; ATTACH '/tmp/x'",
+        "ATTACH '/tmp/x'",
+        "1; SET threads = 2",
+        "1; INSTALL httpfs",
+        "1; LOAD httpfs",
+        "1; PRAGMA database_list",
+        "1; CREATE TABLE t (a INTEGER)",
+        "1 INTO t",
+        "",
+        " ",
+        "-- nothing",
+        "1)",
+        "((1)",
+    ],
+)
+def test_what_is_no_expression_is_refused(statement: str) -> None:
+    """A statement is none, neither alone nor behind one."""
+    assert refusal(statement)
+
+
+def test_no_name_that_is_not_declared_is_let_through() -> None:
+    """Where columns are declared, a misspelt one is told with those that there are."""
+    assert refusal("nam", CLOSED) == 'there is no column "nam"; there are a, b, key, l, s, value'
+    assert refusal("A", CLOSED) == 'there is no column "A"; there are a, b, key, l, s, value'
+
+
+def functions(condition: str) -> list[str]:
+    rows = asked(f"SELECT DISTINCT function_name FROM duckdb_functions() WHERE {condition}")
+    return sorted(name for (name,) in rows if re.fullmatch(r"[a-zA-Z]\w*", name))
+
+
+def stands(name: str) -> bool:
+    """Whether parse lets a call of the function through, however many arguments it has."""
+    for arguments in ("", "s", "s, s", "s, s, s"):
+        try:
+            parse(f'"{name}"({arguments})', OPEN)
+        except ExpressionError:
+            continue
+        return True
+    return False
+
+
+def test_no_volatile_function_is_let_through() -> None:
+    """None whose result DuckDB itself does not call consistent, under any number of arguments."""
+    volatile = functions("function_type = 'scalar' AND stability <> 'CONSISTENT'")
+
+    assert {"random", "now", "nextval", "current_setting", "uuidv7"} <= set(volatile)
+    assert [name for name in volatile if stands(name)] == []
+
+
+def test_no_function_of_tables_is_let_through() -> None:
+    """Those that read files, the catalog and settings are functions of this kind."""
+    kinds = "('table', 'table_macro', 'pragma')"
+    both = functions("function_type IN ('scalar', 'macro')")
+    tables = [name for name in functions(f"function_type IN {kinds}") if name not in both]
+
+    assert {"read_text", "read_csv", "glob", "duckdb_settings", "query"} <= set(tables)
+    assert [name for name in tables if stands(name)] == []
+
+
+def test_no_aggregate_is_let_through() -> None:
+    """Not the windows' functions either."""
+    both = functions("function_type IN ('scalar', 'macro')")
+    found = functions("function_type IN ('aggregate', 'window')")
+
+    assert {"sum", "count", "first", "string_agg", "lag"} <= set(found)
+    assert [name for name in found if name not in both and stands(name)] == []
+
+
+def test_whatever_is_let_through_gives_the_same_every_time() -> None:
+    """A function without arguments that may stand is a constant, in a new database too."""
+    found = [
+        name
+        for name in functions("function_type IN ('scalar', 'macro') AND len(parameters) = 0")
+        if stands(name)
+    ]
+    constant = {"pi"}
+    empty = {name for name in found if name.startswith(("list", "array", "map", "json", "struct"))}
+
+    assert constant <= set(found)
+    assert sorted(set(found) - constant - empty) == [
+        *("add", "inet_client_addr", "inet_client_port", "inet_server_addr"),
+        *("inet_server_port", "pg_my_temp_schema", "row", "row_to_json", "to_json"),
+        *("union_value", "unpivot_list"),
+    ]
+
+
+def test_the_database_reaches_nothing() -> None:
+    """Even what would get past the checks finds no file, no network and no extension."""
+    for statement in (
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd.csv'",
+        "COPY (SELECT 1) TO '/tmp/ikebana-must-not-be'",
+        "ATTACH '/tmp/ikebana-must-not-be'",
+        "SET enable_external_access = true",
+    ):
+        with pytest.raises(Exception, match=r"disabled|locked|Cannot|file system"):
+            connection().execute(statement).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a -- a comment", {"a"}),
+        ("a /* a comment; SELECT */", {"a"}),
+        ("'random()'", set()),
+        ('"now"', {"now"}),
+        ('"x.y"', {"x.y"}),
+        ('"q""q"', {'q"q'}),
+        ('"sel ect"', {"sel ect"}),
+        ('"é😀"', {"é😀"}),
+        ("x.y", {"x"}),
+        ("x::BIGINT", {"x"}),
+        ("X", {"X"}),
+        ("x IS NULL", {"x"}),
+        ("x->'y'->>'z'", {"x"}),
+        ("key->>'a' = s", {"key", "s"}),
+        ("value", {"value"}),
+        ("list_transform(l, lambda x: x + a)", {"l", "a"}),
+        ("[x for x in l if x > 1]", {"l"}),
+        ("age(s::TIMESTAMP, s::TIMESTAMP)", {"s"}),
+        ("list_sum(l) + list_first(l)", {"l"}),
+        ("a BETWEEN 1 AND 2 OR s SIMILAR TO 'x.*' OR s COLLATE NOCASE = 'y'", {"a", "s"}),
+        ("EXTRACT(year FROM s::DATE) + POSITION('x' IN s)", {"s"}),
+        ("TRIM(BOTH ' ' FROM s) || SUBSTRING(s FROM 2) || OVERLAY(s PLACING 'x' FROM 1)", {"s"}),
+        ("s::TIMESTAMP AT TIME ZONE 'Europe/Berlin'", {"s"}),
+        ("CASE a WHEN 1 THEN l[1] ELSE l[1:2][1] END", {"a", "l"}),
+        ("{'a': a, 'b': [s]}", {"a", "s"}),
+        ("MAP {'a': a}", {"a"}),
+        ("TRY(a // 0)", {"a"}),
+        ("TRY_CAST(x AS BIGINT)", {"x"}),
+        ("a IS DISTINCT FROM 1 AND s NOT LIKE 'x' AND NOT b", {"a", "s", "b"}),
+    ],
+)
+def test_what_an_expression_reads(text: str, columns: set[str]) -> None:
+    """The columns by their names in the data, whatever the SQL calls them."""
+    assert parse(text, OPEN).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("int", "INTEGER"),
+        ("DECIMAL(38,10)", "DECIMAL(38,10)"),
+        ("timestamptz", "TIMESTAMP WITH TIME ZONE"),
+        ("struct(a int, b text[])", "STRUCT(a INTEGER, b VARCHAR[])"),
+        ("json", "JSON"),
+    ],
+)
+def test_types_have_one_name(text: str, expected: str) -> None:
+    """The full name, as DuckDB writes it."""
+    assert type_named(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "INT); SELECT (1", "INT) + (1", "INT), (1", "1"])
+def test_what_is_no_type_is_refused(text: str) -> None:
+    """The message quotes it."""
+    with pytest.raises(ExpressionError, match=re.escape(f'"{text}" is not a SQL type')):
+        type_named(text)
+
+
+def test_the_parts_of_a_condition() -> None:
+    """AND joins parts, in brackets too; OR does not."""
+    assert conjuncts("a = 1 AND (b AND s = 'x OR y') AND (a = 2 OR b)") == [
+        "(a = 1)",
+        "b",
+        "(s = 'x OR y')",
+        "((a = 2) OR b)",
+    ]
+    assert conjuncts("a = 1 OR b") == ["a = 1 OR b"]
+    assert conjuncts("a = ") == ["a = "]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("unnest(l)", ("unnest", "l")),
+        ("UNNEST([1, 2])", ("unnest", "list_value(1, 2)")),
+        ("repeat_row(a + 1)", ("repeat_row", "(a + 1)")),
+        ("greatest(a, 1)", None),
+        ("l", None),
+        ("unnest(l); SELECT 1", None),
+        ("unnest(", None),
+    ],
+)
+def test_the_call_that_an_expression_is(text: str, expected: tuple[str, str] | None) -> None:
+    """Of one function with one argument; anything else is none."""
+    assert called(text) == expected
+
+
+LITERALS = ["true", "false", "NULL::BOOLEAN"]
+
+
+def conditions(depth: int = 3) -> st.SearchStrategy[str]:
+    """AND, OR and NOT over true, false and null, nested."""
+    return st.recursive(
+        st.sampled_from(LITERALS),
+        lambda inner: st.one_of(
+            st.builds("({} AND {})".format, inner, inner),
+            st.builds("({} OR {})".format, inner, inner),
+            st.builds("({} AND {} AND {})".format, inner, inner, inner),
+            st.builds("({} OR {} OR {})".format, inner, inner, inner),
+            st.builds("(NOT {})".format, inner),
+            st.builds("({} IS NULL)".format, inner),
+            st.builds("({} IS NOT DISTINCT FROM {})".format, inner, inner),
+        ),
+        max_leaves=8,
+    )
+
+
+@unhurried
+@given(st.lists(conditions(), min_size=1, max_size=20))
+def test_the_order_of_a_condition_never_changes_what_passes(texts: list[str]) -> None:
+    """AND and OR as CASEs are true for exactly the rows that they are true for as they stand."""
+    ordered = [parse(text, CLOSED, condition=True).sql for text in texts]
+    both = ", ".join(
+        f"({made}) IS TRUE, ({text}) IS TRUE" for made, text in zip(ordered, texts, strict=True)
+    )
+    ((*found,),) = asked(f"SELECT {both}")
+
+    assert found[::2] == found[1::2]
+
+
+def test_the_order_of_two_and_three_conditions_on_all_values() -> None:
+    """All 27 rows of true, false and null, under every nesting of AND and OR over three."""
+    scope = Scope({"p": "BOOLEAN", "q": "BOOLEAN", "r": "BOOLEAN"})
+    shapes = [
+        *("p AND q", "p OR q", "p AND q AND r", "p OR q OR r", "p AND (q OR r)", "p OR q AND r"),
+        *("(p OR q) AND r", "p AND q OR r", "NOT (p AND q) OR r", "NOT (p OR q) AND r"),
+    ]
+    rows = " CROSS JOIN ".join(
+        f"(VALUES (true), (false), (NULL)) AS {name}({name})" for name in "pqr"
+    )
+    for shape in shapes:
+        made = parse(shape, scope, condition=True).sql
+        found = asked(f"SELECT ({made}) IS TRUE, ({shape}) IS TRUE FROM {rows}")
+
+        assert len(found) == 27
+        assert [row for row in found if row[0] != row[1]] == [], shape
