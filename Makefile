@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check lint format types bench chaos clean
+.PHONY: help setup demo test test-cdc check lint format types bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,8 +20,11 @@ setup: $(STAMP)  ## Make the virtual environment in .venv
 demo: $(STAMP)  ## Run the main job on a year of flights and check the result
 	@$(BIN)/ikebana demo
 
-test: $(STAMP)  ## Run every test, with an embedded broker and Spark
-	$(BIN)/python -m pytest
+test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
+	$(BIN)/python -m pytest -m "not cdc"
+
+test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed) and Debezium
+	$(BIN)/python -m pytest -m cdc tests/cdc
 
 lint: $(STAMP)  ## Lint and check the format
 	$(BIN)/ruff check .
@@ -36,8 +39,9 @@ types: $(STAMP)  ## Check types
 
 check: lint types test  ## Everything that CI runs
 
-bench: $(STAMP)  ## Measure the main job; about 15 minutes
+bench: $(STAMP)  ## Measure the main job, and what pushdown saves; about 25 minutes
 	$(BIN)/python bench/upsert.py
+	$(BIN)/python bench/pushdown.py
 
 chaos: $(STAMP)  ## kill -9 whatever there is, 30 times in each time domain, and judge
 	$(BIN)/python bench/chaos.py --rounds 30 --time ingest

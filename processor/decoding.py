@@ -98,7 +98,8 @@ class Decoding:
         self._ignored += taken.ignored
         place = self._place
         for offset, record in taken.errors:
-            self._error(record, *place.times([offset]), 1)
+            (time,) = place.times([offset])
+            self._error(record, time, 1)
         begin = 0
         for until, offset in taken.truncates:
             self._place_symbols(taken, begin, until)

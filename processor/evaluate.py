@@ -199,6 +199,9 @@ def evaluate(
     return found
 
 
+_RAW = ("bytes", "avro", "debezium-avro")
+
+
 class _LiteralPlace(Place):
     """A partition whose messages have the times that their records say."""
 
@@ -225,9 +228,9 @@ def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> byte
     """What a topic would hold; data that is no message is JSON."""
     if data is None or isinstance(data, bytes):
         return data
-    kind = source.key_format if part == "key" else source.value_format
     # Debezium's Avro has both in Avro, whatever the key's format is said to be.
-    if kind == "bytes" or "avro" in (kind, *source.value_format.split("-")):
+    by_value = part == "value" or source.value_format == "debezium-avro"
+    if (source.value_format if by_value else source.key_format) in _RAW:
         raise ConfigError(
             f'cannot evaluate input "{source.name}": a {part} is of type {type(data).__name__}',
             hint="Give bytes: only JSON data are written for you.",

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from ikebana.arrangements.errors import ConfigError, PlanError
 from ikebana.processor.codec_of import needs_registry
+from ikebana.processor.explain.words import printable
 from ikebana.processor.pipeline_file import (
     Part,
     PipelineFile,
@@ -199,7 +200,7 @@ def _listed(problems: list[tuple[str, str]], source: str, lines: Mapping[str, in
     placed.sort(key=lambda p: (p[0] is None, p[0]))
     count = "1 problem" if len(placed) == 1 else f"{len(placed)} problems"
     listed = [
-        f"  {path}: {problem}" + ("" if at is None else f" (line {at})")
+        printable(f"  {path}: {problem}") + ("" if at is None else f" (line {at})")
         for at, path, problem in placed
     ]
     return "\n".join([f"pipeline file {source} has {count}:", *listed])

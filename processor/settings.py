@@ -37,7 +37,7 @@ OWNED_SPARK: Mapping[str, str] = {
 }
 
 _SECRET = re.compile(
-    r"password|secret|token|sasl\.jaas|sasl\.oauthbearer\.config|ssl\.key|account\.key",
+    r"password|secret|token|user\.info|sasl\.jaas|sasl\.oauthbearer\.config|ssl\.key|account\.key",
     re.IGNORECASE,
 )
 _USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")
@@ -96,12 +96,15 @@ class Settings:
 
 
 def redacted(mapping: Mapping[str, str]) -> dict[str, str]:
-    """Hide the values of the keys that name secrets.
+    """Hide the values of the keys that name secrets, and who is named in a URI.
 
     >>> redacted({"sasl.username": "ann", "sasl.password": "hunter2"})
     {'sasl.username': 'ann', 'sasl.password': '***'}
     """
-    return {key: "***" if _SECRET.search(key) else value for key, value in mapping.items()}
+    return {
+        key: "***" if _SECRET.search(key) else _USER_OF_URI.sub("***", value)
+        for key, value in mapping.items()
+    }
 
 
 def _shown(value: object) -> str:

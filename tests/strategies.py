@@ -47,7 +47,7 @@ kept_values = st.sampled_from([b"", b"7", b'{"a":1}', b'{"a":1,"b":2}', b'{"a":3
 _rows = st.sampled_from([b"7", b'{"a":1}', b'{"a":1,"b":2}', b'{"a":3}', b'{"b":2}'])
 _unusable = st.sampled_from([BadValue(b"record"), FailedValue(b"record")])
 _partial = st.builds(
-    lambda partial: PartialValue(*partial, b"record"),
+    lambda partial: PartialValue(partial[0], partial[1], b"record"),
     st.sampled_from(
         [(b'{"a":3}', ("b",)), (b"{}", ("a", "b")), (b'{"b":2}', ("a", "c")), (b'{"b":5}', ())]
     ),

@@ -194,7 +194,7 @@ class Broker:
     def _write_files(self) -> None:
         # Paths are relative to the data folder, so that no character in its name can
         # mean anything to a properties file or to a list of folders.
-        controller_port = _free_port()
+        controller_port = free_port()
         settings = {
             **_DEFAULT_SETTINGS,
             **self._settings,
@@ -351,7 +351,7 @@ def running(
     lib = jars(java)
     keep = data is not None
     folder = Path(tempfile.mkdtemp(prefix="ikebana-broker-")) if data is None else data.absolute()
-    broker = Broker(folder, _free_port() if port is None else port, settings, java, lib)
+    broker = Broker(folder, free_port() if port is None else port, settings, java, lib)
     try:
         try:
             broker.start()
@@ -372,7 +372,7 @@ def _random_id() -> str:
     return text
 
 
-def _free_port() -> int:
+def free_port() -> int:
     # Below the range of ephemeral ports (32768 and up, 49152 and up on macOS): while the
     # broker is down, a client that keeps connecting to an ephemeral port of its own host
     # can be given that very port as its source, and then holds it.

@@ -30,14 +30,14 @@ _IVY_FILE = f"""\
 """
 
 
-def _jars_folder() -> Path:
+def jars_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache).absolute() / "ikebana" / f"kafka-{KAFKA_VERSION}"
 
 
 def jars_fetched() -> bool:
     """Whether the jars of the broker are in the cache already."""
-    return _jars_folder().is_dir()
+    return jars_folder().is_dir()
 
 
 def jars(java: Path) -> Path:
@@ -49,7 +49,7 @@ def jars(java: Path) -> Path:
     Raises:
         BrokerError: the jars could not be fetched; the message names Ivy's log.
     """
-    folder = _jars_folder()
+    folder = jars_folder()
     if jars_fetched():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def jars(java: Path) -> Path:
 def _fetch(java: Path, folder: Path, log_file: Path) -> None:
     (folder / "ivy.xml").write_text(_IVY_FILE)
     command = [
-        *(str(java), "-cp", str(_ivy()), "org.apache.ivy.Main"),
+        *(str(java), "-cp", str(ivy()), "org.apache.ivy.Main"),
         *("-ivy", "ivy.xml", "-confs", "default"),
         # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
         *("-types", "jar", "bundle"),
@@ -100,7 +100,7 @@ def _fetch(java: Path, folder: Path, log_file: Path) -> None:
         )
 
 
-def _ivy() -> Path:
+def ivy() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")

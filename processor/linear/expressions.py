@@ -342,6 +342,7 @@ class _Checked:
 
     def _cast(self, node: _Node) -> _Node:
         child = node["child"]
+        kind = _type_text(node)
         if (
             child.get("class") == "COLUMN_REF"
             and len(child["column_names"]) == 1
@@ -352,7 +353,7 @@ class _Checked:
             if node["try_cast"]:
                 text = self._column(child, takes_json=True, kind="VARCHAR")
                 return {**node, "child": text}
-            return self._column(child, takes_json=True, kind=_type_text(node))
+            return self._column(child, takes_json=True, kind=kind)
         return self._children(node, takes_json=True)
 
     def _lambda(self, node: _Node) -> _Node:
@@ -391,8 +392,10 @@ def type_named(text: str) -> str:
     answer = _tree(f"CAST(NULL AS {text})")
     if answer["error"]:
         raise ExpressionError(f'"{text}" is not a SQL type')
-    root = answer["statements"][0]["node"]["select_list"]
-    if len(root) != 1 or root[0].get("class") != "CAST":
+    node = answer["statements"][0]["node"]
+    root = node.get("select_list", [])
+    single = len(answer["statements"]) == 1 and len(root) == 1 and _only_an_expression(node)
+    if not single or root[0].get("class") != "CAST":
         raise ExpressionError(f'"{text}" is not a SQL type')
     try:
         return _type_text(root[0])

@@ -22,8 +22,8 @@ from cdc import child
 from cdc.postgres import Postgres, Unavailable
 from ikebana.arrangements.errors import BrokerError, IkebanaError
 from ikebana.processor.java import find_java
-from ikebana.processor.kafka.broker import _free_port
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, _ivy, _jars_folder, end_of_log
+from ikebana.processor.kafka.broker import free_port
+from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, ivy, jars_folder, end_of_log
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEBEZIUM_VERSION = "3.6.3.Final"
@@ -102,7 +102,7 @@ def running(
     java, lib = installed()
     folder = Path(tempfile.mkdtemp(prefix="ikebana-connect-"))
     try:
-        port = _free_port()
+        port = free_port()
         _write(folder / "log4j2.properties", _LOG4J_FILE)
         _write(folder / "worker.properties", _worker(servers, port))
         files = []
@@ -173,7 +173,7 @@ def _connector(name: str, database: Postgres) -> dict[str, str]:
 
 def _jars(java: Path) -> Path:
     name = f"debezium-{DEBEZIUM_VERSION}-kafka-{KAFKA_VERSION}"
-    folder = _jars_folder().with_name(name)
+    folder = jars_folder().with_name(name)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def _jars(java: Path) -> Path:
 def _fetch(java: Path, folder: Path, log_file: Path) -> None:
     (folder / "ivy.xml").write_text(_IVY_FILE)
     command = [
-        *(str(java), "-cp", str(_ivy()), "org.apache.ivy.Main"),
+        *(str(java), "-cp", str(ivy()), "org.apache.ivy.Main"),
         *("-ivy", "ivy.xml", "-confs", "default", "-types", "jar", "bundle"),
         *("-retrieve", "lib/[artifact]-[revision](-[classifier]).[ext]"),
     ]

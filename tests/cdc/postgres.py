@@ -20,7 +20,7 @@ from signal import SIGQUIT
 from typing import Any
 
 from cdc import child
-from ikebana.processor.kafka.broker import _free_port
+from ikebana.processor.kafka.broker import free_port
 from waiting import wait_until
 
 _SETTINGS = {
@@ -72,7 +72,7 @@ def running() -> Iterator[Postgres]:
     try:
         if user is not None:
             os.chown(folder, pwd.getpwnam(user[0]).pw_uid, user[1])
-        server = Postgres(binaries, folder, _free_port())
+        server = Postgres(binaries, folder, free_port())
         _make(server, user)
         settings = {**_SETTINGS, "port": server.port, "unix_socket_directories": folder}
         command = [str(binaries / "postgres"), "-D", str(folder / "data")]

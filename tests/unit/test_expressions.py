@@ -19,7 +19,14 @@ from ikebana.processor.linear.expressions import (
 from strategies import unhurried
 
 CLOSED = Scope(
-    {"key": "JSON", "value": "JSON", "a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "b": "BOOLEAN"}
+    {
+        "key": "JSON",
+        "value": "JSON",
+        "a": "BIGINT",
+        "s": "VARCHAR",
+        "l": "BIGINT[]",
+        "b": "BOOLEAN",
+    }
 )
 OPEN = Scope(CLOSED.types, open=True, declare="inputs.orders.columns")
 
@@ -108,7 +115,9 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
             "or cast it, as in x::BIGINT",
         ),
         ("x = X", 'the type of "x" is not known here; declare it under inputs.orders.columns.x'),
-        ("a + A::BIGINT", '"A" and "a" differ in case alone, which SQL does not see'),
+        ("a::FOO", "Catalog Error: Type with name FOO does not exist!"),
+        ("ATTACH '/tmp/x'", "Catalog Error: Type with name ATTACH does not exist!"),
+        ("x IS NULL AND X IS NULL", '"X" and "x" differ in case alone, which SQL does not see'),
         ("at", 'syntax error at or near "at"; names that SQL reserves stand in double quotes'),
         ("1" + "+1" * 400, "it is nested too deeply"),
     ],

@@ -21,14 +21,19 @@ ALLOWED = {
 }
 ONLY_IN = {
     "confluent_kafka": "processor/kafka/",
+    "duckdb": "processor/linear/",
     "pyspark": "processor/spark/",
     "rocksdict": "arrangements/rocks.py",
 }
 PURE = (
     "processor/dataflow.py",
     "processor/evaluate.py",
+    "processor/explain/",
+    "processor/intake.py",
     "processor/kernels/",
     "processor/plan.py",
+    "processor/plan_problems.py",
+    "processor/planner.py",
     "processor/progress.py",
     "processor/rows.py",
 )

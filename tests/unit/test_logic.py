@@ -45,9 +45,7 @@ def test_a_map_keeps_times_and_diffs() -> None:
 
 def test_copies_from_a_time_until_another() -> None:
     """x copies of 2x from time 3x until 4x, for x in 0..9: zero copies are none."""
-    found = run(
-        lambda x: [(2 * x, 3 * x, x), (2 * x, 4 * x, -x)], *((x, 0, 1) for x in range(10))
-    )
+    found = run(lambda x: [(2 * x, 3 * x, x), (2 * x, 4 * x, -x)], *((x, 0, 1) for x in range(10)))
 
     assert found == [
         (2, 3, 1),

@@ -7,13 +7,13 @@ import pytest
 from ikebana import ConfigError, Input, Output, Plan, Update, Upsert, evaluate
 from ikebana.codecs import canonical
 from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.plan import Format
+from ikebana.processor.plan import Format, KeyFormat
 
 TOMBSTONE = None
 BAD = b"{"
 
 
-def plan(value_format: Format = "json", key_format: Format = "json") -> Plan:
+def plan(value_format: Format = "json", key_format: KeyFormat = "json") -> Plan:
     """One input, upserted, and one output."""
     return Plan(
         "names",
