@@ -56,13 +56,13 @@ def main() -> None:
             cost: dict[bool, float] = {}
             found: dict[bool, Counter[Any]] = {}
             for pushdown in (True, False):
-                seconds = {}
-                for topic in ("few", "many"):
-                    name = f"job{at}-{topic}-{'on' if pushdown else 'off'}"
-                    path = _pipeline(folder, name, topic, given, pushdown=pushdown)
-                    seconds[topic], wall = _run(path, servers, folder / f"{name}.log")
-                cost[pushdown] = (seconds["many"] - seconds["few"]) / args.messages * 1e6
-                found[pushdown] = _collection(servers, f"{name}.out")
+                name = f"job{at}-{'on' if pushdown else 'off'}"
+                few = _pipeline(folder, f"{name}-few", "few", given, pushdown=pushdown)
+                many = _pipeline(folder, f"{name}-many", "many", given, pushdown=pushdown)
+                start, _ = _run(few, servers, folder / f"{name}-few.log")
+                seconds, wall = _run(many, servers, folder / f"{name}-many.log")
+                cost[pushdown] = (seconds - start) / args.messages * 1e6
+                found[pushdown] = _collection(servers, f"{name}-many.out")
                 table.add_row(
                     job,
                     "on" if pushdown else "off",

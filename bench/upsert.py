@@ -268,6 +268,7 @@ def _data(message: bytes | None) -> bytes | None:
 
 
 def records_of(servers: str, topic: str) -> Any:
+    """Every committed record of a topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -103,7 +103,7 @@ def advance(
         errors += changes.errors
         counted["drift"] += changes.drift
         for branch in physical.branches[operator.name]:
-            passed = planner.chain_of(plan, branch, physical).apply(changes.updates)
+            passed = planner.chain_of(plan, branch, physical).apply(changes.updates, branch.silent)
             errors += passed.errors
             for name in branch.outputs:
                 (held[name][1] if name in held else emitted[name]).extend(passed.updates)

@@ -150,7 +150,7 @@ class Intake:
                 errors.append(KeyedUpdate(None, record, times[at], 1))
         by_branch = []
         for branch, steps in self._branches:
-            passed = steps.apply(updates)
+            passed = steps.apply(updates, branch.silent)
             by_branch.append((branch, passed.updates))
             errors += passed.errors
         return Made(by_branch, errors, ignored)
@@ -303,6 +303,8 @@ def _images(change: Change, time: int) -> Iterator[KeyedUpdate]:
         )
     if absent:
         raise DecodeError("new image", f"it lacks {len(absent)} columns")
+    if before is not None and before == after:
+        return  # in the columns that are wanted nothing has changed
     if before is not None:
         yield KeyedUpdate(key, before, time, -1)
     if after is not None:

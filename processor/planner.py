@@ -16,6 +16,10 @@ nothing is, and a property test compares the two):
   messages carry whole rows.  They make the symbol, or a tombstone, that the upsert then
   keeps; dropping the symbol instead would leave the old value standing.  A row that they
   fail on has no value and an error record, as it would have behind the upsert.
+
+Outputs are the same in any case.  Errors are the same if every message can be decoded.
+One that cannot is no error where its key does not pass; and since a key has one error at
+a time, it takes the place of the one that a pushed step has made of the row before it.
 """
 
 import functools
@@ -229,23 +233,19 @@ def _pushed(
     scope = scope_of_input(source)
     filters = [_key_conditions(branch.steps, source, scope) for branch in branches]
     key_filters = tuple(filters) if filters and all(filters) else ()
+    columns: tuple[str, ...] | None = None
+    if source.value_format != "bytes" and branches:
+        wanted = [chain(branch.steps, frozen(scope)).columns for branch in branches]
+        read = [each for each in wanted if each is not None]
+        if len(read) == len(wanted):
+            columns = tuple(sorted({name for each in read for name in each}))
     pushed: tuple[Named, ...] = ()
     whole_rows = _plain(source) and source.mode == "upsert"
-    if len(branches) == 1 and whole_rows and len(branches[0].outputs) >= 1:
+    if len(branches) == 1 and whole_rows:
         (branch,) = branches
         count = _how_many(branch.steps)
         pushed = branch.steps[:count]
         branches = (replace(branch, steps=branch.steps[count:]),)
-    columns: tuple[str, ...] | None = None
-    if source.value_format != "bytes" and branches:
-        wanted = (
-            [chain(pushed, frozen(scope)).columns]
-            if pushed
-            else [chain(branch.steps, frozen(scope)).columns for branch in branches]
-        )
-        read = [each for each in wanted if each is not None]
-        if len(read) == len(wanted):
-            columns = tuple(sorted({name for each in read for name in each}))
     return Reading(columns, key_filters, pushed), branches
 
 
@@ -274,9 +274,11 @@ def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tupl
                 try:
                     read = parse(condition, scope, condition=True).columns
                 except ExpressionError:
-                    continue
-                if read and read <= own:
-                    found.append(condition)
+                    return tuple(found)
+                if not read or not read <= own:
+                    # It might fail on a row that a condition behind it drops.
+                    return tuple(found)
+                found.append(condition)
         if Sql(where=step.where) != step:
             break
     return tuple(found)

@@ -21,7 +21,7 @@ def doubled(data: Data) -> Data:
 
 
 def is_even(data: Data) -> bool:
-    return data[1]["n"] % 2 == 0
+    return bool(data[1]["n"] % 2 == 0)
 
 
 def swapped(data: Data) -> Data:

@@ -373,6 +373,7 @@ def _random_id() -> str:
 
 
 def free_port() -> int:
+    """A loopback port that nobody listens on."""
     # Below the range of ephemeral ports (32768 and up, 49152 and up on macOS): while the
     # broker is down, a client that keeps connecting to an ephemeral port of its own host
     # can be given that very port as its source, and then holds it.

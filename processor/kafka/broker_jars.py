@@ -31,6 +31,7 @@ _IVY_FILE = f"""\
 
 
 def jars_folder() -> Path:
+    """Where the broker's jars are kept."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache).absolute() / "ikebana" / f"kafka-{KAFKA_VERSION}"
 
@@ -101,6 +102,7 @@ def _fetch(java: Path, folder: Path, log_file: Path) -> None:
 
 
 def ivy() -> Path:
+    """Ivy's jar, which is bundled with pyspark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")

@@ -8,8 +8,7 @@ so that it does not depend on which columns the planner let through.
 """
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ikebana.codecs.error_record import error_record
@@ -50,8 +49,8 @@ class Chain:
         """Of the relation that comes out."""
         self._parts: list[_SqlPart | _CallPart] = []
         done = 0
-        for is_call, group in groupby(steps, key=lambda named: isinstance(named[1], Call)):
-            named = tuple(group)
+        for named in _parts(steps):
+            is_call = isinstance(named[0][1], Call)
             try:
                 part = _CallPart(named, self.scope) if is_call else _SqlPart(named, self.scope)
             except StepError as error:
@@ -100,6 +99,28 @@ def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
         at = (key, value, time)
         sums[at] = sums.get(at, 0) + diff
     return [KeyedUpdate(*at, diff) for at, diff in sums.items() if diff]
+
+
+def _parts(steps: Sequence[Named]) -> Iterator[tuple[Named, ...]]:
+    """Steps that are run as one: all of SQL, or all of Python.
+
+    What a flat_map has made is a column for the SQL behind it, but not for another
+    operator, which sees what an output would show.
+    """
+    part: list[Named] = []
+    unnested = False
+    for operator, step in steps:
+        if part:
+            other, before = part[-1]
+            changes = isinstance(step, Call) != isinstance(before, Call)
+            if changes or (unnested and operator != other):
+                yield tuple(part)
+                part, unnested = [], False
+        part.append((operator, step))
+        if isinstance(step, Sql):
+            unnested = step.select is None and (unnested or step.flat_map is not None)
+    if part:
+        yield tuple(part)
 
 
 class _PartPassed(NamedTuple):

@@ -21,8 +21,12 @@ from typing import Any
 import duckdb
 import msgspec
 
-JSON = "JSON"
-BLOB = "BLOB"
+from ikebana.processor.linear.json_text import BLOB as BLOB
+from ikebana.processor.linear.json_text import JSON as JSON
+from ikebana.processor.linear.json_text import from_json
+from ikebana.processor.linear.json_text import literal as literal
+from ikebana.processor.linear.json_text import quoted as quoted
+
 # The columns that stand for the whole key and the whole value.
 KEY = "key"
 VALUE = "value"
@@ -85,20 +89,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A checked expression: its SQL, and the columns that it reads.
-
-    `reads` maps the column names that the SQL uses to (column of the scope, type).
-    """
+    """A checked expression: its SQL, and the columns that it reads, with their types."""
 
     text: str
     sql: str
-    reads: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    reads: Mapping[str, str] = field(default_factory=dict)
     node: Any = None
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns of the scope that it reads."""
-        return frozenset(column for column, _ in self.reads.values())
+        return frozenset(self.reads)
 
 
 def connection() -> duckdb.DuckDBPyConnection:
@@ -133,16 +134,6 @@ def asked(sql: str, *parameters: str) -> list[tuple[Any, ...]]:
     """All rows of a statement's answer."""
     rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()
     return rows
-
-
-def quoted(name: str) -> str:
-    """A name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -252,7 +243,7 @@ class _Checked:
     """Walks a syntax tree, refuses what must not stand, names columns anew."""
 
     def __init__(self, scope: Scope) -> None:
-        self.reads: dict[str, tuple[str, str]] = {}
+        self.reads: dict[str, str] = {}
         self._scope = scope
         self._bound: list[str] = []
 
@@ -293,8 +284,8 @@ class _Checked:
 
         return {name: walked(value) for name, value in node.items()}
 
-    def _column(self, node: _Node, *, takes_json: bool, kind: str | None = None) -> _Node:
-        name, *rest = node["column_names"]
+    def _column(self, node: _Node, *, takes_json: bool) -> _Node:
+        name = node["column_names"][0]
         if name in self._bound:
             return node
         if name.lower() in _BARE_FUNCTIONS and name not in self._scope.types:
@@ -304,21 +295,19 @@ class _Checked:
                 f'the name "{name}" is taken; a field of it is value->>{literal(name)}'
             )
         declared = self._scope.type_of(name)
-        if kind is None and declared == JSON and not takes_json:
+        if declared == JSON and not takes_json:
             raise ExpressionError(
                 f'the type of "{name}" is not known here{self._declare(name)}'
                 f"cast it, as in {name}::BIGINT"
             )
-        as_type = kind or declared
-        used = name if kind is None else f"{OURS}{name}::{kind}"
-        known = {u.lower(): (u, c) for u, (c, _) in self.reads.items()}
-        clash = known.get(used.lower())
-        if clash is not None and clash[1] != name:
+        for other in self.reads:
+            if other == name or other.lower() != name.lower():
+                continue
             raise ExpressionError(
-                f'"{name}" and "{clash[1]}" differ in case alone, which SQL does not see'
+                f'"{name}" and "{other}" differ in case alone, which SQL does not see'
             )
-        self.reads[used] = (name, as_type)
-        return {**node, "column_names": [used, *rest]}
+        self.reads[name] = declared
+        return node
 
     def _declare(self, name: str) -> str:
         if not self._scope.declare:
@@ -349,11 +338,13 @@ class _Checked:
             and child["column_names"][0] not in self._bound
             and self._scope.type_of(child["column_names"][0]) == JSON
         ):
-            # What a declaration would do, so that x::VARCHAR is x and not its JSON text.
-            if node["try_cast"]:
-                text = self._column(child, takes_json=True, kind="VARCHAR")
-                return {**node, "child": text}
-            return self._column(child, takes_json=True, kind=kind)
+            # What a declaration would do, so that x::VARCHAR is x and not its JSON text; but
+            # here, where a condition before it guards it.
+            self._column(child, takes_json=True)
+            text = f"{quoted(child['column_names'][0])}::VARCHAR"
+            wanted = "VARCHAR" if node["try_cast"] else kind
+            (made,) = _tree(from_json(text, wanted))["statements"][0]["node"]["select_list"]
+            return {**node, "child": made} if node["try_cast"] else made
         return self._children(node, takes_json=True)
 
     def _lambda(self, node: _Node) -> _Node:

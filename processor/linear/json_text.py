@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ikebana.processor.linear.expressions import BLOB, JSON, literal, quoted
-
+JSON = "JSON"
+BLOB = "BLOB"
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 INSTANTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", _ZONED)
 _FROM_TEXT = (*INSTANTS, "TIME", "TIME WITH TIME ZONE", "UUID", "INTERVAL")
@@ -32,6 +32,16 @@ class SqlType(Protocol):
         ...
 
 
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def from_json(text: str, kind: str) -> str:
     """SQL that turns the text of JSON into a type; null is null."""
     if kind == JSON:
@@ -51,6 +61,19 @@ def from_json(text: str, kind: str) -> str:
         wrapped = f"('{{\"v\":' || {text} || ',\"d\":0}}')::JSON"
         return f"(CAST({wrapped} AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
     return f"CAST({text}::JSON AS {kind})"
+
+
+def milliseconds(column: str, kind: str) -> str:
+    """SQL for the first whole millisecond since 1970 that is not before an instant.
+
+    It is before the same milliseconds, and not before the same, as the instant itself.
+    """
+    if kind == "DATE":
+        return f"epoch_ms({column})"
+    unit, factor = ("ns", 1_000_000) if kind == "TIMESTAMP_NS" else ("us", 1_000)
+    count = f"epoch_{unit}({column})"
+    # Division goes towards zero, which is up for what is below it.
+    return f"(CASE WHEN {count} > 0 THEN {count} + {factor - 1} ELSE {count} END) // {factor}"
 
 
 def has_json_form(kind: SqlType) -> bool:

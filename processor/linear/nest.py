@@ -32,6 +32,7 @@ from ikebana.processor.linear.json_text import (
     SqlType,
     from_json,
     has_json_form,
+    milliseconds,
     to_object,
     to_text,
 )
@@ -93,7 +94,7 @@ class _Nest:
         self._layers: list[str] = []
         # Of the input: field -> its place; and the columns made of fields, with their SQL.
         self._fields: dict[str, int] = {}
-        self._base: dict[str, tuple[str, int]] = {}
+        self._base: dict[str, str] = {}
         self._failures: list[tuple[int, str]] = []
         self._from_input = True
         self._made_value: tuple[str, ...] | None = None
@@ -104,7 +105,7 @@ class _Nest:
         self._used: set[str] = set()
         # What a flat_map has made, and what each name stands for where SQL reads it.
         self._flat: set[str] = set()
-        self._names: dict[str, tuple[str, str]] = {}
+        self._names: dict[str, str] = {}
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
         self._open: list[str] = []
@@ -130,6 +131,7 @@ class _Nest:
         key = None if step.key is None else self._computed("key", step.key)
         if key is not None:
             self._refuse_formless("key", key, step.key)
+            key = self._finite("key", key)
         if step.select is not None:
             self._select(step.select, key)
         elif key is not None:
@@ -191,7 +193,7 @@ class _Nest:
         gone = [column, *map(quoted, self._shadowed(name))]
         self._layer(f"SELECT * EXCLUDE ({', '.join(gone)}), unnest({elements}) AS {quoted(name)}")
         self._flat.add(name)
-        self._name("flat_map", name, name, kind.removesuffix("[]"))
+        self._name("flat_map", name)
         self._scope = Scope(
             {**self._scope.types, name: kind.removesuffix("[]")},
             self._scope.open,
@@ -202,11 +204,7 @@ class _Nest:
         """The columns that have to go because a new one has the name."""
         if self._made_value is not None and name in self._made_value:
             self._make_value()
-        there = self._described()
-        gone = [used for used, (column, _) in self._names.items() if column == name]
-        for used in gone:
-            del self._names[used]
-        return [column for column in there if column.lower() in gone]
+        return [name] if name in self._described() else []
 
     def _where(self, text: str) -> None:
         column = self._computed("where", text, condition=True)
@@ -224,7 +222,7 @@ class _Nest:
             always = -_FOREVER if hidden == BEGIN else _FOREVER
             sign = "<" if hidden == BEGIN else ">"
             instant = (
-                f"CASE WHEN isfinite({column}) THEN epoch_ms({column}) "
+                f"CASE WHEN isfinite({column}) THEN {milliseconds(column, kind)} "
                 f"WHEN {column} {sign} 'epoch'::{kind} THEN {always} END"
             )
             column = self._derived(part, instant, text)
@@ -257,7 +255,7 @@ class _Nest:
             made[name] = self._computed(f"select.{name}", text)
         for name, text in columns:
             self._refuse_formless(f"select.{name}", made[name], text)
-        made = {name: self._finite(name, column) for name, column in made.items()}
+        made = {name: self._finite(f"select.{name}", column) for name, column in made.items()}
         types = {name: self._type(column) for name, column in made.items()}
         listed = [f"{column} AS {quoted(name)}" for name, column in made.items()]
         if key is not None:
@@ -265,7 +263,7 @@ class _Nest:
             self._made_key = True
         else:
             # The key that there is goes along, for steps behind this one.
-            self._read("key", {KEY: (KEY, self._scope.types[KEY])})
+            self._read("key", {KEY: self._scope.types[KEY]})
             listed.append(KEY)
         hidden = [ROW, DIFF, BEGIN, END, *([BAD] if self._checked else [])]
         self._layer(f"SELECT {', '.join([*hidden, *listed])}")
@@ -277,8 +275,8 @@ class _Nest:
         self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
         self._flat = set()
         self._restart_names()
-        for name, kind in types.items():
-            self._name("select", name, name, kind)
+        for name in types:
+            self._name("select", name)
 
     def _rekey(self, key: str) -> None:
         listed = self._new_key(key)
@@ -301,7 +299,7 @@ class _Nest:
             problem = f"is of type {self._type(column)}, which JSON does not have; cast it"
             self._refuse(part, problem, text)
 
-    def _finite(self, name: str, column: str) -> str:
+    def _finite(self, part: str, column: str) -> str:
         """The column, refused where it holds a number that JSON has no form for."""
         if (kind := self._type(column)) not in ("DOUBLE", "FLOAT"):
             return column
@@ -309,7 +307,7 @@ class _Nest:
             f"CASE WHEN {column} IS NULL OR isfinite({column}) THEN {column} "
             f"ELSE CAST({column}::VARCHAR || '!' AS {kind}) END"
         )
-        return self._derived(f"select.{name}", sql, "as JSON")
+        return self._derived(part, sql, "as JSON")
 
     # Layers and columns.
 
@@ -326,21 +324,9 @@ class _Nest:
     def _innermost(self) -> str:
         """Every row of the table with the columns that are read of it."""
         hidden = f"{ROW}, 1::BIGINT AS {DIFF}, NULL::BIGINT AS {BEGIN}, NULL::BIGINT AS {END}"
-        if not self._checked:
-            made = [f"{sql} AS {quoted(name)}" for name, (sql, _) in self._base.items()]
-            return f"SELECT {', '.join([hidden, *made])} FROM batch"
-        tried = [
-            f"TRY(struct_pack(v := {sql})) AS {quoted(n)}" for n, (sql, _) in self._base.items()
-        ]
-        made = [f"({quoted(name)}).v AS {quoted(name)}" for name in self._base]
-        failed = [
-            f"WHEN {quoted(name)} IS NULL THEN {number}"
-            for name, (_, number) in self._base.items()
-        ]
-        bad = f"CASE {' '.join(failed)} END" if failed else "NULL::INTEGER"
-        inner = f"SELECT {', '.join([hidden, *tried])} FROM batch"
-        carried = f"{ROW}, {DIFF}, {BEGIN}, {END}"
-        return f"SELECT {', '.join([carried, *made, f'{bad} AS {BAD}'])} FROM ({inner})"
+        bad = [f"NULL::INTEGER AS {BAD}"] if self._checked else []
+        made = [f"{sql} AS {quoted(name)}" for name, sql in self._base.items()]
+        return f"SELECT {', '.join([hidden, *bad, *made])} FROM batch"
 
     def _computed(self, part: str, text: str, *, condition: bool = False) -> str:
         """Compute an expression; returns the name of its column, which is ours."""
@@ -352,24 +338,31 @@ class _Nest:
         return self._derived(part, expression.sql, text)
 
     def _derived(self, part: str, sql: str, text: str) -> str:
+        """A column of ours that has what SQL comes to."""
         name = f"{OURS}c{self._count}"
         self._count += 1
+        return self._column(name, sql, part, text, f"could not evaluate {part} {text}")
+
+    def _column(self, name: str, sql: str, part: str, text: str, reason: str) -> str:
+        shown = quoted(name)
         if self._checked:
-            number = self._failure(f"could not evaluate {part} {text}")
-            self._layer(f"SELECT *, TRY(struct_pack(v := {sql})) AS {name}t")
+            number = self._failure(reason)
+            tried = f"{OURS}t{self._count}"
+            self._count += 1
+            self._layer(f"SELECT *, TRY(struct_pack(v := {sql})) AS {tried}")
             self._layer(
-                f"SELECT * EXCLUDE ({name}t) REPLACE (CASE WHEN {BAD} IS NULL AND {name}t IS NULL "
+                f"SELECT * EXCLUDE ({tried}) REPLACE (CASE WHEN {BAD} IS NULL AND {tried} IS NULL "
                 f"THEN {number} ELSE {BAD} END AS {BAD}), "
                 # What has failed stays as it was when it did.
-                f"CASE WHEN {BAD} IS NULL THEN ({name}t).v END AS {name}"
+                f"CASE WHEN {BAD} IS NULL THEN ({tried}).v END AS {shown}"
             )
         elif self._open and not any(other in sql for other in self._open):
             # Beside the expressions before it, of which it reads none.
             start = self._layers[-1].removesuffix(_FROM_BELOW)
-            self._layers[-1] = f"{start}, {sql} AS {name}{_FROM_BELOW}"
+            self._layers[-1] = f"{start}, {sql} AS {shown}{_FROM_BELOW}"
             self._open.append(name)
         else:
-            self._layer(f"SELECT *, {sql} AS {name}")
+            self._layer(f"SELECT *, {sql} AS {shown}")
             self._open = [name]
         try:
             self._type(name)
@@ -377,27 +370,39 @@ class _Nest:
             self._refuse(part, str(error).strip().partition("\n")[0], text)
         return name
 
-    def _read(self, part: str, reads: Mapping[str, tuple[str, str]]) -> None:
+    def _read(self, part: str, reads: Mapping[str, str]) -> None:
         """See to it that the columns that an expression reads are there."""
-        for used, (column, kind) in reads.items():
-            self._name(part, used, column, kind)
+        for column, kind in reads.items():
+            self._name(part, column)
             of_input = self._from_input and column not in self._flat
             if of_input and not (column == KEY and self._made_key):
-                if used not in self._base:
-                    self._base[used] = self._of_input(column, kind)
-            elif used not in self._described():
-                self._cast_later(used, column, kind)
+                self._read_input(part, column, kind)
+            elif column == VALUE:
+                self._make_value()
 
-    def _name(self, part: str, used: str, column: str, kind: str) -> None:
-        """Note what a name stands for; SQL does not tell names apart by case."""
-        other, _ = self._names.setdefault(used.lower(), (column, kind))
+    def _read_input(self, part: str, column: str, kind: str) -> None:
+        if column in (KEY, VALUE):
+            raw = self._input.types[column] == BLOB
+            self._base[column] = column if raw else f"{column}::JSON"
+            return
+        text = field_column(self._fields.setdefault(column, len(self._fields)))
+        if kind == JSON:
+            self._base[column] = f"{text}::JSON"
+        elif text not in self._base:
+            self._base[text] = text
+            reason = f'column "{column}" is not of type {kind}'
+            self._column(column, from_json(text, kind), part, column, reason)
+
+    def _name(self, part: str, column: str) -> None:
+        """Note a name; SQL does not tell names apart by case."""
+        other = self._names.setdefault(column.lower(), column)
         if other != column:
             self._refuse(
                 part, f'"{column}" and "{other}" differ in case alone, which SQL does not see'
             )
 
     def _restart_names(self) -> None:
-        self._names = {KEY: (KEY, JSON), VALUE: (VALUE, JSON)}
+        self._names = {KEY: KEY, VALUE: VALUE}
 
     def _refuse_name(self, part: str, name: str) -> None:
         taken = name.lower() in (KEY, VALUE) or name.startswith(OURS)
@@ -409,25 +414,6 @@ class _Nest:
         assert self._made_value is not None
         if VALUE not in self._described():
             self._layer(f"SELECT *, ({self._object(self._made_value)})::JSON AS {VALUE}")
-
-    def _cast_later(self, used: str, column: str, kind: str) -> None:
-        if column == VALUE:
-            self._make_value()
-            if used == VALUE:
-                return
-        sql = from_json(f"{quoted(column)}::VARCHAR", kind)
-        name = self._derived("column", sql, f"{column} as {kind}")
-        self._layer(f"SELECT * EXCLUDE ({name}), {name} AS {quoted(used)}")
-
-    def _of_input(self, column: str, kind: str) -> tuple[str, int]:
-        """SQL for a column of the input, and the number of its failure."""
-        reason = self._failure(f'column "{column}" is not of type {kind}')
-        if column in (KEY, VALUE) and self._input.types[column] == BLOB:
-            return (column if kind == BLOB else f"{column}::{kind}"), reason
-        if column in (KEY, VALUE):
-            return from_json(column, kind), reason
-        at = self._fields.setdefault(column, len(self._fields))
-        return from_json(field_column(at), kind), reason
 
     def _failure(self, reason: str) -> int:
         failure = (self._step, reason)

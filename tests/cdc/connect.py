@@ -23,7 +23,7 @@ from cdc.postgres import Postgres, Unavailable
 from ikebana.arrangements.errors import BrokerError, IkebanaError
 from ikebana.processor.java import find_java
 from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, ivy, jars_folder, end_of_log
+from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, end_of_log, ivy, jars_folder
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEBEZIUM_VERSION = "3.6.3.Final"

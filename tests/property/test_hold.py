@@ -19,7 +19,8 @@ data = st.sampled_from(
 )
 diffs = st.sampled_from([-2, -1, 1, 1, 2])
 updates_of_times = st.lists(
-    st.builds(lambda d, t, n: KeyedUpdate(d[0], d[1], t, n), data, st.integers(0, 12), diffs), max_size=30
+    st.builds(lambda d, t, n: KeyedUpdate(d[0], d[1], t, n), data, st.integers(0, 12), diffs),
+    max_size=30,
 )
 
 Triple = Update[tuple[bytes | None, bytes]]

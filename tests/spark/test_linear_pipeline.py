@@ -90,7 +90,7 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def messages(expires: int) -> list[tuple[bytes | None, bytes | None]]:
+def messages(expires: int) -> list[tuple[bytes, bytes | None]]:
     """Creates, updates, key changes, deletes; some messages that are none of its business."""
 
     def event(op: str, before: object, after: object, table: str = "orders") -> bytes:
@@ -107,7 +107,7 @@ def messages(expires: int) -> list[tuple[bytes | None, bytes | None]]:
             "unread": "x" * 50,
         }
 
-    found: list[tuple[bytes | None, bytes | None]] = []
+    found: list[tuple[bytes, bytes | None]] = []
     for number in range(60):
         key = b'{"id":%d}' % number
         found.append((key, event("c", None, row(number, number))))
@@ -134,7 +134,7 @@ def collection(servers: str, topic: str) -> Collection:
     return Counter({data: count for data, count in counts.items() if count})
 
 
-def expected(pipeline: Pipeline, given: list[tuple[bytes | None, bytes | None]]) -> dict[str, Any]:
+def expected(pipeline: Pipeline, given: list[tuple[bytes, bytes | None]]) -> dict[str, Any]:
     """What `evaluate` says of the same file and messages, without Kafka and Spark."""
     plan = parse(json.dumps(document(pipeline)), "file", environ={}).plan
     evaluation = Evaluation(plan)

@@ -36,11 +36,12 @@ def intake(source: Input, *branches: Sequence[Step]) -> Intake:
 
 def message(offset: int, key: Any, value: Any) -> Message:
     """A message; what is not bytes is JSON."""
-    parts = [
-        part if part is None or isinstance(part, bytes) else json.dumps(part).encode()
-        for part in (key, value)
-    ]
-    return Message(offset, *parts)
+    return Message(offset, written(key), written(value))
+
+
+def written(data: Any) -> bytes | None:
+    """Data as a part of a message."""
+    return data if data is None or isinstance(data, bytes) else json.dumps(data).encode()
 
 
 def reasons(taken: Taken) -> dict[int, str]:
@@ -86,7 +87,7 @@ K1, K2 = b'{"id":1}', b'{"id":2}'
 ROW1, ROW2, CHANGED1 = b'{"id":1,"v":1}', b'{"id":2,"v":1}', b'{"id":1,"v":2}'
 
 # The same history in every format: two inserts, an update, a delete, a tombstone perhaps.
-HISTORIES = {
+HISTORIES: dict[str, list[tuple[Any, Any]]] = {
     "debezium-json": [
         ({"id": 1}, debezium("c", {"id": 1, "v": 1})),
         ({"id": 2}, debezium("r", {"v": 1.0, "id": 2})),
@@ -284,7 +285,8 @@ UNREAD = b"\xffnot even JSON"
 @pytest.mark.parametrize(
     ("source", "conditions", "key", "other"),
     [
-        pytest.param(PLAIN, ("key::BIGINT < 9",), 10, 1, id="json"),
+        pytest.param(PLAIN, ("key::BIGINT < 9",), 10, 1, id="json, a number"),
+        pytest.param(PLAIN, ("(key->>'id')::BIGINT < 9",), {"id": 10}, {"id": 1}, id="json"),
         pytest.param(BYTES, ("octet_length(key) = 1",), b"ab", b"a", id="bytes"),
         pytest.param(DEBEZIUM, ("key->>'id' = '1'",), {"id": 2}, {"id": 1}, id="debezium"),
     ],
@@ -303,8 +305,8 @@ def test_a_key_that_does_not_pass_is_dropped_unread(
 
 def test_a_key_passes_if_any_reader_wants_it() -> None:
     """Each reader has its own condition; a message of no reader is dropped."""
-    branches = [where("key::BIGINT < 3")], [where("key::BIGINT > 7")]
-    messages = [message(key, key, {"v": key}) for key in range(10)]
+    branches = [where("(key->>'id')::BIGINT < 3")], [where("(key->>'id')::BIGINT > 7")]
+    messages = [message(key, {"id": key}, {"v": key}) for key in range(10)]
     taken = intake(PLAIN, *branches).symbols(messages, HERE)
 
     assert taken.offsets == [0, 1, 2, 8, 9]
@@ -312,20 +314,20 @@ def test_a_key_passes_if_any_reader_wants_it() -> None:
 
 def test_without_a_condition_of_one_reader_every_key_passes() -> None:
     """Who has no condition reads all."""
-    messages = [message(key, key, {"v": key}) for key in range(3)]
-    taken = intake(PLAIN, [where("key::BIGINT < 1")], [project("v")]).symbols(messages, HERE)
+    messages = [message(key, {"id": key}, {"v": key}) for key in range(3)]
+    taken = intake(PLAIN, [where("key->>'id' = '1'")], [project("v")]).symbols(messages, HERE)
 
     assert taken.offsets == [0, 1, 2]
 
 
 def test_a_key_that_the_condition_fails_on_passes() -> None:
     """It is an error behind the upsert as it would have been, and not dropped before it."""
-    messages = [message(10, "x", {"v": 1}), message(11, 10, {"v": 1}), message(12, 1, {"v": 1})]
-    taken = intake(PLAIN, [where("key::BIGINT < 9")], [where("key::BIGINT < 5")]).symbols(
-        messages, HERE
-    )
+    keys = [{"id": "x"}, {"id": 10}, {"id": 1}]
+    messages = [message(10 + at, key, {"v": 1}) for at, key in enumerate(keys)]
+    branches = [where("(key->>'id')::BIGINT < 9")], [where("(key->>'id')::BIGINT < 5")]
+    taken = intake(PLAIN, *branches).symbols(messages, HERE)
 
-    assert taken.keys == [b'"x"', b"1"]
+    assert taken.keys == [b'{"id":"x"}', b'{"id":1}']
 
 
 def test_where_only_the_row_tells_the_key_it_is_dropped_after_reading() -> None:
@@ -488,7 +490,7 @@ def test_a_message_of_several_rows_is_used_as_a_whole_or_not_at_all() -> None:
         old=[{"v": "1"}, {}],
     )
     source = replace(CANAL, mode="diffs")
-    ((_, updates),), errors = made(source, [(None, both)])
+    ((_, updates),), errors = made(source, [(None, both)], project("id", "v"))
 
     assert updates == []
     assert [(time, diff) for _, time, diff in errors] == [(100, 1)]
@@ -512,7 +514,10 @@ def test_diffs_go_through_their_branch_at_once() -> None:
         ({"id": 1}, debezium("u", {"id": 1, "v": 2}, {"id": 1, "v": 1})),
         ({"id": 2}, debezium("c", {"id": 2, "v": 0})),
     ]
-    steps = where("v > 0"), select(half="CASE WHEN v = 1 THEN CAST('x' || v AS BIGINT) ELSE v // 2 END")
+    steps = (
+        where("v > 0"),
+        select(half="CASE WHEN v = 1 THEN CAST('x' || v AS BIGINT) ELSE v // 2 END"),
+    )
     updates, errors = made(source, records, *steps)
 
     assert updates == [(("of_l0",), [KeyedUpdate(K1, b'{"half":1}', 100, 1)])]

@@ -6,8 +6,10 @@ import pytest
 
 from ikebana import ConfigError, Input, Output, Plan, Update, Upsert, evaluate
 from ikebana.codecs import canonical
+from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.plan import Format, KeyFormat
+from ikebana.processor.linear.steps import Step, valid_between
+from ikebana.processor.plan import Format, KeyFormat, Linear, Mode
 
 TOMBSTONE = None
 BAD = b"{"
@@ -365,3 +367,255 @@ def test_outputs_may_share_an_operator_and_operators_an_evaluation() -> None:
 
     assert diffs(found["one"]) == diffs(found["other"]) == [(b'"k"', b"1", 0, 1)]
     assert diffs(found["third"]) == [(b'"k"', b"2", 0, 1)]
+
+
+K1, K2 = {"id": 1}, {"id": 2}
+ROW1, ROW2, CHANGED1 = {"id": 1, "v": 1}, {"id": 2, "v": 1}, {"id": 1, "v": 2}
+
+
+def changes(value_format: Format, mode: Mode = "upsert", *steps: Step) -> Plan:
+    """An input of change messages of rows with the columns id, the key, and v."""
+    lower = (Column("id", "BIGINT"), Column("v", "BIGINT"))
+    upper = tuple(Column(column.name.upper(), column.type) for column in lower)
+    columns = upper if value_format == "goldengate" else lower
+    debezium = value_format.startswith("debezium")
+    key = () if debezium else (columns[0].name,)
+    options = (("row_image", "full"),) if value_format == "goldengate" else ()
+    source = Input(
+        "rows", ("rows",), value_format, columns=columns, key=key, mode=mode, options=options
+    )
+    root = "current" if mode == "upsert" else "rows"
+    upserts = (Upsert("current", "rows"),) if mode == "upsert" else ()
+    linear = (Linear("made", root, steps),) if steps else ()
+    output = Output("diffs", "made" if steps else root, "diffs")
+    return Plan("changes", (source,), (*upserts, *linear), (output,))
+
+
+def maxwell(kind: str, data: Any, old: Any = None) -> Any:
+    """A message of Maxwell."""
+    return {"database": "d", "table": "t", "type": kind, "data": data, "old": old}
+
+
+def canal(kind: str, *data: Any, old: Any = None) -> Any:
+    """A flat message of Canal."""
+    types = {"sqlType": {"id": 4, "v": 4}, "mysqlType": {"id": "int", "v": "int"}}
+    names = {"database": "d", "table": "t", "pkNames": ["id"], "isDdl": False}
+    return {**names, **types, "type": kind, "data": data, "old": old}
+
+
+def goldengate(kind: str, before: Any, after: Any) -> Any:
+    """A message of GoldenGate, whose columns are upper case."""
+    images = {
+        name: {column.upper(): value for column, value in image.items()}
+        for name, image in (("before", before), ("after", after))
+        if image
+    }
+    return {"table": "D.T", "op_type": kind, "pos": "1", **images}
+
+
+def dms(kind: str, row: Any) -> Any:
+    """A message of DMS."""
+    metadata = {"record-type": "data", "operation": kind, "schema-name": "d", "table-name": "t"}
+    return {"data": row, "metadata": metadata}
+
+
+CHANGES: list[Any] = [
+    pytest.param(
+        "debezium-json",
+        [
+            (K1, {"op": "c", "before": None, "after": ROW1}, 0),
+            (K2, {"op": "r", "before": None, "after": ROW2}, 0),
+            (K1, {"op": "u", "before": ROW1, "after": CHANGED1}, 1),
+            (K2, {"op": "d", "before": ROW2, "after": None}, 2),
+            (K2, None, 2),
+        ],
+        id="debezium-json",
+    ),
+    pytest.param(
+        "debezium-flat-json",
+        [(K1, ROW1, 0), (K2, ROW2, 0), (K1, CHANGED1, 1), (K2, None, 2)],
+        id="debezium-flat-json",
+    ),
+    pytest.param(
+        "maxwell",
+        [
+            (None, maxwell("insert", ROW1), 0),
+            (None, maxwell("bootstrap-insert", ROW2), 0),
+            (None, maxwell("update", CHANGED1, {"v": 1}), 1),
+            (None, maxwell("delete", ROW2), 2),
+        ],
+        id="maxwell",
+    ),
+    pytest.param(
+        "canal",
+        [
+            (None, canal("INSERT", {"id": "1", "v": "1"}, {"id": "2", "v": "1"}), 0),
+            (None, canal("UPDATE", {"id": "1", "v": "2"}, old=[{"v": "1"}]), 1),
+            (None, canal("DELETE", {"id": "2", "v": "1"}), 2),
+        ],
+        id="canal",
+    ),
+    pytest.param(
+        "dms",
+        [
+            (None, dms("load", ROW1), 0),
+            (None, dms("insert", ROW2), 0),
+            (None, dms("update", CHANGED1), 1),
+            (None, dms("delete", ROW2), 2),
+        ],
+        id="dms",
+    ),
+    pytest.param(
+        "goldengate",
+        [
+            (None, goldengate("I", None, ROW1), 0),
+            (None, goldengate("I", None, ROW2), 0),
+            (None, goldengate("U", ROW1, CHANGED1), 1),
+            (None, goldengate("D", ROW2, None), 2),
+        ],
+        id="goldengate",
+    ),
+]
+HISTORY = [
+    (b'{"id":1}', b'{"id":1,"v":1}', 0, 1),
+    (b'{"id":2}', b'{"id":2,"v":1}', 0, 1),
+    (b'{"id":1}', b'{"id":1,"v":1}', 1, -1),
+    (b'{"id":1}', b'{"id":1,"v":2}', 1, 1),
+    (b'{"id":2}', b'{"id":2,"v":1}', 2, -1),
+]
+
+
+def in_lower_case(updates: list[tuple[bytes, bytes, int, int]]) -> Any:
+    """Updates with columns by their names in lower case, which tells formats apart."""
+    return [(key.lower(), value.lower(), *rest) for key, value, *rest in updates]
+
+
+@pytest.mark.parametrize(("value_format", "records"), CHANGES)
+def test_change_messages_of_every_format_come_to_the_same_updates(
+    value_format: Format, records: list[tuple[Any, Any, int]]
+) -> None:
+    """Literal envelopes in, the row's history out, without errors and without drift."""
+    evaluation = Evaluation(changes(value_format))
+    found = evaluation.advance({"rows": records}, 10)
+
+    assert in_lower_case(diffs(found["diffs"])) == HISTORY
+    assert found["errors"] == []
+    assert evaluation.counted == {}
+
+
+@pytest.mark.parametrize(
+    ("value_format", "records"),
+    [each for each in CHANGES if each.id not in ("debezium-flat-json", "dms")],
+)
+def test_diffs_of_every_format_with_old_images_come_to_the_same_updates(
+    value_format: Format, records: list[tuple[Any, Any, int]]
+) -> None:
+    """Nothing keeps state: old images tell what is gone."""
+    found = evaluate(changes(value_format, "diffs"), {"rows": records})
+
+    assert in_lower_case(diffs(found["diffs"])) == HISTORY
+    assert found["errors"] == []
+
+
+def test_a_truncate_removes_every_row_at_its_place() -> None:
+    """What its time says later counts; a partial image then has nothing to complete it."""
+    records = [
+        (K1, {"op": "c", "after": ROW1}, 0),
+        (K2, {"op": "c", "after": ROW2}, 0),
+        (None, {"op": "t"}, 1),
+        (K1, {"op": "c", "after": CHANGED1}, 1),
+        (K2, {"op": "u", "after": {"id": 2, "v": "__debezium_unavailable_value"}}, 1),
+    ]
+    found = evaluate(changes("debezium-json"), {"rows": records})
+
+    assert diffs(found["diffs"]) == [
+        (b'{"id":1}', b'{"id":1,"v":1}', 0, 1),
+        (b'{"id":2}', b'{"id":2,"v":1}', 0, 1),
+        (b'{"id":1}', b'{"id":1,"v":1}', 1, -1),
+        (b'{"id":1}', b'{"id":1,"v":2}', 1, 1),
+        (b'{"id":2}', b'{"id":2,"v":1}', 1, -1),
+    ]
+    assert [(u.data["offset"], u.time, u.diff) for u in found["errors"]] == [(5, 1, 1)]
+
+
+def test_old_images_that_are_not_what_was_there_are_counted() -> None:
+    """Also when their record has waited for its time; the result is as without them."""
+    wrong = (K1, {"op": "u", "before": ROW2, "after": CHANGED1}, 5)
+    evaluation = Evaluation(changes("debezium-json"))
+    evaluation.advance({"rows": [(K1, {"op": "c", "after": ROW1}, 0), wrong]}, 1)
+    before = dict(evaluation.counted)
+    found = evaluation.advance({}, 6)
+
+    assert (before, dict(evaluation.counted)) == ({}, {"drift": 1})
+    assert [(v, t, d) for _, v, t, d in diffs(found["diffs"])] == [
+        (b'{"id":1,"v":1}', 5, -1),
+        (b'{"id":1,"v":2}', 5, 1),
+    ]
+
+
+def test_messages_that_say_nothing_of_a_row_are_counted() -> None:
+    """By kind; they are no errors."""
+    evaluation = Evaluation(changes("debezium-json"))
+    found = evaluation.advance({"rows": [({}, {"ts_ms": 5}, 0), (K1, {"op": "m"}, 0)]}, 1)
+
+    assert (found["diffs"], found["errors"]) == ([], [])
+    assert evaluation.counted == {"heartbeat": 1, "message": 1}
+
+
+VALID = valid_between("v", "v + 10")
+
+
+@pytest.mark.parametrize("mode", ["upsert", "diffs"])
+def test_all_times_are_closed_unless_an_upper_is_given(mode: Mode) -> None:
+    """Also those that are due later than any record; with an upper, only those before it."""
+    plan = changes("debezium-json", mode, VALID)
+    record = (K1, {"op": "c", "after": {"id": 1, "v": 100}}, 0)
+    row = (b'{"id":1}', b'{"id":1,"v":100}')
+
+    assert diffs(evaluate(plan, {"rows": [record]})["diffs"]) == [(*row, 100, 1), (*row, 110, -1)]
+    assert diffs(evaluate(plan, {"rows": [record]}, upper=110)["diffs"]) == [(*row, 100, 1)]
+    assert evaluate(plan, {"rows": [record]}, upper=100)["diffs"] == []
+
+
+@pytest.mark.parametrize("mode", ["upsert", "diffs"])
+def test_pending_are_the_times_of_updates_that_wait(mode: Mode) -> None:
+    """In order; a row that is removed before takes its own with it."""
+    evaluation = Evaluation(changes("debezium-json", mode, VALID))
+    rows = {"id": 1, "v": 100}, {"id": 2, "v": 105}
+    evaluation.advance({"rows": [(K1, {"op": "c", "after": rows[0]}, 0)]}, 1)
+    first = evaluation.pending()
+    evaluation.advance({"rows": [(K2, {"op": "c", "after": rows[1]}, 1)]}, 2)
+    second = evaluation.pending()
+    evaluation.advance({"rows": [(K1, {"op": "d", "before": rows[0]}, 2)]}, 106)
+
+    assert first == [100, 110]
+    assert second == [100, 105, 110, 115]
+    assert evaluation.pending() == [115]
+
+
+def test_updates_of_diffs_whose_time_is_open_are_pending() -> None:
+    """They are made already, and an error with them."""
+    evaluation = Evaluation(changes("debezium-json", "diffs"))
+    good, lacking = {"op": "c", "after": ROW1}, {"op": "d"}
+    found = evaluation.advance({"rows": [(K1, good, 7), (K1, lacking, 5)]}, 3)
+
+    assert (found["diffs"], found["errors"]) == ([], [])
+    assert evaluation.pending() == [5, 7]
+    assert [u.time for u in evaluation.advance({}, 6)["errors"]] == [5]
+    assert evaluation.pending() == [7]
+
+
+@pytest.mark.parametrize(
+    ("value_format", "key_format", "key", "value", "part"),
+    [
+        pytest.param("bytes", "json", "k", "v", "a value is of type str", id="text"),
+        pytest.param("bytes", "json", "k", 5, "a value is of type int", id="a number"),
+        pytest.param("json", "bytes", "k", "v", "a key is of type str", id="a key"),
+    ],
+)
+def test_only_json_data_are_written_for_the_caller(
+    value_format: Format, key_format: KeyFormat, key: Any, value: Any, part: str
+) -> None:
+    """What is to be bytes is given as bytes; five is not five zeros."""
+    with pytest.raises(ConfigError, match=f'cannot evaluate input "names": {part}\nHint: Give'):
+        evaluate(plan(value_format, key_format), {"names": [(key, value, 0)]})
