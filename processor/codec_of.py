@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from ikebana.codecs.change import Codec, Wanted
 from ikebana.codecs.plain import Plain
-from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.plan import PLAIN_FORMATS, Input
 from ikebana.processor.planner import Reading
 
@@ -77,6 +76,8 @@ def full_encoding(kind: str, encoding: str) -> str:
     """An encoding in full: that of a decimal takes its scale from the type."""
     if encoding != "decimal":
         return encoding
+    from ikebana.processor.linear.expressions import type_named
+
     scale = type_named(kind).partition(",")[2].rstrip(")")
     return f"decimal:{scale or 0}"
 

@@ -110,6 +110,10 @@ def advance(
     for name, (root, updates) in held.items():
         part = operator_part(store, _HOLD + name)
         emitted[name] += hold.step(part, updates, intervals[root].upper)
+    if held:
+        # What fails behind a step that moves time is an error of that time.
+        upper = min(interval.upper for interval in intervals.values())
+        emitted[ERRORS] = hold.step(operator_part(store, _HOLD + ERRORS), errors, upper)
     _settle_errors(plan, emitted, counted)
     return Emitted(emitted, +counted)
 
@@ -118,7 +122,7 @@ def held_times(store: Store, plan: Plan) -> list[int]:
     """The times of all updates that are held, in no order."""
     return [
         time
-        for output in plan.outputs
+        for output in plan.published
         for time in hold.due_times(operator_part(store, _HOLD + output.name))
     ]
 

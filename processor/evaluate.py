@@ -17,7 +17,8 @@ from ikebana.processor.codec_of import codec_of
 from ikebana.processor.decoding import Decoding, Place
 from ikebana.processor.envelope import Records, Tick, unpack
 from ikebana.processor.intake import Intake, Message
-from ikebana.processor.linear.expressions import BLOB, JSON, KEY, VALUE
+from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.plan import ERRORS, Input, Output, Plan
 from ikebana.processor.rows import Errors, KeyedUpdate, Updates, size_of, times_of
 

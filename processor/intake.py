@@ -17,8 +17,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.plain import Plain
 from ikebana.processor import planner
 from ikebana.processor.linear.chain import Chain, chain
-from ikebana.processor.linear.expressions import KEY, VALUE, Scope
-from ikebana.processor.linear.query import Query, compiled, frozen
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.plan import Input
 from ikebana.processor.planner import Branch
@@ -251,7 +250,9 @@ def _key_test(
     # The key's columns are the fields of the key, so it stands in the value's place.
     types = {name: kind for name, kind in scope.types.items() if name in source.key}
     of_key = Scope({**types, KEY: scope.types[KEY], VALUE: scope.types[VALUE]}, open=scope.open)
-    queries: list[Query] = [
+    from ikebana.processor.linear.query import compiled
+
+    queries = [
         compiled((Sql(where=conditions),), frozen(of_key)) for conditions in reading.key_filters
     ]
 

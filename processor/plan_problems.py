@@ -8,8 +8,7 @@ from ikebana.codecs.encodings import encoding
 from ikebana.processor import planner
 from ikebana.processor.codec_of import full_encoding
 from ikebana.processor.linear.chain import ChainError, chain
-from ikebana.processor.linear.expressions import KEY, VALUE, ExpressionError, type_named
-from ikebana.processor.linear.query import frozen
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, frozen
 from ikebana.processor.linear.steps import moves_time
 from ikebana.processor.plan import (
     ERRORS,
@@ -94,6 +93,8 @@ def _input_problems(source: Input) -> Iterator[Problem]:
                 f"the name is taken; a field of it is value->>'{column.name}'",
             )
         try:
+            from ikebana.processor.linear.expressions import type_named
+
             type_named(column.type)
         except ExpressionError as error:
             yield f"{path}.columns.{column.name}", str(error)

@@ -28,19 +28,8 @@ from dataclasses import dataclass, replace
 
 from ikebana.codecs.progress import Promise
 from ikebana.processor.linear.chain import Chain, Named, chain
-from ikebana.processor.linear.expressions import (
-    BLOB,
-    JSON,
-    KEY,
-    VALUE,
-    ExpressionError,
-    Scope,
-    called,
-    conjuncts,
-    parse,
-    type_named,
-)
-from ikebana.processor.linear.query import frozen
+from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, moves_time
 from ikebana.processor.plan import PLAIN_FORMATS, Concat, Input, Linear, Output, Plan
 
@@ -143,7 +132,12 @@ def scope_of_root(plan: Plan, root: str) -> Scope:
 
 def scope_of_input(source: Input) -> Scope:
     """What expressions over an input's rows may name."""
-    types = {column.name: type_named(column.type) for column in source.columns}
+    types: dict[str, str] = {}
+    if source.columns:
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.linear.expressions import type_named
+
+        types = {column.name: type_named(column.type) for column in source.columns}
     raw = source.value_format == "bytes"
     types[KEY] = BLOB if source.key_format == "bytes" and _plain(source) else JSON
     types[VALUE] = BLOB if raw else JSON
@@ -201,7 +195,11 @@ def signs(step: Sql | Call | Negate) -> bool:
         case Call():
             return step.kind in ("explode", "join_function")
         case Sql():
-            repeats = step.flat_map is not None and called(step.flat_map[1])
+            if step.flat_map is None:
+                return step.diff is not None
+            from ikebana.processor.linear.expressions import called
+
+            repeats = called(step.flat_map[1])
             return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")
 
 
@@ -262,6 +260,10 @@ def _how_many(steps: Sequence[Named]) -> int:
 
 def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tuple[str, ...]:
     """The conditions over the key alone that every datum has to pass first."""
+    if not any(isinstance(step, Sql) and step.where for _, step in steps):
+        return ()
+    from ikebana.processor.linear.expressions import conjuncts, parse
+
     found: list[str] = []
     own = {KEY, *source.key}
     for _, step in steps:

@@ -12,15 +12,10 @@ from ikebana.processor import planner
 from ikebana.processor.codec_of import wanted_of
 from ikebana.processor.explain.words import counted, listed, named_lines, one_line, printable
 from ikebana.processor.linear.chain import Named, chain
-from ikebana.processor.linear.expressions import (
-    KEY,
-    ExpressionError,
-    Scope,
-    conjuncts,
-    parse,
-)
+from ikebana.processor.linear.expressions import conjuncts, parse
 from ikebana.processor.linear.functions import name_of
-from ikebana.processor.linear.query import compiled, frozen
+from ikebana.processor.linear.query import compiled
+from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
 from ikebana.processor.plan import PLAIN_FORMATS, Input, Plan
 from ikebana.processor.planner import Branch, Physical, Reading

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.linear import functions, logic
-from ikebana.processor.linear.expressions import BLOB, KEY, VALUE, Scope
-from ikebana.processor.linear.nest import StepError
-from ikebana.processor.linear.query import FrozenScope, Query, compiled, frozen
+from ikebana.processor.linear.json_text import BLOB
+from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
 from ikebana.processor.rows import KeyedUpdate
 
@@ -136,7 +135,10 @@ class _SqlPart:
         for _, step in steps:
             assert not isinstance(step, Call)
             plain.append(step)
-        self.query: Query = compiled(tuple(plain), frozen(scope))
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.linear.query import compiled
+
+        self.query = compiled(tuple(plain), frozen(scope))
         self.scope = self.query.result
         self._operators = tuple(operator for operator, _ in steps)
 

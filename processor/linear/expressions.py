@@ -21,15 +21,8 @@ from typing import Any
 import duckdb
 import msgspec
 
-from ikebana.processor.linear.json_text import BLOB as BLOB
-from ikebana.processor.linear.json_text import JSON as JSON
-from ikebana.processor.linear.json_text import from_json
-from ikebana.processor.linear.json_text import literal as literal
-from ikebana.processor.linear.json_text import quoted as quoted
-
-# The columns that stand for the whole key and the whole value.
-KEY = "key"
-VALUE = "value"
+from ikebana.processor.linear.json_text import JSON, from_json, literal, quoted
+from ikebana.processor.linear.scope import OURS, ExpressionError, Scope
 
 _Node = dict[str, Any]
 # Names that SQL takes for functions when there is no column of theirs.
@@ -42,8 +35,6 @@ _BARE_FUNCTIONS = {
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}
 _CARRIERS = {"struct_pack", "list_value", "row"}
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
-# The names of columns that are ours begin like this.
-OURS = "__"
 # DuckDB calls these consistent, but they ask the clock, the catalog, or the program.
 _DEPENDENT = {
     *("alias", "current_localtime", "current_localtimestamp", "index_key"),
@@ -58,33 +49,6 @@ _KINDS = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
     *("CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR", "TYPE"),
 }
-
-
-class ExpressionError(Exception):
-    """An expression that cannot stand where it does; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What an expression may name.
-
-    `types` are SQL types by column.  With `open`, any other name is a field of the
-    value, of type JSON; `declare` then says where its type can be declared.
-    """
-
-    types: Mapping[str, str]
-    open: bool = False
-    declare: str = ""
-
-    def type_of(self, name: str) -> str:
-        """The SQL type of a column.  Raises: ExpressionError."""
-        if name in self.types:
-            return self.types[name]
-        if not self.open:
-            raise ExpressionError(
-                f'there is no column "{name}"; there are {", ".join(sorted(self.types))}'
-            )
-        return JSON
 
 
 @dataclass(frozen=True, slots=True)

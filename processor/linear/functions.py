@@ -109,6 +109,9 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
     return results
 
 
+_LARGEST = 1 << 63
+
+
 def _problem(given: list[Triple], step: Call) -> str | None:
     for new, later, diff in given:
         if not isinstance(new, tuple) or len(new) != 2:
@@ -116,6 +119,8 @@ def _problem(given: list[Triple], step: Call) -> str | None:
         for number in (diff, 0 if later is None else later):
             if not isinstance(number, int):
                 return f"gave a {type(number).__name__} as time or diff"
+            if not -_LARGEST <= number < _LARGEST:
+                return "gave a time or a diff of more than 64 bits"
         if later is not None and not step.moves_time:
             return "gave a time, but says that it moves none"
     return None

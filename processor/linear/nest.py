@@ -13,29 +13,21 @@ from typing import NamedTuple, NoReturn
 import duckdb
 import pyarrow as pa
 
-from ikebana.processor.linear.expressions import (
-    BLOB,
-    JSON,
-    KEY,
-    OURS,
-    VALUE,
-    ExpressionError,
-    Scope,
-    called,
-    connection,
-    parse,
-    quoted,
-)
+from ikebana.processor.linear.expressions import called, connection, parse
 from ikebana.processor.linear.json_text import (
+    BLOB,
     INSTANTS,
+    JSON,
     WHOLE,
     SqlType,
     from_json,
     has_json_form,
     milliseconds,
+    quoted,
     to_object,
     to_text,
 )
+from ikebana.processor.linear.scope import KEY, OURS, VALUE, ExpressionError, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
 
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
@@ -43,16 +35,6 @@ ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
 _FOREVER = 2**63 - 1
 # In its place stands the layer below.
 _FROM_BELOW = " FROM (\0)"
-
-
-class StepError(Exception):
-    """A step that cannot be; `part` is the part of it that is at fault, as in the file."""
-
-    def __init__(self, step: int, part: str, problem: str) -> None:
-        super().__init__(problem)
-        self.step = step
-        self.part = part
-        self.problem = problem
 
 
 class Statement(NamedTuple):

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.linear.expressions import BLOB, KEY, VALUE, Scope, connection, parsed
+from ikebana.processor.linear.expressions import connection, parsed
+from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.nest import (
     BAD,
     BEGIN,
@@ -29,6 +30,7 @@ from ikebana.processor.linear.nest import (
     field_column,
     statement,
 )
+from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 
 # Errors that are nobody's data's fault.
@@ -218,26 +220,9 @@ class Query:
 
 
 @functools.lru_cache(maxsize=256)
-def compiled(steps: tuple[Sql | Negate, ...], scope: "FrozenScope") -> Query:
+def compiled(steps: tuple[Sql | Negate, ...], scope: FrozenScope) -> Query:
     """The query of these steps, compiled once in a process."""
     return Query(steps, scope.thawed())
-
-
-class FrozenScope(NamedTuple):
-    """A scope that can be a key."""
-
-    types: tuple[tuple[str, str], ...]
-    open: bool
-    declare: str
-
-    def thawed(self) -> Scope:
-        """The scope."""
-        return Scope(dict(self.types), self.open, self.declare)
-
-
-def frozen(scope: Scope) -> FrozenScope:
-    """The scope as a key."""
-    return FrozenScope(tuple(scope.types.items()), scope.open, scope.declare)
 
 
 def _column(texts: Sequence[bytes | None], *, binary: bool) -> pa.Array:

@@ -17,8 +17,7 @@ from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.chain import Chain, Named, chain, consolidated
-from ikebana.processor.linear.expressions import Scope
-from ikebana.processor.linear.query import frozen
+from ikebana.processor.linear.scope import Scope, frozen
 from ikebana.processor.linear.steps import (
     Sql,
     Step,

@@ -8,7 +8,7 @@ import pytest
 
 import user_functions
 from ikebana.processor.linear.chain import Chain, ChainError, Named, consolidated
-from ikebana.processor.linear.expressions import Scope
+from ikebana.processor.linear.scope import Scope
 from ikebana.processor.linear.steps import (
     Sql,
     Step,

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.processor.linear.expressions import (
-    ExpressionError,
-    Scope,
     asked,
     called,
     conjuncts,
@@ -16,6 +14,7 @@ from ikebana.processor.linear.expressions import (
     parse,
     type_named,
 )
+from ikebana.processor.linear.scope import ExpressionError, Scope
 from strategies import unhurried
 
 CLOSED = Scope(

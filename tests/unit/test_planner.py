@@ -12,7 +12,7 @@ from ikebana.codecs.progress import Promise
 from ikebana.processor import planner
 from ikebana.processor.evaluate import Evaluation, evaluate
 from ikebana.processor.linear.chain import chain, consolidated
-from ikebana.processor.linear.query import frozen
+from ikebana.processor.linear.scope import frozen
 from ikebana.processor.linear.steps import (
     Sql,
     Step,
@@ -392,3 +392,14 @@ def test_a_retraction_before_the_expiry_cancels_what_is_held() -> None:
     assert evaluation.advance({"rows": [(1, None, 5)]}, 6)["out0"] == [((1, row), 5, -1)]
     assert evaluation.pending() == []
     assert evaluation.advance({}, 20)["out0"] == []
+
+
+def test_a_pushed_condition_does_not_hide_what_the_steps_behind_it_read() -> None:
+    """A key that is made behind a pushed condition tells what is read all the same."""
+    plan = plan_of(
+        Linear("a", "current", (where("a::BIGINT > 1"),)),
+        Linear("b", "a", (Sql(select=(("a", "a"),), key="b"),)),
+        shown=("b",),
+    )
+
+    assert physical(plan).readings["rows"].columns == ("a", "b")

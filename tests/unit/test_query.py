@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ikebana.processor.linear.expressions import Scope, type_named
-from ikebana.processor.linear.nest import StepError
+from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.query import Failed, Query
+from ikebana.processor.linear.scope import Scope, StepError
 from ikebana.processor.linear.steps import (
     Sql,
     negate,
