@@ -58,6 +58,15 @@ def key_of(place: bytes, entry: bytes) -> bytes:
     return upsert.key_of(place[place.index(b"\0") + 1 :], entry)
 
 
+def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
+    """What two entries of one place come to when two shards become one; None is nothing.
+
+    Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
+    """
+    assert place.startswith(_HOLD.encode()), "a key lies in two shards"
+    return hold.combined(one, other)
+
+
 def operator_of(place: bytes) -> str:
     """The operator that an entry of a shard belongs to."""
     return place[: place.index(b"\0")].decode()

@@ -7,7 +7,7 @@ that is not raises a `PlanError` that lists every problem.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -15,8 +15,8 @@ import msgspec
 from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
-from ikebana.processor.linear.functions import name_of
-from ikebana.processor.linear.steps import Step
+from ikebana.processor.linear.functions import name_of, portable
+from ikebana.processor.linear.steps import Call, Step
 
 KeyFormat = Literal["json", "bytes", "avro"]
 Format = Literal[
@@ -157,6 +157,30 @@ class Plan:
         from ikebana.processor import planner
 
         return planner.promise(self, output)
+
+    def portable(self) -> "Plan":
+        """The plan with its functions by name, as other processes find them.
+
+        Raises: PlanError, for functions that no other process can find.
+        """
+        operators: list[Operator] = []
+        problems = []
+        for operator in self.operators:
+            if isinstance(operator, Linear):
+                steps: list[Step] = []
+                for step in operator.steps:
+                    if isinstance(step, Call):
+                        if not portable(step.function):
+                            name = name_of(step.function)
+                            problem = f"{name} is no function of a module; give it a name in one"
+                            problems.append((f"operators.{operator.name}.{step.kind}", problem))
+                        step = msgspec.structs.replace(step, function=name_of(step.function))
+                    steps.append(step)
+                operator = Linear(operator.name, operator.source, tuple(steps))
+            operators.append(operator)
+        if problems:
+            raise PlanError(self.name, problems)
+        return replace(self, operators=tuple(operators))
 
     def fingerprint(self) -> str:
         """Names the plan in offsets and markers: a replay under another plan is refused."""

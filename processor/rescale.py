@@ -9,7 +9,9 @@ is seeded with a base.
 
 import heapq
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import IO
 
 import msgspec
@@ -22,7 +24,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.processor.checkpoint import Birth, Checkpoint
-from ikebana.processor.dataflow import key_of
+from ikebana.processor.dataflow import combined, key_of
 from ikebana.processor.decoding import shard_of
 
 _HELD = 5_000
@@ -62,7 +64,7 @@ def rescale(
     seeds = {}
     merged = heapq.merge(*(entries(files, manifest) for files, manifest in sources))
     with _Spools(shards) as spools:
-        for place, entry in merged:
+        for place, entry in united(merged):
             spools.add(shard_of(key_of(place, entry), shards), (place, entry))
             on_entries(1)
         for shard in range(shards):
@@ -82,6 +84,17 @@ def rescale(
     )
     new.write(reborn)
     return reborn
+
+
+def united(merged: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Entries in order of their places, those of one place made one."""
+    for place, group in groupby(merged, key=itemgetter(0)):
+        (_, entry), *others = group
+        whole: bytes | None = entry
+        for _, other in others:
+            whole = other if whole is None else combined(place, whole, other)
+        if whole is not None:
+            yield place, whole
 
 
 class _Spools:

@@ -96,9 +96,11 @@ def _verify(checkpoint: Checkpoint, manifests: list[Manifest]) -> None:
 
 
 def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], operator: str) -> None:
-    known = [o["name"] for o in birth.plan["operators"]]
+    known = [o["name"] for o in birth.plan["operators"] if o["type"] == "upsert"]
     if operator not in known:
-        raise ConfigError(f'there is no operator "{operator}"; there are {", ".join(known)}')
+        raise ConfigError(
+            f'no operator "{operator}" keeps state by key; there are {", ".join(known)}'
+        )
     try:
         for manifest in manifests:
             for place, entry in entries(_files(checkpoint, manifest.shard), manifest):

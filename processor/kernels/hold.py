@@ -71,6 +71,13 @@ def key_of(entry: bytes) -> bytes:
     return bytes(value) if key is None else key
 
 
+def combined(one: bytes, other: bytes) -> bytes | None:
+    """The entry that two of one place come to, from shards that become one."""
+    key, value, diff = msgspec.msgpack.decode(one, type=_Entry)
+    diff += msgspec.msgpack.decode(other, type=_Entry)[2]
+    return msgspec.msgpack.encode((key, value, diff)) if diff else None
+
+
 def _place(update: KeyedUpdate) -> bytes:
     # Data may be long, and differ only at the end: of equal time they lie by their digest.
     data = msgspec.msgpack.encode((update.key, update.value))

@@ -97,6 +97,8 @@ def start(
     Raises:
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
+    # From here on the plan travels to other processes.
+    plan = plan.portable()
     checkpoint = Checkpoint(settings.checkpoint)
     birth = checkpoint.birth()
     on_step("looking at the input topics")

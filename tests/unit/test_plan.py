@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ikebana import Input, Output, Plan, PlanError, Upsert
+from ikebana import Input, Linear, Output, Plan, PlanError, Upsert, steps
+from ikebana.codecs.canonical import encode
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")
@@ -253,3 +254,36 @@ def test_equal_plans_have_one_fingerprint(same: Plan) -> None:
 def test_the_fingerprint_is_the_same_in_every_version() -> None:
     """Offset logs hold it: if this changes, running checkpoints are refused."""
     assert PLAN.fingerprint() == "110558fc6d53f0c9"
+
+
+def test_a_plan_that_travels_names_its_functions() -> None:
+    """A function of a module goes by its name, and the fingerprint is the same."""
+    plan = replace(
+        PLAN,
+        operators=(*PLAN.operators, Linear("l", PLAN.operators[0].name, (steps.map_(encode),))),
+    )
+
+    portable = plan.portable()
+
+    assert portable.operators[-1] == Linear(
+        "l",
+        PLAN.operators[0].name,
+        (steps.map_("ikebana.codecs.canonical:encode"),),
+    )
+    assert portable.fingerprint() == plan.fingerprint()
+
+
+def test_a_function_without_a_module_cannot_travel() -> None:
+    """It can be evaluated, and is refused by name where other processes would need it."""
+    plan = replace(
+        PLAN,
+        operators=(
+            *PLAN.operators,
+            Linear("l", PLAN.operators[0].name, (steps.map_(lambda data: data),)),
+        ),
+    )
+
+    with pytest.raises(
+        PlanError, match=r"operators\.l\.map: .*<lambda> is no function of a module"
+    ):
+        plan.portable()

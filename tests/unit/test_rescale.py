@@ -1,5 +1,6 @@
 """Rescaling a checkpoint that was written by hand: every entry in its new shard."""
 
+import heapq
 import json
 from collections import Counter
 from dataclasses import dataclass
@@ -19,11 +20,12 @@ from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.dataflow import advance, key_of
+from ikebana.processor.dataflow import advance, key_of, operator_part
 from ikebana.processor.decoding import shard_of
+from ikebana.processor.kernels import hold
 from ikebana.processor.reclock import SourceOffset
-from ikebana.processor.rescale import rescale
-from ikebana.processor.rows import Symbols
+from ikebana.processor.rescale import rescale, united
+from ikebana.processor.rows import KeyedUpdate, Symbols
 
 PLAN = Plan(
     "names",
@@ -123,6 +125,30 @@ def found(location: Path, manifests: list[Manifest]) -> list[tuple[int, Entry]]:
         for manifest in manifests
         for entry in entries(Folder.at(str(location), "shards", f"{manifest.shard:04d}"), manifest)
     ]
+
+
+@pytest.mark.parametrize(
+    ("diffs", "expected"),
+    [
+        pytest.param((1, 2), [KeyedUpdate(b"k", b"v", 9, 3)], id="same"),
+        pytest.param((1, -1), [], id="opposite"),
+    ],
+)
+def test_what_two_shards_hold_of_one_datum_becomes_one(
+    diffs: tuple[int, int], expected: list[KeyedUpdate]
+) -> None:
+    """Equal updates of the future may lie in two shards; in one there is their sum."""
+    shards = []
+    for diff in diffs:
+        store = MemoryStore()
+        hold.step(operator_part(store, "hold out"), [KeyedUpdate(b"k", b"v", 9, diff)], 5)
+        shards.append(list(store.scan(b"")))
+    store = MemoryStore()
+
+    for place, entry in united(heapq.merge(*shards)):
+        store.put(place, entry)
+
+    assert hold.step(operator_part(store, "hold out"), [], 10) == expected
 
 
 @pytest.mark.parametrize("shards", [1, 3, 4, 7])
