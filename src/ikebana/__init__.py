@@ -5,6 +5,7 @@ A plan is a value; `evaluate` runs it in this process on literal records, and th
 imported here.
 """
 
+from ikebana.arrangements.alt_neu import differentiate, integrate
 from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
 from ikebana.arrangements.update import Update, accumulate, consolidate, negate
 from ikebana.codecs.change import Column
@@ -28,7 +29,9 @@ __all__ = [
     "Upsert",
     "accumulate",
     "consolidate",
+    "differentiate",
     "evaluate",
+    "integrate",
     "negate",
     "steps",
 ]

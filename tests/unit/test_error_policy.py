@@ -1,0 +1,76 @@
+"""What an error does to a pipeline: a record, a count, or the end."""
+
+from dataclasses import replace
+
+import pytest
+
+from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
+from ikebana.arrangements.errors import RecordError
+from ikebana.processor.evaluate import Evaluation, Record
+from ikebana.processor.plan import OnError
+
+PLAN = Plan(
+    "p",
+    inputs=(Input("names", ("names",)),),
+    operators=(
+        Upsert("current", "names"),
+        Linear("numbers", "current", (steps.select(n="value::INTEGER"),)),
+    ),
+    outputs=(Output("all", "current", "all"), Output("numbers", "numbers", "numbers")),
+)
+BAD_VALUE: Record = ("a", b"{", 1)
+BAD_KEY: Record = (b"{", 5, 1)
+BAD_FOR_A_STEP: Record = ("a", "five", 1)
+
+
+def evaluation(policy: OnError) -> Evaluation:
+    return Evaluation(replace(PLAN, on_error=policy))
+
+
+@pytest.mark.parametrize("bad", [BAD_VALUE, BAD_KEY, BAD_FOR_A_STEP])
+def test_recorded_it_is_one_record(bad: Record) -> None:
+    """The error topic has it, and everything else goes on."""
+    found = evaluation("record").advance({"names": [bad, ("b", 7, 1)]}, 2)
+
+    assert [(update.time, update.diff) for update in found["errors"]] == [(1, 1)]
+    assert Update(("b", {"n": 7}), 1, 1) in found["numbers"]
+
+
+@pytest.mark.parametrize("bad", [BAD_VALUE, BAD_KEY, BAD_FOR_A_STEP])
+def test_dropped_it_is_counted(bad: Record) -> None:
+    """The error topic stays empty, and nothing is lost silently."""
+    dropping = evaluation("drop")
+
+    found = dropping.advance({"names": [bad, ("b", 7, 1)]}, 2)
+
+    assert found["errors"] == []
+    assert Update(("b", {"n": 7}), 1, 1) in found["numbers"]
+    assert dropping.counted == {"error dropped": 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        pytest.param(BAD_VALUE, r"names\[0\]@1: could not decode value as JSON", id="a value"),
+        pytest.param(BAD_KEY, r"names\[0\]@1: could not decode key as JSON", id="a key"),
+        pytest.param(BAD_FOR_A_STEP, r"^operator numbers: could not evaluate", id="a step"),
+    ],
+)
+def test_failing_it_is_named(bad: Record, message: str) -> None:
+    """Where it is and why is told, not what is in it, and what to do."""
+    with pytest.raises(RecordError, match=message) as raised:
+        evaluation("fail").advance({"names": [bad, ("b", 7, 1)]}, 2)
+
+    assert "five" not in str(raised.value)
+    assert "errors.policy is fail" in str(raised.value.hint)
+
+
+def test_failing_a_retracted_error_is_none() -> None:
+    """Only an error that comes stops the pipeline, not one that goes."""
+    going = evaluation("record")
+    going.advance({"names": [BAD_VALUE]}, 2)
+    going.plan = replace(PLAN, on_error="fail")
+
+    found = going.advance({"names": [("a", 5, 2)]}, 3)
+
+    assert [(update.time, update.diff) for update in found["errors"]] == [(2, -1)]
