@@ -83,7 +83,7 @@ def advance(
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
-    physical = physical or planner.physical(plan)
+    physical = planner.physical(plan) if physical is None else physical
     emitted: dict[str, list[KeyedUpdate]] = {output.name: [] for output in plan.published}
     counted: Counter[str] = Counter()
     errors = emitted[ERRORS]
@@ -95,6 +95,15 @@ def advance(
         if branch.moves_time
         for name in branch.outputs
     }
+
+    def flow(root: str, updates: Sequence[KeyedUpdate]) -> None:
+        """Let updates of a root go through its branches."""
+        for branch in physical.branches[root]:
+            passed = planner.chain_of(plan, branch, physical).apply(updates, branch.silent)
+            errors.extend(passed.errors)
+            for name in branch.outputs:
+                (held[name][1] if name in held else emitted[name]).extend(passed.updates)
+
     for row in rows:
         match row:
             case Errors():
@@ -103,6 +112,8 @@ def advance(
                 made = list(map(KeyedUpdate, row.keys, row.values, row.times, row.diffs))
                 for name in row.outputs:
                     (held[name][1] if name in held else emitted[name]).extend(made)
+                if row.root:
+                    flow(row.root, made)
             case Ignored():
                 counted.update(row.counts)
     symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
@@ -111,11 +122,7 @@ def advance(
         changes = upsert.step(operator_part(store, operator.name), own, intervals[operator.name])
         errors += changes.errors
         counted["drift"] += changes.drift
-        for branch in physical.branches[operator.name]:
-            passed = planner.chain_of(plan, branch, physical).apply(changes.updates, branch.silent)
-            errors += passed.errors
-            for name in branch.outputs:
-                (held[name][1] if name in held else emitted[name]).extend(passed.updates)
+        flow(operator.name, changes.updates)
     for name, (root, updates) in held.items():
         part = operator_part(store, _HOLD + name)
         emitted[name] += hold.step(part, updates, intervals[root].upper)

@@ -163,7 +163,8 @@ class Decoding:
             self._error(record, time, diff)
         for branch, updates in made.updates:
             outputs = list(branch.outputs)
-            shards = [Updates(outputs, [], [], [], []) for _ in range(count)]
+            root = "" if outputs else branch.root
+            shards = [Updates(outputs, [], [], [], [], root) for _ in range(count)]
             for key, value, time, diff in updates:
                 shard = shards[crc32(value if key is None else key) % count]
                 shard.keys.append(key)

@@ -132,7 +132,7 @@ class Evaluation:
         """
         if not isinstance(row, Updates | Errors):
             return row
-        if isinstance(row, Updates) and self._held.issuperset(row.outputs):
+        if isinstance(row, Updates) and not row.root and self._held.issuperset(row.outputs):
             return row
         assert isinstance(row.times, list)
         columns = [[c[at] for at, t in enumerate(row.times) if t >= upper] for c in _columns(row)]
@@ -222,7 +222,10 @@ def _columns(row: Updates | Errors) -> list[list[Any]]:
 
 
 def _with_columns(row: Updates | Errors, columns: list[list[Any]]) -> Updates | Errors:
-    return Updates(row.outputs, *columns) if isinstance(row, Updates) else Errors(*columns)
+    if isinstance(row, Updates):
+        keys, values, times, diffs = columns
+        return Updates(row.outputs, keys, values, times, diffs, row.root)
+    return Errors(*columns)
 
 
 def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> bytes | None:

@@ -85,6 +85,9 @@ class Intake:
         self.takes_as_is = as_is and self._passes is None and self._pushed is None
         """Whether every message with a key is the symbol that it comes to."""
         branches = physical.branches.get(source.name, ()) if source.mode == "diffs" else ()
+        if branches and not physical.fused:
+            # Its branches run in the shards: this one is the input itself.
+            branches = (Branch(source.name, (), ()),)
         self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
 
     def symbols(self, messages: Sequence[Message], where: Where, partitions: int = 1) -> Taken:

@@ -77,10 +77,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Physical:
-    """What runs: how each input is read, and the branches by their roots."""
+    """What runs: how each input is read, and the branches by their roots.
+
+    With `fused`, branches of an input in `mode: diffs` run where it is decoded, else in the
+    shards like all others.
+    """
 
     readings: dict[str, Reading]
     branches: dict[str, tuple[Branch, ...]]
+    fused: bool = True
 
 
 @functools.lru_cache(maxsize=32)
@@ -95,7 +100,7 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
         if optimized:
             readings[source.name], found = _pushed(plan, source, found)
         branches[root] = found
-    return Physical(readings, branches)
+    return Physical(readings, branches, optimized)
 
 
 def roots(plan: Plan) -> tuple[str, ...]:

@@ -63,13 +63,17 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 
 
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
-    """Updates that need no state: what one branch of an input in `mode: diffs` has made."""
+    """Updates that need no state: what one branch of an input in `mode: diffs` has made.
+
+    With a `root` they are that input's own, and its branches are still to be run.
+    """
 
     outputs: list[str]
     keys: list[bytes | None]
     values: list[bytes]
     times: list[int]
     diffs: list[int]
+    root: str = ""
 
 
 class Errors(msgspec.Struct, array_like=True, tag="errors"):
