@@ -201,7 +201,9 @@ def fused(steps: tuple[Named, ...]) -> str:
 
 def _pass(plan: Plan, branch: Branch, own: str) -> Box:
     diffs = planner.input_of(plan, branch.root).mode == "diffs"
-    where = "in the decoding tasks" if diffs else "behind the upsert, in the shards"
+    where = "behind the upsert, in the shards"
+    if diffs:
+        where = "in the decoding tasks" if plan.pushdown else "in the shards"
     names = _names(branch)
     steps = steps_lines([step for _, step in branch.steps])
     lines = [fused(branch.steps), where, *(named_lines(branch.steps) if len(names) > 1 else steps)]

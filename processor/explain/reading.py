@@ -95,7 +95,7 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
                 f"upsert, so the state keeps {counted(len(step.select), 'column')} instead of "
                 "whole rows."
             )
-    if source.mode == "diffs" and any(branch.steps for branch in branches):
+    if source.mode == "diffs" and physical.fused and any(b.steps for b in branches):
         passes = counted(sum(1 for branch in branches if branch.steps), "pass")
         yield (
             f"Input {source.name}: all steps, {passes}, run in the tasks that decode. Old images "

@@ -1,0 +1,343 @@
+"""State machine: a set of states for each key, moved by symbols; emit what shows of them.
+
+A machine is made of user functions.  `step` says which states a symbol makes of those
+that are live; there may be several (a non-deterministic automaton) or none.  `view` says
+which values show of them; without one, the states themselves do.  The output is the
+collection of (key, value) that shows, as updates.  Upsert is the machine whose step
+ignores the old states.
+
+All symbols of one key and time are applied in order before anything shows; then the
+difference is emitted at that time.  A time is processed once the interval has closed it:
+a symbol at or beyond `upper` waits in the store.
+
+A symbol on which a function fails, or which the machine refuses, leaves states and values
+as they were before it and puts an error record into the key's error slot; the next symbol
+that is applied retracts the record.  A symbol is applied when step and view have both
+given data that have a JSON form: so of several symbols of one time, each stands or falls
+by itself, although only what the last one leaves shows.
+
+A key without states shows nothing, whatever the view, and lies not in the store.  What
+shows is remembered beside the states where it is something else: it is retracted as it
+was emitted, also when the functions have changed meanwhile.
+
+States carry the version of their machine.  A key's states of another version are migrated
+when its next symbol comes, and until then show what they did.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Final, NamedTuple, final
+
+import msgspec
+
+from ikebana.arrangements.errors import IkebanaError
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part, Store
+from ikebana.codecs import canonical
+from ikebana.codecs.error_record import error_record
+from ikebana.processor.linear.functions import name_of
+from ikebana.processor.rows import KeyedUpdate
+
+
+@final
+class Tombstone:
+    """What a step is given for a symbol that removes the row; null is a value like others."""
+
+    def __reduce__(self) -> str:
+        # There is one in each process, also after a copy.
+        return "TOMBSTONE"
+
+
+TOMBSTONE: Final = Tombstone()
+
+
+class Refused(Exception):  # noqa: N818 -- it reads as what has happened: raise Refused(...)
+    """Raised by a machine's function: the symbol is not for these states, and why.
+
+    The reason becomes an error record; it should not hold the payload.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class StateVersionError(IkebanaError):
+    """The store has states of another version of the machine, which cannot migrate them."""
+
+    def __init__(self, version: int, stored: int) -> None:
+        super().__init__(
+            f"cannot read states of version {stored} with a machine of version {version}",
+            hint=f"Give the machine a migrate function, or go back to version {stored}.",
+        )
+        self.version = version
+        self.stored = stored
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Functions over JSON data as Python has it; each must be one of its arguments alone.
+
+    `step(states, symbol, time)` gives the states after a symbol, or raises `Refused`.  The
+    states come as a list in the order of their canonical bytes, and what is given may be
+    in any order and repeat itself.  `view(states)` gives the values that show of them.
+    `migrate(state, version)` makes a state of one of that version.
+    """
+
+    step: Callable[[list[Any], Any, int], Iterable[Any]]
+    view: Callable[[list[Any]], Iterable[Any]] | None = None
+    version: int = 1
+    migrate: Callable[[Any, int], Any] | None = None
+
+
+class Event(NamedTuple):
+    """A symbol of a key, as canonical bytes; None is a tombstone.
+
+    At one time the lesser `order` comes first, and of equal ones the first to arrive.
+    """
+
+    key: bytes
+    time: int
+    order: tuple[int, ...]
+    symbol: bytes | None
+
+
+class Changes(NamedTuple):
+    """The updates of the collection and those of the error records."""
+
+    updates: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """All that is known of a key: data are canonical bytes, sorted, none of them twice.
+
+    `shown` is None where the states themselves show.
+    """
+
+    version: int
+    states: tuple[bytes, ...] = ()
+    shown: tuple[bytes, ...] | None = None
+    record: bytes | None = None
+
+    @property
+    def visible(self) -> tuple[bytes, ...]:
+        """The values that show."""
+        return self.states if self.shown is None else self.shown
+
+
+_encode = msgspec.msgpack.encode
+_entry_of = msgspec.msgpack.Decoder(Entry).decode
+_place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
+_waiting_of = msgspec.msgpack.Decoder(list[bytes | None]).decode
+
+_TIME_BYTES = 8
+
+
+def step(store: Store, symbols: Sequence[Event], interval: Interval, machine: Machine) -> Changes:
+    """Apply the symbols whose time lies before `interval.upper`; keep the others.
+
+    Raises:
+        StateVersionError: a key has states of a version that the machine cannot read.
+    """
+    kept, waiting = Part(store, b"k"), Part(store, b"w")
+    # What waited has arrived first; sort() is stable.
+    due, early = _due(waiting, interval.upper), []
+    for event in symbols:
+        time = event.time
+        assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
+        (due if time < interval.upper else early).append(event)
+    _wait(waiting, early)
+    due.sort(key=lambda event: (event.time, event.order))
+    keys = list(dict.fromkeys(event.key for event in due))
+    stored = kept.get_many(keys)
+    current = {key: _loaded(entry, machine) for key, entry in zip(keys, stored, strict=True)}
+    changes = Changes([], [])
+    for time, events in groupby(due, key=lambda event: event.time):
+        before: dict[bytes, Entry] = {}
+        for event in events:
+            entry = current[event.key]
+            before.setdefault(event.key, entry)
+            current[event.key] = _applied(machine, entry, event)
+        for key, old in before.items():
+            new = current[key]
+            _emit(changes.updates, key, time, old.visible, new.visible)
+            _emit(changes.errors, key, time, _slot(old), _slot(new))
+    for key, was in zip(keys, stored, strict=True):
+        entry = current[key]
+        if not entry.states and entry.record is None:
+            if was is not None:
+                kept.delete(key)
+        elif (now := _encode(entry)) != was:
+            kept.put(key, now)
+    return changes
+
+
+def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+    """The values that show of `keys`."""
+    return [
+        () if entry is None else _entry_of(entry).visible
+        for entry in Part(store, b"k").get_many(keys)
+    ]
+
+
+def key_of(place: bytes, entry: bytes) -> bytes:  # noqa: ARG001 -- as kernels have it
+    """The key that an entry of the store belongs to, whatever kind of entry it is."""
+    if place[:1] == b"k":
+        return place[1:]
+    return _place_of(place[1 + _TIME_BYTES :])[1]
+
+
+class _FailureError(Exception):
+    """A symbol cannot be applied; the message is the record's reason."""
+
+
+def _loaded(entry: bytes | None, machine: Machine) -> Entry:
+    if entry is None:
+        return Entry(machine.version)
+    found = _entry_of(entry)
+    if found.version != machine.version and machine.migrate is None:
+        raise StateVersionError(machine.version, found.version)
+    return found
+
+
+def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
+    """What a key has come to by a symbol."""
+    try:
+        states = _moved(machine, _migrated(machine, entry), event)
+        shown = None if machine.view is None else _viewed(machine.view, states)
+    except _FailureError as failure:
+        # All else stays, the version too: what is not applied has not migrated.
+        record = error_record(str(failure), None, event.key, None)
+        return msgspec.structs.replace(entry, record=record)
+    return Entry(machine.version, states, shown)
+
+
+def _migrated(machine: Machine, entry: Entry) -> tuple[bytes, ...]:
+    migrate, version = machine.migrate, entry.version
+    if migrate is None or version == machine.version:
+        return entry.states
+    return _data(
+        "migrate",
+        migrate,
+        lambda: [migrate(canonical.decode(state), version) for state in entry.states],
+    )
+
+
+def _moved(machine: Machine, states: tuple[bytes, ...], event: Event) -> tuple[bytes, ...]:
+    # Decoded for each call: a function may change what it gets, and then fail.
+    return _data(
+        "step",
+        machine.step,
+        lambda: machine.step(
+            _decoded(states),
+            TOMBSTONE if event.symbol is None else canonical.decode(event.symbol),
+            event.time,
+        ),
+    )
+
+
+def _viewed(
+    view: Callable[[list[Any]], Iterable[Any]], states: tuple[bytes, ...]
+) -> tuple[bytes, ...]:
+    return _data("view", view, lambda: view(_decoded(states))) if states else ()
+
+
+def _data(role: str, function: Any, called: Callable[[], Any]) -> tuple[bytes, ...]:
+    """The data that a user's function gives, as a set.  Raises: _FailureError."""
+    try:
+        given = called()
+        # Text and objects can be iterated over as well, but who gives one means it as such.
+        several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+        items = list(given) if several else []
+    except Refused as refused:
+        # A record is UTF-8, which not every text can be.
+        raise _FailureError(str(refused.reason).encode(errors="replace").decode()) from None
+    except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
+        problem = f"raised {type(error).__name__}"
+        raise _FailureError(f"{role} {name_of(function)} {problem}") from None
+    if not several:
+        problem = f"gave a {type(given).__name__} in place of a collection"
+        raise _FailureError(f"{role} {name_of(function)} {problem}")
+    try:
+        return tuple(sorted(set(map(_encoded, items))))
+    except Exception:  # noqa: BLE001 -- nor do we know what it gives
+        problem = "gave data that have no JSON form"
+        raise _FailureError(f"{role} {name_of(function)} {problem}") from None
+
+
+def _decoded(data: Iterable[bytes]) -> list[Any]:
+    return list(map(canonical.decode, data))
+
+
+# So many brackets are never too deep.
+_SHALLOW = 64
+
+
+def _encoded(data: Any) -> bytes:
+    """Data as canonical bytes that can be decoded again."""
+    encoded = canonical.encode(data)
+    # The encoder writes null for what is not finite.
+    if b"null" in encoded and not _finite(data):
+        raise ValueError
+    # It goes deeper than the decoder does, and what it writes must not wedge the key.
+    if encoded.count(b"[") + encoded.count(b"{") > _SHALLOW:
+        canonical.decode(encoded)
+    return encoded
+
+
+def _finite(data: Any) -> bool:
+    if isinstance(data, dict):
+        return all(map(_finite, data.values()))
+    if isinstance(data, list | tuple | set | frozenset):
+        return all(map(_finite, data))
+    return not isinstance(data, float | Decimal) or math.isfinite(data)
+
+
+def _emit(
+    updates: list[KeyedUpdate],
+    key: bytes,
+    time: int,
+    old: tuple[bytes, ...],
+    new: tuple[bytes, ...],
+) -> None:
+    if old == new:
+        return
+    updates += [KeyedUpdate(key, value, time, -1) for value in old if value not in new]
+    updates += [KeyedUpdate(key, value, time, 1) for value in new if value not in old]
+
+
+def _slot(entry: Entry) -> tuple[bytes, ...]:
+    return () if entry.record is None else (entry.record,)
+
+
+def _wait(waiting: Part, events: Sequence[Event]) -> None:
+    """Keep symbols, after those that wait already; of one order they stay as they came."""
+    by_place: dict[bytes, list[bytes | None]] = {}
+    for key, time, order, symbol in events:
+        place = time.to_bytes(_TIME_BYTES, "big") + _encode((order, key))
+        by_place.setdefault(place, []).append(symbol)
+    places = list(by_place)
+    for place, entry in zip(places, waiting.get_many(places), strict=True):
+        earlier = [] if entry is None else _waiting_of(entry)
+        waiting.put(place, _encode(earlier + by_place[place]))
+
+
+def _due(waiting: Part, upper: int) -> list[Event]:
+    """Take out what waited for a time before `upper`."""
+    events: list[Event] = []
+    places = []
+    for place, entry in waiting.scan(b""):
+        time = int.from_bytes(place[:_TIME_BYTES], "big")
+        # Places are in order of time, so the first one beyond the frontier ends it.
+        if time >= upper:
+            break
+        order, key = _place_of(place[_TIME_BYTES:])
+        events += [Event(key, time, order, symbol) for symbol in _waiting_of(entry)]
+        places.append(place)
+    for place in places:
+        waiting.delete(place)
+    return events

@@ -1,0 +1,123 @@
+"""Machines as users write them, importable by name: each is a few lines of Python."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ikebana.processor.kernels.state_machine import TOMBSTONE, Machine, Refused
+
+States = list[Any]
+
+
+def latest(states: States, symbol: Any, time: int) -> States:
+    """The symbol itself, whatever was before."""
+    return [] if symbol is TOMBSTONE else [symbol]
+
+
+UPSERT = Machine(latest)
+
+
+def one_more(states: States, symbol: Any, time: int) -> States:
+    """How many symbols there have been since the last tombstone."""
+    return [] if symbol is TOMBSTONE else [sum(states) + 1]
+
+
+COUNTER = Machine(one_more)
+
+# From each state, by each event, the next one.
+LIFE_CYCLE = {
+    None: {"place": "placed"},
+    "placed": {"pay": "paid", "cancel": "cancelled"},
+    "paid": {"ship": "shipped", "refund": "cancelled"},
+    "shipped": {"deliver": "delivered"},
+}
+
+
+def next_status(states: States, symbol: Any, time: int) -> States:
+    """An order's status; what the life cycle does not have is refused."""
+    if symbol is TOMBSTONE:
+        return []
+    (status,) = states or [None]
+    following = LIFE_CYCLE.get(status, {})
+    if symbol not in following:
+        raise Refused("illegal transition")
+    return [following[symbol]]
+
+
+ORDER = Machine(next_status)
+
+GAP = 30
+
+
+def extended(states: States, symbol: Any, time: int) -> States:
+    """Sessions, of which the last goes on unless more than a gap has passed."""
+    if symbol is TOMBSTONE:
+        return []
+    last = max(states, key=lambda session: session["until"], default=None)
+    if last is None or time - last["until"] > GAP:
+        return [*states, {"since": time, "until": time, "events": 1}]
+    grown = last | {"until": time, "events": last["events"] + 1}
+    return [grown if session == last else session for session in states]
+
+
+def all_but_the_last(states: States) -> States:
+    """The sessions that cannot go on."""
+    return sorted(states, key=lambda session: session["until"])[:-1]
+
+
+SESSIONS = Machine(extended)
+CLOSED_SESSIONS = Machine(extended, view=all_but_the_last)
+
+WINDOW = 10 * 60 * 1000
+SMALL, LARGE = 10, 1000
+
+
+def suspected(states: States, symbol: Any, time: int) -> Iterable[Any]:
+    """Three small payments and then a large one, within ten minutes, others in between.
+
+    A small payment may be one of the three or not: a pattern that has begun goes both ways.
+    """
+    if symbol is TOMBSTONE:
+        return
+    for state in states:
+        if "alarm" in state:
+            yield state
+            continue
+        if time - state["since"] > WINDOW:
+            continue
+        yield state
+        if symbol <= SMALL and state["small"] < 3:
+            yield {"since": state["since"], "small": state["small"] + 1}
+        if symbol >= LARGE and state["small"] == 3:
+            yield {"alarm": time}
+    if symbol <= SMALL:
+        yield {"since": time, "small": 1}
+
+
+def alarms(states: States) -> States:
+    """The times of the large payments."""
+    return [state["alarm"] for state in states if "alarm" in state]
+
+
+FRAUD = Machine(suspected, view=alarms)
+
+QUIET = 5
+
+
+def settled(states: States, symbol: Any, time: int) -> States:
+    """A new value counts when it comes again after a time in which no other has come."""
+    if symbol is TOMBSTONE:
+        return []
+    (state,) = states or [{"counts": [], "next": symbol, "since": time}]
+    if symbol != state["next"]:
+        return [state | {"next": symbol, "since": time}]
+    if time - state["since"] >= QUIET:
+        return [state | {"counts": [symbol]}]
+    return [state]
+
+
+def what_counts(states: States) -> States:
+    """The value that counts, if there is one yet."""
+    return [value for state in states for value in state["counts"]]
+
+
+DEBOUNCE = Machine(settled, view=what_counts)
