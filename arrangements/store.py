@@ -81,6 +81,8 @@ class Overlay:
     def __init__(self, base: Readable) -> None:
         self._base = base
         self.changes: dict[bytes, bytes | None] = {}
+        # The changed keys in order, while that is known: a kernel may scan for every key.
+        self._sorted: list[bytes] | None = []
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         changes = self.changes
@@ -91,7 +93,7 @@ class Overlay:
         return [changes[key] if key in changes else found[key] for key in keys]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        changed = sorted(key for key in self.changes if key.startswith(prefix))
+        changed = self._changed(prefix)
         # At equal keys merge takes the first iterable's entry first: the change wins.
         merged = heapq.merge(
             ((key, self.changes.get(key)) for key in changed),
@@ -105,10 +107,24 @@ class Overlay:
             last = key
 
     def put(self, key: bytes, value: bytes) -> None:
+        if key not in self.changes:
+            self._sorted = None
         self.changes[key] = value
 
     def delete(self, key: bytes) -> None:
+        if key not in self.changes:
+            self._sorted = None
         self.changes[key] = None
+
+    def _changed(self, prefix: bytes) -> list[bytes]:
+        """The changed keys that begin with `prefix`, in order."""
+        if self._sorted is None:
+            self._sorted = sorted(self.changes)
+        keys = self._sorted
+        begin = end = bisect.bisect_left(keys, prefix)
+        while end < len(keys) and keys[end].startswith(prefix):
+            end += 1
+        return keys[begin:end]
 
 
 class Part:

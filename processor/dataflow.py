@@ -6,16 +6,18 @@ intervals, and on nothing else.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ikebana.arrangements.errors import RecordError
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
-from ikebana.processor import planner
-from ikebana.processor.kernels import hold, upsert
-from ikebana.processor.plan import ERRORS, Plan
+from ikebana.processor import machines, planner
+from ikebana.processor.aggregates import arranged
+from ikebana.processor.kernels import hold, reduce, state_machine, upsert
+from ikebana.processor.kernels.state_machine import Event
+from ikebana.processor.plan import ERRORS, Plan, Reduce, StateMachine, Upsert
 from ikebana.processor.planner import Physical
 from ikebana.processor.rows import (
     Errors,
@@ -29,8 +31,9 @@ from ikebana.processor.rows import (
 
 # Rows as they reach a shard.
 Rows = Sequence[Symbols | Truncate | Updates | Errors | Ignored]
-# Operators' names hold no space, so nothing of theirs begins like this.
-_HOLD = "hold "
+# Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
+_HOLD, _HOLD_IN = "hold ", "hold-in "
+_MACHINE, _REDUCE = "machine ", "reduce "
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,16 @@ def operator_part(store: Store, operator: str) -> Part:
 
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of a shard belongs to, which decides its shard."""
-    if place.startswith(_HOLD.encode()):
-        return hold.key_of(entry)
-    return upsert.key_of(place[place.index(b"\0") + 1 :], entry)
+    operator, _, inner = place.partition(b"\0")
+    match operator.partition(b" ")[0] + b" " if b" " in operator else b"":
+        case b"hold " | b"hold-in ":
+            return hold.key_of(entry)
+        case b"machine ":
+            return state_machine.key_of(inner, entry)
+        case b"reduce ":
+            return reduce.key_of(inner, entry)
+        case _:
+            return upsert.key_of(inner, entry)
 
 
 def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
@@ -63,7 +73,7 @@ def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
 
     Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
     """
-    assert place.startswith(_HOLD.encode()), "a key lies in two shards"
+    assert place.startswith((_HOLD.encode(), _HOLD_IN.encode())), "a key lies in two shards"
     return hold.combined(one, other)
 
 
@@ -83,64 +93,157 @@ def advance(
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
-    physical = planner.physical(plan) if physical is None else physical
-    emitted: dict[str, list[KeyedUpdate]] = {output.name: [] for output in plan.published}
-    counted: Counter[str] = Counter()
-    errors = emitted[ERRORS]
-    # By output: what is to be held, with the root whose frontier releases it.
-    held: dict[str, tuple[str, list[KeyedUpdate]]] = {
-        name: (root, [])
+    batch = _Batch(
+        plan, store, intervals, planner.physical(plan) if physical is None else physical
+    )
+    batch.take(rows)
+    symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
+    for operator in plan.upserts:
+        batch.upsert(operator, [chunk for chunk in symbols if chunk.input == operator.input])
+    for machine in plan.machines:
+        batch.run(machine, [chunk for chunk in symbols if chunk.input == machine.input])
+    for reduction in planner.in_order(plan):
+        batch.reduce(reduction)
+    batch.release()
+    _settle_errors(plan, batch.emitted, batch.counted)
+    return Emitted(batch.emitted, +batch.counted)
+
+
+class _Batch:
+    """One micro-batch on its way through the operators, from roots to outputs."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        intervals: Mapping[str, Interval],
+        physical: Physical,
+    ) -> None:
+        self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
+        self.counted: Counter[str] = Counter()
+        self._plan = plan
+        self._store = store
+        self._intervals = intervals
+        self._physical = physical
+        self._arriving: dict[str, list[KeyedUpdate]] = {r.name: [] for r in plan.reductions}
+        self._held = held_targets(physical)
+
+    def take(self, rows: Rows) -> None:
+        """Take what decoding has made already."""
+        for row in rows:
+            match row:
+                case Errors():
+                    self.emitted[ERRORS] += _error_updates(row)
+                case Updates():
+                    made = list(map(KeyedUpdate, row.keys, row.values, row.times, row.diffs))
+                    self._deliver(row.outputs, row.reductions, made)
+                    if row.root:
+                        self._flow(row.root, made)
+                case Ignored():
+                    self.counted.update(row.counts)
+
+    def upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
+        """Move an upsert through its interval."""
+        part = operator_part(self._store, operator.name)
+        changes = upsert.step(part, chunks, self._intervals[operator.name])
+        self.emitted[ERRORS] += changes.errors
+        self.counted["drift"] += changes.drift
+        self._flow(operator.name, changes.updates)
+
+    def run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
+        """Move a state machine through its interval."""
+        part = operator_part(self._store, _MACHINE + operator.name)
+        interval = self._intervals[operator.name]
+        machine = machines.machine(operator)
+        changes = state_machine.step(part, _events(chunks), interval, machine)
+        self.emitted[ERRORS] += changes.errors
+        self._flow(operator.name, changes.updates)
+
+    def reduce(self, operator: Reduce) -> None:
+        """Move a reduction through its interval; all that it reads has been."""
+        name, interval = operator.name, self._intervals[operator.name]
+        arriving = self._arriving[name]
+        if (_IN, name) in self._held:
+            arriving = hold.step(
+                operator_part(self._store, _HOLD_IN + name), arriving, interval.upper
+            )
+        part = operator_part(self._store, _REDUCE + name)
+        changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
+        self.emitted[ERRORS] += changes.errors
+        self._flow(name, changes.updates)
+
+    def release(self) -> None:
+        """Let out what is due, and hold the rest."""
+        for kind, name in self._held:
+            if kind == _OUT:
+                upper = self._intervals[self._held[kind, name]].upper
+                part = operator_part(self._store, _HOLD + name)
+                self.emitted[name] = hold.step(part, self.emitted[name], upper)
+        if self._held:
+            # What fails behind a step that moves time is an error of that time.
+            upper = min(interval.upper for interval in self._intervals.values())
+            part = operator_part(self._store, _HOLD + ERRORS)
+            self.emitted[ERRORS] = hold.step(part, self.emitted[ERRORS], upper)
+
+    def _flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
+        """Let updates of a root go through its branches."""
+        for branch in self._physical.branches[root]:
+            steps = planner.chain_of(self._plan, branch, self._physical)
+            passed = steps.apply(updates, branch.silent)
+            self.emitted[ERRORS] += passed.errors
+            self._deliver(branch.outputs, branch.reductions, passed.updates)
+
+    def _deliver(
+        self, outputs: Iterable[str], reductions: Iterable[str], updates: Sequence[KeyedUpdate]
+    ) -> None:
+        for name in outputs:
+            self.emitted[name] += updates
+        for name in reductions:
+            self._arriving[name] += updates
+
+
+# What updates may be held before: an output, or a reduction.
+_OUT, _IN = "out", "in"
+
+
+def held_targets(physical: Physical) -> dict[tuple[str, str], str]:
+    """What is behind a step that moves time, with the root whose frontier releases it."""
+    return {
+        target: root
         for root, branches in physical.branches.items()
         for branch in branches
         if branch.moves_time
-        for name in branch.outputs
+        for target in (
+            *((_OUT, name) for name in branch.outputs),
+            *((_IN, name) for name in branch.reductions),
+        )
     }
 
-    def flow(root: str, updates: Sequence[KeyedUpdate]) -> None:
-        """Let updates of a root go through its branches."""
-        for branch in physical.branches[root]:
-            passed = planner.chain_of(plan, branch, physical).apply(updates, branch.silent)
-            errors.extend(passed.errors)
-            for name in branch.outputs:
-                (held[name][1] if name in held else emitted[name]).extend(passed.updates)
 
-    for row in rows:
-        match row:
-            case Errors():
-                errors += _error_updates(row)
-            case Updates():
-                made = list(map(KeyedUpdate, row.keys, row.values, row.times, row.diffs))
-                for name in row.outputs:
-                    (held[name][1] if name in held else emitted[name]).extend(made)
-                if row.root:
-                    flow(row.root, made)
-            case Ignored():
-                counted.update(row.counts)
-    symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
-    for operator in plan.upserts:
-        own = [chunk for chunk in symbols if chunk.input == operator.input]
-        changes = upsert.step(operator_part(store, operator.name), own, intervals[operator.name])
-        errors += changes.errors
-        counted["drift"] += changes.drift
-        flow(operator.name, changes.updates)
-    for name, (root, updates) in held.items():
-        part = operator_part(store, _HOLD + name)
-        emitted[name] += hold.step(part, updates, intervals[root].upper)
-    if held:
-        # What fails behind a step that moves time is an error of that time.
-        upper = min(interval.upper for interval in intervals.values())
-        emitted[ERRORS] = hold.step(operator_part(store, _HOLD + ERRORS), errors, upper)
-    _settle_errors(plan, emitted, counted)
-    return Emitted(emitted, +counted)
+def _events(chunks: Iterable[Symbols | Truncate]) -> list[Event]:
+    """Symbols as a machine's events."""
+    events: list[Event] = []
+    for chunk in chunks:
+        # The planner lets only plain messages come to a machine, and pushes nothing there.
+        assert isinstance(chunk, Symbols) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
+        times = times_of(chunk.times, len(chunk.keys))
+        order, bad = (chunk.input_order, chunk.partition), chunk.bad
+        events += [
+            Event(key, time, (*order, offset, index), value, bad.get(index))
+            for index, (time, offset, key, value) in enumerate(
+                zip(times, chunk.offsets, chunk.keys, chunk.values, strict=True)
+            )
+        ]
+    return events
 
 
 def held_times(store: Store, plan: Plan) -> list[int]:
     """The times of all updates that are held, in no order."""
-    return [
-        time
-        for output in plan.published
-        for time in hold.due_times(operator_part(store, _HOLD + output.name))
+    names = [
+        *(_HOLD + output.name for output in plan.published),
+        *(_HOLD_IN + reduction.name for reduction in plan.reductions),
     ]
+    return [time for name in names for time in hold.due_times(operator_part(store, name))]
 
 
 def _error_updates(row: Errors) -> list[KeyedUpdate]:

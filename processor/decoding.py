@@ -163,8 +163,9 @@ class Decoding:
             self._error(record, time, diff)
         for branch, updates in made.updates:
             outputs = list(branch.outputs)
-            root = "" if outputs else branch.root
-            shards = [Updates(outputs, [], [], [], [], root) for _ in range(count)]
+            reductions = list(branch.reductions)
+            root = "" if outputs or reductions else branch.root
+            shards = [Updates(outputs, [], [], [], [], root, reductions) for _ in range(count)]
             for key, value, time, diff in updates:
                 shard = shards[crc32(value if key is None else key) % count]
                 shard.keys.append(key)

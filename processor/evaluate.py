@@ -54,13 +54,7 @@ class Evaluation:
         self._offset = 0
         # What the kernels do not keep until its time is closed.
         self._waiting: list[Updates | Errors] = []
-        self._held = {
-            name
-            for branches in self._physical.branches.values()
-            for branch in branches
-            if branch.moves_time
-            for name in branch.outputs
-        }
+        self._held = dataflow.held_targets(self._physical)
 
     def advance(
         self, inputs: Mapping[str, Iterable[Record]], upper: int
@@ -132,7 +126,7 @@ class Evaluation:
         """
         if not isinstance(row, Updates | Errors):
             return row
-        if isinstance(row, Updates) and not row.root and self._held.issuperset(row.outputs):
+        if isinstance(row, Updates) and self._is_held(row):
             return row
         assert isinstance(row.times, list)
         columns = [[c[at] for at, t in enumerate(row.times) if t >= upper] for c in _columns(row)]
@@ -140,6 +134,11 @@ class Evaluation:
             self._waiting.append(_with_columns(row, columns))
         columns = [[c[at] for at, t in enumerate(row.times) if t < upper] for c in _columns(row)]
         return _with_columns(row, columns)
+
+    def _is_held(self, row: Updates) -> bool:
+        """Whether all that a row goes to holds back what is of the future."""
+        targets = [*(("out", n) for n in row.outputs), *(("in", n) for n in row.reductions)]
+        return bool(targets) and all(target in self._held for target in targets)
 
     def _read(self, output: Output, emitted: list[KeyedUpdate]) -> list[Update[Any]]:
         """The consolidated updates with data as Python values again."""
@@ -224,7 +223,7 @@ def _columns(row: Updates | Errors) -> list[list[Any]]:
 def _with_columns(row: Updates | Errors, columns: list[list[Any]]) -> Updates | Errors:
     if isinstance(row, Updates):
         keys, values, times, diffs = columns
-        return Updates(row.outputs, keys, values, times, diffs, row.root)
+        return Updates(row.outputs, keys, values, times, diffs, row.root, row.reductions)
     return Errors(*columns)
 
 

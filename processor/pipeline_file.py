@@ -36,7 +36,9 @@ from ikebana.processor.plan import (
     Output,
     OutputFormat,
     Plan,
+    Reduce,
     Start,
+    StateMachine,
     TimeDomain,
     Upsert,
 )
@@ -152,6 +154,12 @@ def _expression(value: object) -> object:
     if isinstance(value, list | dict | None):
         _refuse(value, "a SQL expression")
     return value if isinstance(value, str) else shown(value)
+
+
+def _aggregates(value: object) -> object:
+    if isinstance(value, dict):
+        return tuple((name, _expression(text)) for name, text in value.items())
+    _refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
 
 
 def _flat_mapped(value: object) -> object:
@@ -289,7 +297,7 @@ class StepPart(Part):
     join_function: Text | None = None
     negate: Annotated[bool, BeforeValidator(_flag)] = False
 
-    def step(self) -> Step:
+    def as_step(self) -> Step:
         """The step that this section describes.  Raises: ValueError, saying why it is none."""
         found: list[Step] = [
             Call(kind, function, moves_time=kind == "join_function")
@@ -318,13 +326,31 @@ class StepPart(Part):
         return found[0]
 
 
+# The kinds of operators, and the keys that belong to each alone.
+_OWN_KEYS: dict[str, tuple[str, ...]] = {
+    "upsert": (),
+    "linear": (),
+    "concat": (),
+    "state_machine": ("step", "view", "version", "migrate"),
+    "reduce": ("by", "aggregates"),
+}
+
+
 class OperatorPart(StepPart):
     """`operators.<name>`."""
 
     upsert: Text | None = None
     linear: Text | None = None
     concat: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    state_machine: Text | None = None
+    reduce: Text | None = None
     steps: tuple[StepPart, ...] = ()
+    step: Text | None = None
+    view: Text | None = None
+    version: Whole = 1
+    migrate: Text | None = None
+    by: Expression | None = None
+    aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_aggregates)] = ()
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -339,28 +365,46 @@ class OperatorPart(StepPart):
 
     def operator(self, name: str) -> Operator:
         """The operator that this section describes.  Raises: PlanError."""
-        kinds = [k for k in ("upsert", "linear", "concat") if getattr(self, k)]
+        kinds = [kind for kind in _OWN_KEYS if getattr(self, kind)]
         path = f"operators.{name}"
         if len(kinds) != 1:
-            raise PlanError(name, [(path, "must be one of upsert, linear and concat")])
-        given = {field for field in self.model_fields_set if field in StepPart.model_fields}
-        if self.linear is None:
-            if given or self.steps:
-                raise PlanError(name, [(path, f"{kinds[0]} has no steps; add a linear operator")])
-            if self.upsert is not None:
-                return Upsert(name, self.upsert)
+            raise PlanError(name, [(path, f"must be one of {', '.join(_OWN_KEYS)}")])
+        (kind,) = kinds
+        given = self.model_fields_set - {kind, *_OWN_KEYS[kind]}
+        if kind == "linear":
+            given -= {*StepPart.model_fields, "steps"}
+        if given:
+            other = ", ".join(sorted(given))
+            hint = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
+            raise PlanError(name, [(path, f"{kind} takes no {other}{hint}")])
+        if self.upsert is not None:
+            return Upsert(name, self.upsert)
+        if self.concat:
             return Concat(name, self.concat)
+        if self.reduce is not None:
+            return Reduce(name, self.reduce, self.aggregates, self.by)
+        if self.state_machine is not None:
+            if self.step is None:
+                raise PlanError(name, [(f"{path}.step", "is missing")])
+            return StateMachine(
+                name, self.state_machine, self.step, self.view, self.version, self.migrate
+            )
+        assert self.linear is not None
+        return self._linear(name, path, self.linear)
+
+    def _linear(self, name: str, path: str, source: str) -> Linear:
+        given = {field for field in self.model_fields_set if field in StepPart.model_fields}
         if given and self.steps:
             problem = "has steps, and a step beside them; write it among them"
             raise PlanError(name, [(path, problem)])
         steps: list[Step] = []
         for at, part in enumerate(self.steps or [self]):
             try:
-                steps.append(part.step())
+                steps.append(part.as_step())
             except ValueError as error:
                 place = f"{path}.steps.{at}" if self.steps else path
                 raise PlanError(name, [(place, str(error))]) from None
-        return Linear(name, self.linear, tuple(steps))
+        return Linear(name, source, tuple(steps))
 
 
 class OutputPart(Part):

@@ -89,7 +89,35 @@ class Concat(msgspec.Struct, frozen=True, tag="concat"):
     sources: tuple[str, ...]
 
 
-Operator = Upsert | Linear | Concat
+class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
+    """What a machine shows of the events of `input`, key by key.
+
+    `step`, `view` and `migrate` are functions, or their names as "module:function"; see
+    `kernels.state_machine`.  `version` is that of the states.
+    """
+
+    name: str
+    input: str
+    step: Any
+    view: Any = None
+    version: int = 1
+    migrate: Any = None
+
+
+class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
+    """What the data of each key of `source` come to.
+
+    `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"); the
+    argument is SQL over the datum.  `by` is SQL that makes another key.
+    """
+
+    name: str
+    source: str
+    aggregates: tuple[tuple[str, str], ...]
+    by: str | None = None
+
+
+Operator = Upsert | Linear | Concat | StateMachine | Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +172,16 @@ class Plan:
         return self.name + ".markers"
 
     @property
+    def machines(self) -> tuple[StateMachine, ...]:
+        """The state machines."""
+        return tuple(o for o in self.operators if isinstance(o, StateMachine))
+
+    @property
+    def reductions(self) -> tuple[Reduce, ...]:
+        """The reductions, in the order of the plan."""
+        return tuple(o for o in self.operators if isinstance(o, Reduce))
+
+    @property
     def upserts(self) -> tuple[Upsert, ...]:
         """The operators that keep state by key."""
         return tuple(o for o in self.operators if isinstance(o, Upsert))
@@ -177,6 +215,15 @@ class Plan:
                         step = msgspec.structs.replace(step, function=name_of(step.function))
                     steps.append(step)
                 operator = Linear(operator.name, operator.source, tuple(steps))
+            if isinstance(operator, StateMachine):
+                named: dict[str, Any] = {}
+                for part in ("step", "view", "migrate"):
+                    function = getattr(operator, part)
+                    if function is not None and not portable(function):
+                        problem = f"{name_of(function)} is no function of a module"
+                        problems.append((f"operators.{operator.name}.{part}", problem))
+                    named[part] = None if function is None else name_of(function)
+                operator = msgspec.structs.replace(operator, **named)
             operators.append(operator)
         if problems:
             raise PlanError(self.name, problems)

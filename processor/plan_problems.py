@@ -2,12 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from ikebana.codecs.encodings import encoding
 from ikebana.processor import planner
+from ikebana.processor.aggregates import AggregateError, arranged
 from ikebana.processor.codec_of import full_encoding
 from ikebana.processor.linear.chain import ChainError, chain
+from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, frozen
 from ikebana.processor.linear.steps import moves_time
 from ikebana.processor.plan import (
@@ -19,6 +21,8 @@ from ikebana.processor.plan import (
     Operator,
     Output,
     Plan,
+    Reduce,
+    StateMachine,
     Upsert,
 )
 
@@ -142,8 +146,55 @@ def _operator_problems(plan: Plan) -> Iterator[Problem]:
                     yield f"{path}.concat", "at least two operators are needed"
                 for source in operator.sources:
                     yield from _source_problem(plan, f"{path}.concat", source)
+            case StateMachine():
+                yield from _machine_problems(operator, inputs, upserted)
+                upserted[operator.input] = operator.name
+            case Reduce():
+                yield from _source_problem(plan, f"{path}.reduce", operator.source)
+                yield from _aggregate_problems(operator)
         if _reaches(plan, operator, operator.name):
             yield path, "it reads what it makes"
+
+
+def _machine_problems(
+    operator: StateMachine, inputs: Mapping[str, Input], read: Mapping[str, str]
+) -> Iterator[Problem]:
+    path = f"operators.{operator.name}"
+    source = inputs.get(operator.input)
+    if source is None:
+        yield f"{path}.state_machine", f"there is no input {operator.input!r}{_among(inputs)}"
+    elif source.value_format not in ("json", "avro"):
+        yield (
+            f"{path}.state_machine",
+            f"reads events in json or avro; {operator.input!r} is in {source.value_format}",
+        )
+    if operator.input in read:
+        yield (
+            f"{path}.state_machine",
+            f"operator {read[operator.input]!r} already reads {operator.input!r}",
+        )
+    for part in ("step", "view", "migrate"):
+        function = getattr(operator, part)
+        if function is not None:
+            try:
+                found(function)
+            except FunctionError as error:
+                yield f"{path}.{part}", str(error)
+    if operator.version < 1:
+        yield f"{path}.version", "must be at least 1"
+
+
+def _aggregate_problems(operator: Reduce) -> Iterator[Problem]:
+    path = f"operators.{operator.name}.aggregates"
+    if not operator.aggregates:
+        yield path, "at least one is needed"
+    for name, count in Counter(name for name, _ in operator.aggregates).items():
+        if count > 1:
+            yield f"{path}.{name}", f"the name is used {count} times"
+    try:
+        arranged(operator)
+    except AggregateError as error:
+        yield f"{path}.{error.name}", error.problem
 
 
 def _source_problem(plan: Plan, path: str, source: str) -> Iterator[Problem]:
@@ -180,6 +231,8 @@ def _sources(operator: Operator) -> tuple[str, ...]:
             return (operator.source,)
         case Concat():
             return operator.sources
+        case Reduce():
+            return (operator.source,)
         case _:
             return ()
 
@@ -198,11 +251,15 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
     """What is wrong inside the steps, and with formats that do not fit what they make."""
     told: set[Problem] = set()
     for operator in plan.operators:
-        for way in planner.paths(plan, operator.name):
+        for way in _ways_of(plan, operator):
             try:
                 chain(way.steps, frozen(planner.scope_of_root(plan, way.root)))
             except ChainError as error:
                 owner = next(o for o in plan.operators if o.name == error.operator)
+                if isinstance(owner, Reduce):
+                    yield _argument_problem(owner, error)
+                    told.add((owner.name, error.part))
+                    continue
                 assert isinstance(owner, Linear)
                 within = "" if len(owner.steps) == 1 else f".steps.{error.index}"
                 problem = (f"operators.{error.operator}{within}.{error.part}", error.problem)
@@ -211,6 +268,13 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
                     yield problem
     if told:
         return
+    for reduction in plan.reductions:
+        if not planner.lie_by_key(plan, reduction):
+            yield (
+                f"operators.{reduction.name}.by",
+                "the data of such a key lie in several shards: an upsert can only be reduced by "
+                "its own key, an input in mode: diffs by any",
+            )
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
         timed = any(moves_time(step) for _, step in way.steps)
         if timed and plan.time == "offset":
@@ -218,6 +282,27 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
             return
     for output in plan.outputs:
         yield from _format_problems(plan, output)
+
+
+def _ways_of(plan: Plan, operator: Operator) -> Iterator[planner.Path]:
+    """The steps up to an operator, with those that a reduction makes its arguments by."""
+    if not isinstance(operator, Reduce):
+        yield from planner.paths(plan, operator.name)
+        return
+    before = (operator.name, arranged(operator).step)
+    for way in planner.paths(plan, operator.source):
+        yield planner.Path(way.root, (*way.steps, before))
+
+
+def _argument_problem(operator: Reduce, error: ChainError) -> Problem:
+    """Which aggregate's argument cannot be, or that the key cannot."""
+    path = f"operators.{operator.name}"
+    if not error.part.startswith("select."):
+        return f"{path}.by", error.problem
+    field = error.part.removeprefix("select.")
+    aggregates = arranged(operator).aggregates
+    name = next(aggregate.name for aggregate in aggregates if aggregate.field == field)
+    return f"{path}.aggregates.{name}", error.problem
 
 
 def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:

@@ -27,11 +27,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ikebana.codecs.progress import Promise
+from ikebana.processor.aggregates import arranged, result_scope
 from ikebana.processor.linear.chain import Chain, Named, chain
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, moves_time
-from ikebana.processor.plan import PLAIN_FORMATS, Concat, Input, Linear, Output, Plan
+from ikebana.processor.plan import PLAIN_FORMATS, Concat, Input, Linear, Output, Plan, Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Branch:
     steps: tuple[Named, ...]
     outputs: tuple[str, ...]
     silent: frozenset[str] = frozenset()
+    reductions: tuple[str, ...] = ()
 
     @property
     def moves_time(self) -> bool:
@@ -96,23 +98,71 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     branches: dict[str, tuple[Branch, ...]] = {}
     for root in roots(plan):
         found = tuple(_branches(plan, root))
-        source = input_of(plan, root)
-        if optimized:
+        if optimized and _is_of_input(plan, root):
+            source = input_of(plan, root)
             readings[source.name], found = _pushed(plan, source, found)
         branches[root] = found
-    return Physical(readings, branches, optimized)
+    # Data of a diffs input come to the shards of the keys that its branches make.
+    return Physical(readings, branches, optimized or bool(plan.reductions))
 
 
 def roots(plan: Plan) -> tuple[str, ...]:
-    """The names of all collections that come from no other."""
+    """The names of all collections that are no linear function of another one.
+
+    Reductions come after what they read.
+    """
     diffs = (source.name for source in plan.inputs if source.mode == "diffs")
-    return (*(upsert.name for upsert in plan.upserts), *diffs)
+    upserts = (upsert.name for upsert in plan.upserts)
+    machines = (machine.name for machine in plan.machines)
+    return (*upserts, *machines, *diffs, *(reduction.name for reduction in in_order(plan)))
+
+
+def in_order(plan: Plan) -> list[Reduce]:
+    """The reductions, each after those that it reads."""
+    left = {reduction.name: reduction for reduction in plan.reductions}
+    found: list[Reduce] = []
+    while left:
+        ready = [
+            reduction
+            for reduction in left.values()
+            if not any(path.root in left for path in paths(plan, reduction.source))
+        ]
+        assert ready, "reductions read each other"
+        for reduction in ready:
+            found.append(left.pop(reduction.name))
+    return found
 
 
 def input_of(plan: Plan, root: str) -> Input:
-    """The input that a root reads."""
-    upsert = next((u for u in plan.upserts if u.name == root), None)
-    return plan.input(root if upsert is None else upsert.input)
+    """The input that a root reads; of several, the first."""
+    read = {upsert.name: upsert.input for upsert in plan.upserts}
+    read |= {machine.name: machine.input for machine in plan.machines}
+    if root in read:
+        return plan.input(read[root])
+    for reduction in plan.reductions:
+        if reduction.name == root:
+            return input_of(plan, next(paths(plan, reduction.source)).root)
+    return plan.input(root)
+
+
+def lie_by_key(plan: Plan, reduction: Reduce) -> bool:
+    """Whether all data of a key come to one shard, so that it can be reduced there.
+
+    Data of an upsert lie in the shard of its key, as long as steps leave the key alone;
+    those of an input in `mode: diffs` are sent to the shards of whatever keys they have.
+    """
+    before = (reduction.name, arranged(reduction).step)
+    diffs = [source.name for source in plan.inputs if source.mode == "diffs"]
+    return all(
+        path.root in diffs or keeps_key(Path(path.root, (*path.steps, before)))
+        for path in paths(plan, reduction.source)
+    )
+
+
+def _is_of_input(plan: Plan, root: str) -> bool:
+    """Whether a root is an upsert or an input itself, so that decoding can be told of it."""
+    others = {machine.name for machine in plan.machines}
+    return root not in others | {reduction.name for reduction in plan.reductions}
 
 
 def paths(plan: Plan, source: str) -> Iterator[Path]:
@@ -132,7 +182,17 @@ def paths(plan: Plan, source: str) -> Iterator[Path]:
 
 def scope_of_root(plan: Plan, root: str) -> Scope:
     """What expressions over a root's data may name."""
-    return scope_of_input(input_of(plan, root))
+    for reduction in plan.reductions:
+        if reduction.name == root:
+            path = next(paths(plan, reduction.source))
+            steps = (*path.steps, (reduction.name, arranged(reduction).step))
+            before = chain(steps, frozen(scope_of_root(plan, path.root))).scope
+            return result_scope(reduction, before)
+    scope = scope_of_input(input_of(plan, root))
+    if any(machine.name == root for machine in plan.machines):
+        # What a machine shows is what its functions give.
+        return Scope({KEY: scope.types[KEY], VALUE: JSON}, open=True)
+    return scope
 
 
 def scope_of_input(source: Input) -> Scope:
@@ -152,9 +212,11 @@ def scope_of_input(source: Input) -> Scope:
 
 def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     """The compiled steps of a branch, behind what is pushed."""
-    source = input_of(plan, branch.root)
-    before = chain(of.readings[source.name].pushed, frozen(scope_of_input(source)))
-    return chain(branch.steps, frozen(before.scope))
+    scope = scope_of_root(plan, branch.root)
+    if _is_of_input(plan, branch.root):
+        pushed = of.readings[input_of(plan, branch.root).name].pushed
+        scope = chain(pushed, frozen(scope)).scope
+    return chain(branch.steps, frozen(scope))
 
 
 def scope_of_output(plan: Plan, output: Output) -> Scope:
@@ -173,9 +235,13 @@ def promise(plan: Plan, output: Output) -> Promise:
         )
     ways = list(paths(plan, output.source))
     steps = [step for way in ways for _, step in way.steps]
-    if any(map(signs, steps)) or any(input_of(plan, w.root).mode == "diffs" for w in ways):
+    diffs = {source.name for source in plan.inputs if source.mode == "diffs"}
+    if any(map(signs, steps)) or any(way.root in diffs for way in ways):
         return "changes"
-    return "upserts" if len(ways) == 1 and keeps_key(ways[0]) else "collection"
+    one = {upsert.name for upsert in plan.upserts}
+    one |= {reduction.name for reduction in plan.reductions}
+    single = len(ways) == 1 and ways[0].root in one and keeps_key(ways[0])
+    return "upserts" if single else "collection"
 
 
 def keeps_key(path: Path) -> bool:
@@ -210,11 +276,18 @@ def signs(step: Sql | Call | Negate) -> bool:
 
 def _branches(plan: Plan, root: str) -> Iterator[Branch]:
     outputs: dict[tuple[Named, ...], list[str]] = {}
+    reductions: dict[tuple[Named, ...], list[str]] = {}
     for output in plan.outputs:
         for path in paths(plan, output.source):
             if path.root == root:
                 # An output that reaches the root twice in the same way shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)
+    for reduction in plan.reductions:
+        for path in paths(plan, reduction.source):
+            if path.root == root:
+                steps = (*path.steps, (reduction.name, arranged(reduction).step))
+                outputs.setdefault(steps, [])
+                reductions.setdefault(steps, []).append(reduction.name)
     # An operator over one root is known by the steps up to its own last.
     told: set[tuple[Named, ...]] = set()
     for steps, names in outputs.items():
@@ -222,7 +295,7 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
         prefixes = {name: steps[: at + 1] for name, at in ends.items()}
         silent = frozenset(name for name, prefix in prefixes.items() if prefix in told)
         told |= set(prefixes.values())
-        yield Branch(root, steps, tuple(names), silent)
+        yield Branch(root, steps, tuple(names), silent, tuple(reductions.get(steps, ())))
 
 
 def _plain(source: Input) -> bool:

@@ -65,7 +65,8 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
     """Updates that need no state: what one branch of an input in `mode: diffs` has made.
 
-    With a `root` they are that input's own, and its branches are still to be run.
+    They go to outputs and to reductions.  With a `root` they are that input's own, and its
+    branches are still to be run.
     """
 
     outputs: list[str]
@@ -74,6 +75,7 @@ class Updates(msgspec.Struct, array_like=True, tag="updates"):
     times: list[int]
     diffs: list[int]
     root: str = ""
+    reductions: list[str] = []
 
 
 class Errors(msgspec.Struct, array_like=True, tag="errors"):

@@ -27,15 +27,18 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
     """The costs of each part, then their sum."""
     found = []
     edges = progress.edges(plan)
-    upserts = {upsert.name for upsert in plan.upserts}
+    kept = {upsert.name: "upsert" for upsert in plan.upserts}
+    kept |= {machine.name: "state machine" for machine in plan.machines}
+    kept |= {reduction.name: "reduce" for reduction in plan.reductions}
     for source in plan.inputs:
         diffs = source.mode == "diffs"
         passes = _passes(physical, source.name) if diffs else 0
         passes += bool(physical.readings[source.name].pushed)
         found.append(Cost(f"decoding {source.name}", 0, 0, passes))
     for root, edge in edges.items():
-        if root in upserts:
-            found.append(Cost(f"upsert {root}", 1, len(edge.hops), _passes(physical, root)))
+        if root in kept:
+            part = f"{kept[root]} {root}"
+            found.append(Cost(part, 1, len(edge.hops), _passes(physical, root)))
     yield from found
     _, *columns = zip(*found, strict=True)
     yield Cost("in all", *(sum(column) for column in columns))

@@ -55,9 +55,9 @@ def _unused(plan: Plan) -> Iterator[str]:
     """Operators that no output shows; upserts keep their state all the same."""
     used = {
         name
-        for output in plan.outputs
-        for path in planner.paths(plan, output.source)
-        for name in (path.root, *(name for name, _ in path.steps))
+        for branches in planner.physical(plan, optimized=False).branches.values()
+        for branch in branches
+        for name in (branch.root, *(name for name, _ in branch.steps))
     }
     for operator in plan.operators:
         if isinstance(operator, Linear) and operator.name not in used:

@@ -7,10 +7,29 @@ from typing import Literal, NamedTuple
 
 from ikebana.processor import planner
 from ikebana.processor.explain import reading
-from ikebana.processor.explain.words import counted, listed, named_lines, printable, steps_lines
+from ikebana.processor.explain.words import (
+    counted,
+    listed,
+    named_lines,
+    one_line,
+    printable,
+    steps_lines,
+)
 from ikebana.processor.linear.chain import Named
+from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.plan import ERRORS, Concat, Input, Linear, Operator, Output, Plan, Upsert
+from ikebana.processor.plan import (
+    ERRORS,
+    Concat,
+    Input,
+    Linear,
+    Operator,
+    Output,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
 from ikebana.processor.planner import Branch, Physical
 
 Kind = Literal["topic", "input", "operator", "decoding", "state", "pass", "hold", "output"]
@@ -65,7 +84,8 @@ def as_written(plan: Plan) -> Graph:
         own = made[operator.name]
         boxes.append(Box(own, "operator", operator.name, tuple(lines)))
         arrows += [
-            Arrow((ids if isinstance(operator, Upsert) else made)[name], own) for name in origins
+            Arrow((ids if isinstance(operator, Upsert | StateMachine) else made)[name], own)
+            for name in origins
         ]
     for output in plan.outputs:
         own = f"output {output.name}"
@@ -99,19 +119,13 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             at = decoding
             if root != source.name or source.mode != "diffs":
                 at = f"state {root}"
-                lines = ("the current value of each key", "1 arrangement, by key, in the shards")
-                boxes.append(Box(at, "state", root, lines))
+                boxes.append(Box(at, "state", root, _state_lines(plan, root)))
                 arrows.append(Arrow(decoding, at))
-            for number, branch in enumerate(physical.branches[root]):
-                ends = [
-                    f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs
-                ]
-                begin = at
-                if branch.steps:
-                    begin = f"pass {root} {number}"
-                    boxes.append(_pass(plan, branch, begin))
-                    arrows.append(Arrow(at, begin))
-                arrows += [Arrow(begin, end) for end in dict.fromkeys(ends)]
+            _branches(plan, physical, root, at, held, boxes, arrows)
+    for reduction in planner.in_order(plan):
+        at = f"state {reduction.name}"
+        boxes.append(Box(at, "state", reduction.name, _state_lines(plan, reduction.name)))
+        _branches(plan, physical, reduction.name, at, held, boxes, arrows)
     for output in plan.published:
         if output.name in held:
             lines = (
@@ -172,6 +186,47 @@ def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
         case Concat():
             names = tuple(dict.fromkeys(operator.sources))
             return names, [f"concat: {', '.join(operator.sources)}"]
+        case StateMachine():
+            lines = [f"state_machine: {operator.input}", f"step: {name_of(operator.step)}"]
+            if operator.view is not None:
+                lines.append(f"view: {name_of(operator.view)}")
+            return (operator.input,), [*lines, f"version: {operator.version}"]
+        case Reduce():
+            by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
+            named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
+            return (operator.source,), [f"reduce: {operator.source}", *by, *named]
+
+
+def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
+    """What is kept of each key."""
+    where = "1 arrangement, by key, in the shards"
+    if any(machine.name == root for machine in plan.machines):
+        return "the states of each key's machine", where
+    for reduction in plan.reductions:
+        if reduction.name == root:
+            return "the results of each key, and what they need", where
+    return "the current value of each key", where
+
+
+def _branches(
+    plan: Plan,
+    physical: Physical,
+    root: str,
+    at: str,
+    held: set[str],
+    boxes: list[Box],
+    arrows: list[Arrow],
+) -> None:
+    """The passes behind a root, whose box is `at`, and where they lead."""
+    for number, branch in enumerate(physical.branches[root]):
+        ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
+        ends += [f"state {name}" for name in branch.reductions]
+        begin = at
+        if branch.steps:
+            begin = f"pass {root} {number}"
+            boxes.append(_pass(plan, branch, begin))
+            arrows.append(Arrow(at, begin))
+        arrows += [Arrow(begin, end) for end in dict.fromkeys(ends)]
 
 
 def _repeats(physical: Physical, output: Output) -> Iterator[str]:

@@ -3,26 +3,27 @@
 The input is a collection of (key, row), a row being canonical JSON of an object; the
 output is the collection of (key, results), an object again.  At each time a key whose
 results change gives -old and +new.  A key is there as long as the diffs of its rows do
-not sum to zero, whatever is asked of them; in a collection whose counts are not
+not sum to zero, whatever is asked of them: in a collection whose counts are not
 negative that is as long as it has a row.
 
 An argument that is null or absent counts for nothing, but a count without a field
 counts rows.  Of no values sum, avg, min and max are null, count and distinct 0, top is
 empty.  Sums are exact, so what is added and retracted leaves no trace; an average has
-15 digits.  What cannot be added is null to a sum and an average, and an error that goes
-when its row goes.  A value of which there are fewer than none is not there.
+15 digits.  What cannot be added is null to a sum or an average, and an error for as long
+as its row is there.  A value that is there less than once is not there for min, max, top
+and distinct.
 
-Values are in order: false, true, numbers by value, texts by their UTF-8, arrays and
-objects by their canonical bytes.  The store keeps one state a key and, for min, max,
-top and distinct, the values in this order with their counts: an update costs the same
-however many rows its key has.
+Values stand in this order: false, true, numbers by value, texts by their UTF-8, arrays
+and objects by their canonical bytes.  The store keeps a state for each key and, for min,
+max, top and distinct, the count of each value, in order.  So the cost of an update does
+not depend on how many rows its key has.
 """
 
 import bisect
-import functools
 import struct
-from collections.abc import Iterator, Sequence
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -31,29 +32,20 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.kernels.order import canonical_of, decimal_of, ordered, value_of
 from ikebana.processor.rows import KeyedUpdate
 
-_STATE = b"k"
-_VALUE = b"v"
-
-_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_AVERAGE = Context(prec=15)
-# A sum of numbers of any exponents could need more digits than there is memory.
-_SUMMED_DIGITS = 2_000
-# Beyond it canonical JSON has integers only.
-_LARGEST_EXPONENT = 308
-
-_fields = canonical.decoder(dict[str, Any])
+Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
-    """One result: `kind` of the arguments in `field`; of `count` without one, of the rows.
+    """One result: `kind` of the arguments in `field`; of a count without one, of the rows.
 
     `limit` is how many of the greatest values `top` lists, each as often as it is there.
     """
 
     name: str
-    kind: Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
+    kind: Kind
     field: str = ""
     limit: int = 0
 
@@ -72,25 +64,27 @@ def step(
     aggregates: Sequence[Aggregate],
 ) -> Reduced:
     """Apply the updates of one interval, which may come in any order."""
-    changes, errors = _changes(updates, interval, aggregates)
+    orders = _orders(aggregates)
+    changes, errors = _changes(updates, interval, aggregates, orders)
     places = [_STATE + key for key in changes]
-    places += {place for times in changes.values() for of in times.values() for place in of.values}
+    for times in changes.values():
+        places += {place for change in times.values() for place in change.places()}
     before = dict(zip(places, store.get_many(places), strict=True))
     emitted: list[KeyedUpdate] = []
-    writes: dict[bytes, bytes | None] = {}
+    after: dict[bytes, bytes | None] = {}
     for key, times in changes.items():
-        group = _Group(store, before, key, aggregates)
+        group = _Group(store, key, aggregates, orders)
+        group.load(before, times.values())
         for time in sorted(times):
-            old = group.state.result
-            new = group.after(times[time])
+            old, new = group.result, group.changed(times[time])
             if new != old:
                 if old is not None:
                     emitted.append(KeyedUpdate(key, old, time, -1))
                 if new is not None:
                     emitted.append(KeyedUpdate(key, new, time, 1))
-        writes |= group.entries({place for of in times.values() for place in of.values})
-    # All at the end: no key's scan meets a store that has changed since the last one.
-    for place, entry in writes.items():
+        after |= group.entries()
+    # All at the end: no scan is of a store that has changed since the one before.
+    for place, entry in after.items():
         if entry == before[place]:
             continue
         if entry is None:
@@ -105,48 +99,122 @@ def step(
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     """The current results of `keys`."""
     states = store.get_many([_STATE + key for key in keys])
-    return [None if state is None else _decoded(state).result for state in states]
+    return [None if state is None else _split(state)[1] for state in states]
 
 
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of the store belongs to, whatever kind of entry it is."""
     if place[:1] == _STATE:
         return place[1:]
+    (length,) = _LENGTH.unpack_from(place, 1)
     start = 1 + _LENGTH.size
-    (length,) = _LENGTH.unpack(place[1:start])
     return place[start : start + length]
 
 
+# A place is b"k" + key for a state, and b"v" + length of the key + key + number of the
+# order + value for the count of a value, in digits.
+_STATE = b"k"
+_VALUE = b"v"
+_LENGTH = struct.Struct(">I")
+_NUMBER = struct.Struct(">H")
+
+
+class _Order(NamedTuple):
+    """The values of a field, kept in this order."""
+
+    field: str
+    descending: bool
+
+
+# Each with its number; aggregates of one field may share one.
+_Orders = Mapping[_Order, bytes]
+
+
+def _order_of(aggregate: Aggregate) -> _Order | None:
+    match aggregate.kind:
+        case "min" | "distinct":
+            return _Order(aggregate.field, descending=False)
+        case "max" | "top":
+            return _Order(aggregate.field, descending=True)
+        case _:
+            return None
+
+
+def _orders(aggregates: Sequence[Aggregate]) -> _Orders:
+    found = dict.fromkeys(order for one in aggregates if (order := _order_of(one)) is not None)
+    return {order: _NUMBER.pack(number) for number, order in enumerate(found)}
+
+
+def _start(key: bytes, number: bytes) -> bytes:
+    return _VALUE + _LENGTH.pack(len(key)) + key + number
+
+
 class _Change:
-    """What the updates of one key and time add to its state, and to counts of values."""
+    """What the updates of one key and time add to its sums, and to the counts of values."""
 
     def __init__(self, aggregates: int) -> None:
         self.rows = 0
         self.counts = [0] * aggregates
-        self.totals = [Decimal(0)] * aggregates
-        self.values: dict[bytes, int] = {}
+        self.totals = [_ZERO] * aggregates
+        self.values: dict[_Order, dict[bytes, int]] = {}
+
+    def places(self) -> Iterator[bytes]:
+        """The places of all values whose counts change."""
+        for diffs in self.values.values():
+            yield from diffs
+
+    def add(
+        self, arguments: dict[str, Any], diff: int, aggregates: Sequence[Aggregate]
+    ) -> set[str]:
+        """Add a row `diff` times to counts and sums; the fields of what cannot be added."""
+        self.rows += diff
+        wrong = set()
+        for at, aggregate in enumerate(aggregates):
+            argument = arguments.get(aggregate.field)
+            if aggregate.kind == "count":
+                if argument is not None or not aggregate.field:
+                    self.counts[at] += diff
+            elif aggregate.kind in ("sum", "avg") and argument is not None:
+                if (term := _term(argument)) is None:
+                    wrong.add(aggregate.field)
+                    continue
+                self.counts[at] += diff
+                self.totals[at] = _EXACT.fma(term, Decimal(diff), self.totals[at])
+        return wrong
+
+
+_Changes = dict[bytes, dict[int, _Change]]
 
 
 def _changes(
-    updates: Sequence[KeyedUpdate], interval: Interval, aggregates: Sequence[Aggregate]
-) -> tuple[dict[bytes, dict[int, _Change]], list[KeyedUpdate]]:
-    """The changes of each key and time, and the updates of the error records."""
-    sums: dict[tuple[bytes, int, bytes], int] = {}
+    updates: Sequence[KeyedUpdate],
+    interval: Interval,
+    aggregates: Sequence[Aggregate],
+    orders: _Orders,
+) -> tuple[_Changes, list[KeyedUpdate]]:
+    """What changes by key and time, and the updates of the error records."""
+    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
     for key, row, time, diff in updates:
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
-        assert key is not None, "a row without a key belongs to no group"
-        sums[key, time, row] = sums.get((key, time, row), 0) + diff
-    changes: dict[bytes, dict[int, _Change]] = {}
-    errors: dict[tuple[int, bytes], int] = {}
+        assert key is not None, "a row has no key"
+        sums[key, time, row] += diff
+    changes: _Changes = {}
+    errors: defaultdict[tuple[int, bytes], int] = defaultdict(int)
     for (key, time, row), diff in sums.items():
         if not diff:
             continue
         times = changes.setdefault(key, {})
-        if (change := times.get(time)) is None:
-            change = times[time] = _Change(len(aggregates))
-        for field in _add(change, key, row, diff, aggregates):
+        if time not in times:
+            times[time] = _Change(len(aggregates))
+        change, arguments = times[time], _decode_row(row)
+        for field in change.add(arguments, diff, aggregates):
             record = error_record(f"reduce: argument {field!r} is no number", None, key, None)
-            errors[time, record] = errors.get((time, record), 0) + diff
+            errors[time, record] += diff
+        for order, number in orders.items():
+            if (argument := arguments.get(order.field)) is not None:
+                diffs = change.values.setdefault(order, {})
+                place = _start(key, number) + ordered(argument, descending=order.descending)
+                diffs[place] = diffs.get(place, 0) + diff
     return changes, [
         KeyedUpdate(None, record, time, diff)
         for (time, record), diff in sorted(errors.items())
@@ -154,25 +222,185 @@ def _changes(
     ]
 
 
-def _add(
-    change: _Change, key: bytes, row: bytes, diff: int, aggregates: Sequence[Aggregate]
-) -> set[str]:
-    """Add `diff` times a row to a change; the fields that should be numbers and are not."""
-    change.rows += diff
-    arguments = _fields(row)
-    wrong = set()
-    for at, (aggregate, prefix) in enumerate(zip(aggregates, _prefixes(aggregates), strict=True)):
-        argument = arguments.get(aggregate.field) if aggregate.field else row
-        if argument is None:
-            continue
-        if aggregate.kind in ("sum", "avg"):
-            if (term := _term(argument)) is None:
-                wrong.add(aggregate.field)
-                continue
-            more = _EXACT.multiply(term, Decimal(diff))
-            change.totals[at] = _EXACT.add(change.totals[at], more)
-        if prefix is None:
-            change.counts[at] += diff
-        elif aggregate.field not in wrong_once(change):
-            pass
-    return wrong
+_decode_row = canonical.decoder(dict[str, Any])
+
+_ZERO = Decimal(0)
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_AVERAGE = Context(prec=15)
+# 1e-999999 and 1 have a sum of a million digits: what lies further out is not added.
+_SUMMED_DIGITS = 2_000
+
+
+def _term(argument: Any) -> Decimal | None:
+    """A number that can be added to any other; None for what is none."""
+    if isinstance(argument, bool) or not isinstance(argument, int | float | Decimal):
+        return None
+    number = decimal_of(argument)
+    lowest = number.adjusted() - len(number.as_tuple().digits) + 1
+    return number if lowest >= -_SUMMED_DIGITS and number.adjusted() < _SUMMED_DIGITS else None
+
+
+class _State(msgspec.Struct, array_like=True):
+    """What is kept of a key beside its result and its values; by aggregate count and total.
+
+    The counts are those of rows, of values that are there, or of distinct ones.
+    """
+
+    rows: int
+    counts: list[int]
+    totals: list[Decimal]
+
+
+_decode_state = msgspec.json.Decoder(_State).decode
+# JSON on one line has none: an entry is the state, this, and the result, if there is one.
+_END = b"\n"
+
+
+def _split(entry: bytes) -> tuple[_State, bytes | None]:
+    state, _, result = entry.partition(_END)
+    return _decode_state(state), result or None
+
+
+class _Group:
+    """One key in the course of a batch."""
+
+    def __init__(
+        self, store: Store, key: bytes, aggregates: Sequence[Aggregate], orders: _Orders
+    ) -> None:
+        self._place = _STATE + key
+        self._aggregates = aggregates
+        self._values = {
+            order: _Values(store, _start(key, number)) for order, number in orders.items()
+        }
+        none = len(aggregates)
+        self._state = _State(0, [0] * none, [_ZERO] * none)
+        self.result: bytes | None = None
+
+    def load(self, found: Mapping[bytes, bytes | None], changes: Iterable[_Change]) -> None:
+        """Take the state, and the counts that are about to change, from what was read."""
+        if (entry := found[self._place]) is not None:
+            self._state, self.result = _split(entry)
+        for change in changes:
+            for order, diffs in change.values.items():
+                self._values[order].load({place: found[place] for place in diffs})
+
+    def changed(self, change: _Change) -> bytes | None:
+        """Apply a change; the result after it."""
+        state = self._state
+        state.rows += change.rows
+        for at, (count, total) in enumerate(zip(change.counts, change.totals, strict=True)):
+            state.counts[at] += count
+            # Normalized: a total that comes back to a number comes back to its bytes.
+            state.totals[at] = _EXACT.normalize(_EXACT.add(state.totals[at], total))
+        for order, diffs in change.values.items():
+            more = self._values[order].add(diffs)
+            for at, aggregate in enumerate(self._aggregates):
+                if aggregate.kind == "distinct" and _order_of(aggregate) == order:
+                    state.counts[at] += more
+        self.result = None
+        if state.rows:
+            named = {one.name: self._result(at) for at, one in enumerate(self._aggregates)}
+            self.result = canonical.write(named)
+        return self.result
+
+    def entries(self) -> dict[bytes, bytes | None]:
+        """The state and all counts that have been loaded, as entries; None where zero."""
+        state = self._state
+        kept = state.rows or any(state.counts) or any(state.totals)
+        entry = msgspec.json.encode(state) + _END + (self.result or b"") if kept else None
+        found = {self._place: entry}
+        for values in self._values.values():
+            found |= values.entries()
+        return found
+
+    def _result(self, at: int) -> Any:
+        aggregate, count = self._aggregates[at], self._state.counts[at]
+        order = _order_of(aggregate)
+        match aggregate.kind:
+            case "count" | "distinct":
+                return count
+            case "sum":
+                return canonical_of(self._state.totals[at]) if count else None
+            case "avg":
+                if not count:
+                    return None
+                return canonical_of(_AVERAGE.divide(self._state.totals[at], Decimal(count)))
+        assert order is not None
+        if aggregate.kind == "top":
+            return self._values[order].first(aggregate.limit)
+        return next(iter(self._values[order].first(1)), None)
+
+
+class _Values:
+    """The values of one key in one order, of which only as many are read as are asked for.
+
+    Known are the counts that were loaded and those of all places up to `_read_to`; it is
+    None when all are known.
+    """
+
+    def __init__(self, store: Store, start: bytes) -> None:
+        self._store = store
+        self._start = start
+        self._counts: dict[bytes, int] = {}
+        self._loaded: set[bytes] = set()
+        # The known places whose values are there, in order.
+        self._there: list[bytes] = []
+        self._unread: Iterator[tuple[bytes, bytes]] | None = None
+        self._read_to: bytes | None = b""
+
+    def load(self, found: Mapping[bytes, bytes | None]) -> None:
+        """Know these counts; before anything else is done."""
+        for place, entry in found.items():
+            if place not in self._loaded:
+                self._loaded.add(place)
+                self._know(place, 0 if entry is None else int(entry))
+
+    def add(self, diffs: Mapping[bytes, int]) -> int:
+        """Add to loaded counts; how many values more are there than before."""
+        before = len(self._there)
+        for place, diff in diffs.items():
+            old = self._counts[place]
+            new = self._counts[place] = old + diff
+            if old <= 0 < new:
+                bisect.insort(self._there, place)
+            elif new <= 0 < old:
+                del self._there[bisect.bisect_left(self._there, place)]
+        return len(self._there) - before
+
+    def first(self, limit: int) -> list[Any]:
+        """The first values, each as often as it is there, `limit` in all."""
+        found: list[Any] = []
+        at = 0
+        while len(found) < limit:
+            # What is read next may come before what is known.
+            while self._read_to is not None and (
+                at == len(self._there) or self._there[at] > self._read_to
+            ):
+                self._read()
+            if at == len(self._there):
+                break
+            place = self._there[at]
+            times = min(self._counts[place], limit - len(found))
+            found += [value_of(place[len(self._start) :])] * times
+            at += 1
+        return found
+
+    def entries(self) -> dict[bytes, bytes | None]:
+        """The loaded counts as entries; None where zero."""
+        return {
+            place: b"%d" % count if (count := self._counts[place]) else None
+            for place in self._loaded
+        }
+
+    def _read(self) -> None:
+        if self._unread is None:
+            self._unread = self._store.scan(self._start)
+        place, entry = next(self._unread, (None, b""))
+        self._read_to = place
+        if place is not None and place not in self._counts:
+            self._know(place, int(entry))
+
+    def _know(self, place: bytes, count: int) -> None:
+        self._counts[place] = count
+        if count > 0:
+            bisect.insort(self._there, place)

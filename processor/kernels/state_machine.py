@@ -54,7 +54,7 @@ class Tombstone:
 TOMBSTONE: Final = Tombstone()
 
 
-class Refused(Exception):  # noqa: N818 -- it reads as what has happened: raise Refused(...)
+class Refused(Exception):
     """Raised by a machine's function: the symbol is not for these states, and why.
 
     The reason becomes an error record; it should not hold the payload.
@@ -62,7 +62,6 @@ class Refused(Exception):  # noqa: N818 -- it reads as what has happened: raise 
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason = reason
 
 
 class StateVersionError(IkebanaError):
@@ -96,13 +95,16 @@ class Machine:
 class Event(NamedTuple):
     """A symbol of a key, as canonical bytes; None is a tombstone.
 
-    At one time the lesser `order` comes first, and of equal ones the first to arrive.
+    At one time the lesser `order` comes first, and of equal ones the first to arrive.  With
+    a `record` the symbol could not be decoded: it changes nothing and puts the error record
+    into the key's error slot.
     """
 
     key: bytes
     time: int
     order: tuple[int, ...]
     symbol: bytes | None
+    record: bytes | None = None
 
 
 class Changes(NamedTuple):
@@ -132,7 +134,9 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 _encode = msgspec.msgpack.encode
 _entry_of = msgspec.msgpack.Decoder(Entry).decode
 _place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
-_waiting_of = msgspec.msgpack.Decoder(list[bytes | None]).decode
+# A symbol and its error record, of which there is one at most.
+_Symbol = tuple[bytes | None, bytes | None]
+_waiting_of = msgspec.msgpack.Decoder(list[_Symbol]).decode
 
 _TIME_BYTES = 8
 
@@ -145,7 +149,8 @@ def step(store: Store, symbols: Sequence[Event], interval: Interval, machine: Ma
     """
     kept, waiting = Part(store, b"k"), Part(store, b"w")
     # What waited has arrived first; sort() is stable.
-    due, early = _due(waiting, interval.upper), []
+    due = _due(waiting, interval.upper)
+    early: list[Event] = []
     for event in symbols:
         time = event.time
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
@@ -184,7 +189,7 @@ def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
     ]
 
 
-def key_of(place: bytes, entry: bytes) -> bytes:  # noqa: ARG001 -- as kernels have it
+def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of the store belongs to, whatever kind of entry it is."""
     if place[:1] == b"k":
         return place[1:]
@@ -206,6 +211,8 @@ def _loaded(entry: bytes | None, machine: Machine) -> Entry:
 
 def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
     """What a key has come to by a symbol."""
+    if event.record is not None:
+        return msgspec.structs.replace(entry, record=event.record)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine.view, states)
@@ -255,7 +262,7 @@ def _data(role: str, function: Any, called: Callable[[], Any]) -> tuple[bytes, .
         items = list(given) if several else []
     except Refused as refused:
         # A record is UTF-8, which not every text can be.
-        raise _FailureError(str(refused.reason).encode(errors="replace").decode()) from None
+        raise _FailureError(str(refused).encode(errors="replace").decode()) from None
     except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
         problem = f"raised {type(error).__name__}"
         raise _FailureError(f"{role} {name_of(function)} {problem}") from None
@@ -306,8 +313,10 @@ def _emit(
 ) -> None:
     if old == new:
         return
-    updates += [KeyedUpdate(key, value, time, -1) for value in old if value not in new]
-    updates += [KeyedUpdate(key, value, time, 1) for value in new if value not in old]
+    # Sets are only asked: the order is that of the bytes, whatever they hash to.
+    before, after = set(old), set(new)
+    updates += [KeyedUpdate(key, value, time, -1) for value in old if value not in after]
+    updates += [KeyedUpdate(key, value, time, 1) for value in new if value not in before]
 
 
 def _slot(entry: Entry) -> tuple[bytes, ...]:
@@ -316,10 +325,10 @@ def _slot(entry: Entry) -> tuple[bytes, ...]:
 
 def _wait(waiting: Part, events: Sequence[Event]) -> None:
     """Keep symbols, after those that wait already; of one order they stay as they came."""
-    by_place: dict[bytes, list[bytes | None]] = {}
-    for key, time, order, symbol in events:
+    by_place: dict[bytes, list[_Symbol]] = {}
+    for key, time, order, symbol, record in events:
         place = time.to_bytes(_TIME_BYTES, "big") + _encode((order, key))
-        by_place.setdefault(place, []).append(symbol)
+        by_place.setdefault(place, []).append((symbol, record))
     places = list(by_place)
     for place, entry in zip(places, waiting.get_many(places), strict=True):
         earlier = [] if entry is None else _waiting_of(entry)
@@ -336,7 +345,7 @@ def _due(waiting: Part, upper: int) -> list[Event]:
         if time >= upper:
             break
         order, key = _place_of(place[_TIME_BYTES:])
-        events += [Event(key, time, order, symbol) for symbol in _waiting_of(entry)]
+        events += [Event(key, time, order, *symbol) for symbol in _waiting_of(entry)]
         places.append(place)
     for place in places:
         waiting.delete(place)

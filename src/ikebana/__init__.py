@@ -11,7 +11,16 @@ from ikebana.arrangements.update import Update, accumulate, consolidate, negate
 from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.linear import steps
-from ikebana.processor.plan import Concat, Input, Linear, Output, Plan, Upsert
+from ikebana.processor.plan import (
+    Concat,
+    Input,
+    Linear,
+    Output,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
 
 __version__ = "0.1.0"
 
@@ -25,6 +34,8 @@ __all__ = [
     "Output",
     "Plan",
     "PlanError",
+    "Reduce",
+    "StateMachine",
     "Update",
     "Upsert",
     "accumulate",

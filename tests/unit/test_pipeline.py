@@ -311,7 +311,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "{upsert: i, zzz: 1}",
             [
                 "operators.o.zzz: there is no such setting here; there are upsert, linear, "
-                "concat, steps, where, select, key, flat_map, diff, valid_from, valid_until, map, "
+                "concat, state_machine, reduce, steps, step, view, version, migrate, by, "
+                "aggregates, where, select, key, flat_map, diff, valid_from, valid_until, map, "
                 "filter, explode, join_function, negate (line 3)"
             ],
             id="key like no other",

@@ -1,0 +1,90 @@
+"""JSON values as bytes that stand in the order of the values, upwards or downwards.
+
+The order is: false, true, numbers by value, texts by their UTF-8, arrays and objects by
+their canonical bytes.  Numbers are exact, however large and however many digits they
+have.  No value's bytes begin another's.
+"""
+
+import struct
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs import canonical
+
+# Beyond it canonical JSON has integers only.
+_LARGEST_EXPONENT = 308
+
+_FALSE, _TRUE, _BELOW_ZERO, _IS_ZERO, _ABOVE_ZERO, _TEXT, _OTHER = (b"%d" % n for n in range(7))
+# Data come one byte up, so that they can end in a zero: then none is the beginning of
+# another, and turning all bits around turns the order around.  UTF-8 has no byte 255.
+_UP = bytes((byte + 1) % 256 for byte in range(256))
+_DOWN = bytes((byte - 1) % 256 for byte in range(256))
+_TURNED = bytes(255 - byte for byte in range(256))
+_EXPONENT = struct.Struct(">Q")
+_EXPONENT_BIAS = 1 << 63
+
+
+def ordered(value: Any, *, descending: bool) -> bytes:
+    """A value, as `canonical.decoder` gives it, as bytes that are in the order of values.
+
+    >>> ordered(9, descending=False) < ordered(10, descending=False)
+    True
+    """
+    ascending = _ascending(value)
+    return b"-" + ascending.translate(_TURNED) if descending else b"+" + ascending
+
+
+def value_of(place: bytes) -> Any:
+    """The value that `ordered` was given; an array or object as its canonical bytes."""
+    ascending = place[1:].translate(_TURNED) if place[:1] == b"-" else place[1:]
+    kind, body = ascending[:1], ascending[1:]
+    if kind in (_FALSE, _TRUE):
+        return kind == _TRUE
+    if kind == _TEXT:
+        return body[:-1].translate(_DOWN).decode()
+    if kind == _OTHER:
+        return msgspec.Raw(body[:-1].translate(_DOWN))
+    if kind == _IS_ZERO:
+        return 0
+    body = body.translate(_TURNED) if kind == _BELOW_ZERO else body
+    (biased,) = _EXPONENT.unpack_from(body)
+    digits = tuple(body[_EXPONENT.size : -1].translate(_DOWN))
+    exponent = biased - _EXPONENT_BIAS - len(digits) + 1
+    return canonical_of(Decimal((int(kind == _BELOW_ZERO), digits, exponent)))
+
+
+def _ascending(value: Any) -> bytes:
+    match value:
+        case bool():
+            return _TRUE if value else _FALSE
+        case int() | float() | Decimal():
+            return _ascending_number(decimal_of(value))
+        case str():
+            return _TEXT + value.encode().translate(_UP) + b"\0"
+        case _:
+            return _OTHER + canonical.write(value).translate(_UP) + b"\0"
+
+
+def _ascending_number(number: Decimal) -> bytes:
+    if not number:
+        return _IS_ZERO
+    # The exponent of the first digit, then the digits but for zeros at the end.
+    exponent = _EXPONENT.pack(number.adjusted() + _EXPONENT_BIAS)
+    digits = bytes(number.as_tuple().digits).rstrip(b"\0").translate(_UP)
+    body = exponent + digits + b"\0"
+    return _BELOW_ZERO + body.translate(_TURNED) if number < 0 else _ABOVE_ZERO + body
+
+
+def decimal_of(number: float | Decimal) -> Decimal:
+    """A canonical number as the decimal that it is."""
+    # A canonical double is the decimal that it is written as.
+    return Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+
+
+def canonical_of(number: Decimal) -> int | float | Decimal:
+    """The canonical form; a sum beyond all doubles that has a fraction is rounded."""
+    if number.adjusted() > _LARGEST_EXPONENT:
+        return int(number.to_integral_value(ROUND_HALF_EVEN))
+    return canonical.exact(number)

@@ -1,0 +1,333 @@
+"""Reduce against its definition: results computed anew from all rows at every time."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Update, accumulate, consolidate
+from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.kernels import reduce
+from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.rows import KeyedUpdate
+from strategies import cuts, json_data, unhurried, written
+
+AGGREGATES = (
+    Aggregate("rows", "count"),
+    Aggregate("a count", "count", "a"),
+    Aggregate("b sum", "sum", "b"),
+    Aggregate("a sum", "sum", "a"),
+    Aggregate("a avg", "avg", "a"),
+    Aggregate("a min", "min", "a"),
+    Aggregate("a max", "max", "a"),
+    Aggregate("b max", "max", "b"),
+    Aggregate("a top", "top", "a", 3),
+    Aggregate("a distinct", "distinct", "a"),
+    Aggregate("b distinct", "distinct", "b"),
+)
+
+NUMBERS = [
+    "0",
+    "-0",
+    "1",
+    "1.0",
+    "-1",
+    "9",
+    "10",
+    "-9",
+    "-10",
+    "0.1",
+    "0.2",
+    "0.3",
+    "-0.1",
+    "1e-7",
+    "1e2",
+    "1e300",
+    "-1e300",
+    "1e-310",
+    "12345678901234567.25",
+    "9007199254740993",
+    "-9007199254740993",
+    "100000000000000000000000000000",
+    "0.333333333333333333333",
+]
+OTHERS = [
+    "true",
+    "false",
+    '""',
+    '"a"',
+    '"a\\u0000"',
+    '"ab"',
+    '"1"',
+    '"\\u00e9"',
+    '"\\uffee"',
+    '"\\ud83d\\ude00"',
+    "[]",
+    "[1]",
+    "[10]",
+    "[9]",
+    "{}",
+    '{"z":0.1}',
+    '{"a":1}',
+]
+arguments = st.one_of(
+    st.none(),
+    st.sampled_from(NUMBERS),
+    st.sampled_from(NUMBERS),
+    st.sampled_from([*OTHERS, "null"]),
+)
+few = st.sampled_from([None, "0.1", "0.2", "-0.3"])
+rows = st.builds(
+    lambda a, b: canonical.canonical(
+        "{{{}}}".format(
+            ",".join(f'"{name}":{text}' for name, text in (("a", a), ("b", b)) if text is not None)
+        ).encode()
+    ),
+    arguments,
+    few,
+)
+keys = st.sampled_from([b"", b"k", b"kk", b"k\0"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[KeyedUpdate]:
+    """Updates of few data, so that they meet: every second one takes back another, perhaps."""
+    data = draw(st.lists(st.tuples(keys, rows), min_size=1, max_size=8))
+    update = st.builds(
+        lambda datum, time, diff: KeyedUpdate(datum[0], datum[1], time, diff),
+        st.sampled_from(data),
+        st.integers(0, 9),
+        st.sampled_from([-2, -1, -1, 1, 1, 1, 2]),
+    )
+    return draw(st.lists(update, max_size=25))
+
+
+def rank(value: Any) -> tuple[Any, ...]:
+    """Where a value stands among all values."""
+    if isinstance(value, bool):
+        return (0, value)
+    if isinstance(value, int | float | Decimal):
+        return (1, Decimal(str(value)))
+    if isinstance(value, str):
+        return (2, value.encode())
+    return (3, canonical.write(value))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], int]]) -> Any:
+    """One result, from the definition, of rows with their counts."""
+    values = [(value, n) for row, n in counted if (value := row.get(aggregate.field)) is not None]
+    numbers = [(Fraction(str(value)), n) for value, n in values if is_number(value)]
+    added, total = sum(n for _, n in numbers), sum((x * n for x, n in numbers), Fraction(0))
+    by_bytes: Counter[bytes] = Counter()
+    for value, n in values:
+        by_bytes[canonical.write(value)] += n
+    there = [(canonical.decode(value), n) for value, n in by_bytes.items() if n > 0]
+    in_order = [
+        value for value, n in sorted(there, key=lambda one: rank(one[0])) for _ in range(n)
+    ]
+    match aggregate.kind:
+        case "count":
+            return sum(n for _, n in (values if aggregate.field else counted))
+        case "sum":
+            return quotient(total, 1, 2_000) if added else None
+        case "avg":
+            return quotient(total, added, 15) if added else None
+        case "min":
+            return in_order[0] if in_order else None
+        case "max":
+            return in_order[-1] if in_order else None
+        case "top":
+            return in_order[::-1][: aggregate.limit]
+        case "distinct":
+            return len(there)
+
+
+def quotient(total: Fraction, by: int, digits: int) -> Decimal:
+    """Divided, with so many digits, and rounded once."""
+    return Context(prec=digits).divide(Decimal(total.numerator), Decimal(total.denominator * by))
+
+
+def expected(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[bytes, bytes], int]:
+    """The collection of results at a time."""
+    found = {}
+    collected = accumulate(pairs(updates), as_of)
+    for key in {key for key, _ in collected}:
+        counted = [(canonical.decode(row), n) for (of, row), n in collected.items() if of == key]
+        if sum(n for _, n in counted):
+            results = {one.name: expected_of(one, counted) for one in AGGREGATES}
+            found[key, canonical.encode(results)] = 1
+    return found
+
+
+def expected_errors(updates: Iterable[KeyedUpdate], as_of: int) -> dict[bytes, int]:
+    """How many rows of each key have an argument that should be a number, at a time."""
+    found: Counter[bytes] = Counter()
+    for (key, row), n in accumulate(pairs(updates), as_of).items():
+        value = canonical.decode(row).get("a")
+        if value is not None and not is_number(value):
+            found[key] += n
+    return {key: n for key, n in found.items() if n}
+
+
+def pairs(updates: Iterable[KeyedUpdate]) -> list[Update[tuple[bytes, bytes]]]:
+    """Updates of (key, value)."""
+    return [Update((key or b"", value), time, diff) for key, value, time, diff in updates]
+
+
+def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
+    """Everything in a store."""
+    return list(store.scan(b""))
+
+
+def negated(updates: Iterable[KeyedUpdate], time: int) -> list[KeyedUpdate]:
+    """What takes all of them back, at a time."""
+    return [KeyedUpdate(key, value, time, -diff) for key, value, _, diff in updates]
+
+
+def stepped(
+    store: MemoryStore, updates: Sequence[KeyedUpdate], interval: Interval
+) -> reduce.Reduced:
+    return reduce.step(store, updates, interval, AGGREGATES)
+
+
+@unhurried
+@given(st.data(), histories())
+def test_incremental_is_batch(data: st.DataObject, updates: list[KeyedUpdate]) -> None:
+    """At every time the updates sum to the results of all rows, however batches are cut."""
+    store = MemoryStore()
+    found: list[KeyedUpdate] = []
+    errors: list[KeyedUpdate] = []
+    uppers = sorted(data.draw(st.sets(st.integers(1, 9), max_size=4)) | {10})
+    for lower, upper in zip([0, *uppers], uppers, strict=False):
+        interval = Interval(lower, upper)
+        fresh = stepped(store, [update for update in updates if update.time in interval], interval)
+        found += fresh.updates
+        errors += fresh.errors
+
+        assert all(update.time in interval for update in fresh.updates + fresh.errors)
+        assert [update.time for update in fresh.updates] == sorted(u.time for u in fresh.updates)
+        every = accumulate(pairs(found), upper - 1)
+        assert reduce.read(store, [b"k"]) == [next((v for k, v in every if k == b"k"), None)]
+
+    for time in range(10):
+        assert accumulate(pairs(found), time) == expected(updates, time)
+        told = accumulate(pairs(errors), time)
+        assert sorted(told.values()) == sorted(expected_errors(updates, time).values())
+    assert len(set(consolidate(pairs(found)))) == len(found)
+
+
+@unhurried
+@given(st.data(), histories())
+def test_the_order_within_a_batch_does_not_matter(
+    data: st.DataObject, updates: list[KeyedUpdate]
+) -> None:
+    """The same updates and the same entries, whichever row comes first."""
+    one, other = MemoryStore(), MemoryStore()
+    shuffled = data.draw(st.permutations(updates))
+
+    assert set(pairs(stepped(one, updates, Interval(0, 10)).updates)) == set(
+        pairs(stepped(other, shuffled, Interval(0, 10)).updates)
+    )
+    assert entries(one) == entries(other)
+
+
+@unhurried
+@given(histories(), histories())
+def test_what_is_added_and_retracted_leaves_no_trace(
+    kept: list[KeyedUpdate], passing: list[KeyedUpdate]
+) -> None:
+    """The entries are those without it; and none when all is retracted."""
+    store = MemoryStore()
+    stepped(store, kept, Interval(0, 10))
+    before = entries(store)
+    stepped(
+        store, [update._replace(time=update.time + 10) for update in passing], Interval(10, 20)
+    )
+    stepped(store, negated(passing, 20), Interval(20, 21))
+
+    assert entries(store) == before
+
+    stepped(store, negated(kept, 21), Interval(21, 22))
+
+    assert entries(store) == []
+
+
+@unhurried
+@given(st.data(), histories())
+def test_a_restart_between_two_batches_changes_nothing(
+    data: st.DataObject, updates: list[KeyedUpdate]
+) -> None:
+    """All that reduce knows lies in the store."""
+    store = MemoryStore()
+    for time, piece in enumerate(data.draw(cuts(updates))):
+        now = [update._replace(time=time) for update in piece]
+        copy = MemoryStore()
+        for place, entry in entries(store):
+            copy.put(place, entry)
+        interval = Interval(time, time + 1)
+
+        assert stepped(store, now, interval) == stepped(copy, now, interval)
+        assert entries(store) == entries(copy)
+
+
+def has_a_form(message: bytes) -> bool:
+    """Whether a message has canonical bytes, and says anything."""
+    try:
+        return canonical.canonical(message) != b"null"
+    except DecodeError:
+        return False
+
+
+far_numbers = st.builds(
+    "{}{}e{}".format,
+    st.sampled_from(["", "-"]),
+    st.sampled_from(["1", "1.5", "9.99999999999999999999", "10", "123456789"]),
+    st.sampled_from(
+        [-999_999_999_999_999_000, -65_536, -400, -256, -2, -1, 0, 1, 2, 15, 255, 290]
+    ),
+)
+values = st.one_of(
+    json_data().map(written),
+    st.sampled_from([*NUMBERS, *OTHERS]).map(str.encode),
+    far_numbers.map(str.encode),
+    st.integers(-(10**40), 10**40).map(lambda number: b"%d" % number),
+).filter(has_a_form)
+forms = values.map(canonical.canonical)
+
+
+@unhurried
+@given(forms, forms)
+def test_bytes_are_in_the_order_of_values(first: bytes, second: bytes) -> None:
+    """Ascending or descending; equal only for equal values, and none begins another."""
+    a, b = canonical.decode(first), canonical.decode(second)
+    up = [ordered(value, descending=False) for value in (a, b)]
+    down = [ordered(value, descending=True) for value in (a, b)]
+
+    assert (up[0] < up[1]) == (rank(a) < rank(b)) == (down[0] > down[1])
+    assert (up[0] == up[1]) == (first == second) == (down[0] == down[1])
+    if first != second:
+        assert not up[0].startswith(up[1])
+        assert not down[0].startswith(down[1])
+
+
+@unhurried
+@given(forms)
+def test_a_value_comes_back_from_its_bytes(form: bytes) -> None:
+    """In its canonical form, whichever way it is ordered."""
+    value = canonical.decode(form)
+
+    for descending in (False, True):
+        place = ordered(value, descending=descending)
+        assert canonical.write(value_of(place)) == form

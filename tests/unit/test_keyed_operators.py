@@ -1,0 +1,262 @@
+"""State machines and reductions in plans: what they mean, and what of them is refused."""
+
+from typing import Any
+
+import pytest
+
+import machines
+from ikebana import (
+    Column,
+    Input,
+    Linear,
+    Output,
+    Plan,
+    PlanError,
+    Reduce,
+    StateMachine,
+    Update,
+    Upsert,
+    evaluate,
+    steps,
+)
+from ikebana.processor.evaluate import Evaluation, Record
+from ikebana.processor.plan import Operator
+
+EVENTS = Input("events", ("events",))
+ORDERS = Input(
+    "orders",
+    ("orders",),
+    "debezium-json",
+    mode="diffs",
+    columns=(Column("customer", "VARCHAR"), Column("amount", "DECIMAL(12,2)")),
+)
+TOTALS = (("orders", "count(*)"), ("total", "sum(amount)"), ("largest", "max(amount)"))
+
+
+def machine_plan(machine: StateMachine) -> Plan:
+    return Plan("p", (EVENTS,), (machine,), (Output("out", machine.name, "out"),))
+
+
+def order(op: str, key: int, before: Any, after: Any, time: int) -> Record:
+    def row(image: Any) -> Any:
+        return image and {"id": key, "customer": image[0], "amount": image[1]}
+
+    return {"id": key}, {"op": op, "before": row(before), "after": row(after)}, time
+
+
+def test_a_machine_shows_what_its_states_are() -> None:
+    """An order goes through its life, and an event that is not its turn is an error."""
+    plan = machine_plan(StateMachine("status", "events", machines.next_status))
+
+    found = evaluate(
+        plan,
+        {"events": [(1, "place", 1), (1, "ship", 2), (1, "pay", 3), (1, None, 4)]},
+    )
+
+    assert found["out"] == [
+        Update((1, "placed"), 1, 1),
+        Update((1, "placed"), 3, -1),
+        Update((1, "paid"), 3, 1),
+        Update((1, "paid"), 4, -1),
+    ]
+    assert [(u.data["reason"], u.time, u.diff) for u in found["errors"]] == [
+        (found["errors"][0].data["reason"], 2, 1),
+        (found["errors"][0].data["reason"], 3, -1),
+    ]
+    assert "illegal transition" in found["errors"][0].data["reason"]
+
+
+def test_linear_operators_go_on_from_a_machine() -> None:
+    """What it shows is a collection like any other."""
+    plan = Plan(
+        "p",
+        (EVENTS,),
+        (
+            StateMachine("count", "events", machines.one_more),
+            Linear("many", "count", (steps.where("value::INTEGER > 1"),)),
+        ),
+        (Output("out", "many", "out"),),
+    )
+
+    found = evaluate(plan, {"events": [("a", 0, 1), ("a", 0, 2), ("a", 0, 3), ("b", 0, 3)]})
+
+    assert found["out"] == [
+        Update(("a", 2), 2, 1),
+        Update(("a", 2), 3, -1),
+        Update(("a", 3), 3, 1),
+    ]
+
+
+def test_an_undecodable_event_is_an_error_until_the_next() -> None:
+    """It changes nothing, and is retracted when the key's next event is applied."""
+    plan = machine_plan(StateMachine("count", "events", machines.one_more))
+
+    found = evaluate(plan, {"events": [("a", 0, 1), ("a", b"{", 2), ("a", 0, 3)]})
+
+    assert [(u.time, u.diff) for u in found["errors"]] == [(2, 1), (3, -1)]
+    assert found["out"][-1] == Update(("a", 2), 3, 1)
+
+
+ORDER_CHANGES = [
+    order("c", 1, None, ("ann", 10.5), 1),
+    order("c", 2, None, ("ann", 0.1), 1),
+    order("c", 3, None, ("bob", 0.2), 2),
+    order("u", 2, ("ann", 0.1), ("bob", 0.1), 3),
+    order("d", 1, ("ann", 10.5), None, 4),
+]
+
+
+def totals_plan(*after: Operator, shown: str = "totals") -> Plan:
+    reduction = Reduce("totals", "orders", TOTALS, by="customer")
+    return Plan("p", (ORDERS,), (reduction, *after), (Output("out", shown, "out"),))
+
+
+def test_a_reduction_follows_every_change() -> None:
+    """Rows move from one key to another, sums are exact, and an empty key is gone."""
+    found = evaluate(totals_plan(), {"orders": ORDER_CHANGES})
+
+    assert found["errors"] == []
+    assert found["out"] == [
+        Update(("ann", {"orders": 2, "total": 10.6, "largest": 10.5}), 1, 1),
+        Update(("bob", {"orders": 1, "total": 0.2, "largest": 0.2}), 2, 1),
+        Update(("ann", {"orders": 2, "total": 10.6, "largest": 10.5}), 3, -1),
+        Update(("ann", {"orders": 1, "total": 10.5, "largest": 10.5}), 3, 1),
+        Update(("bob", {"orders": 1, "total": 0.2, "largest": 0.2}), 3, -1),
+        Update(("bob", {"orders": 2, "total": 0.3, "largest": 0.2}), 3, 1),
+        Update(("ann", {"orders": 1, "total": 10.5, "largest": 10.5}), 4, -1),
+    ]
+
+
+@pytest.mark.parametrize("pushdown", [True, False])
+def test_it_does_not_depend_on_the_cut(pushdown: bool) -> None:  # noqa: FBT001
+    """One batch or five, pushed down or not, the same updates come out."""
+    whole = evaluate(totals_plan(), {"orders": ORDER_CHANGES})
+    cut = Evaluation(totals_plan(), optimized=pushdown)
+
+    found = [
+        update
+        for time in range(1, 6)
+        for update in cut.advance(
+            {"orders": [record for record in ORDER_CHANGES if record[2] == time - 1]}, time
+        )["out"]
+    ]
+
+    assert found == whole["out"]
+
+
+def test_a_reduction_of_a_reduction() -> None:
+    """By the same key, in the same pass: customers with two orders or more."""
+    plan = totals_plan(
+        Linear("several", "totals", (steps.where("orders > 1"),)),
+        Reduce("again", "several", (("customers", "count(*)"),)),
+        shown="again",
+    )
+
+    found = evaluate(plan, {"orders": ORDER_CHANGES})
+
+    assert found["out"] == [
+        Update(("ann", {"customers": 1}), 1, 1),
+        Update(("ann", {"customers": 1}), 3, -1),
+        Update(("bob", {"customers": 1}), 3, 1),
+    ]
+
+
+def test_what_is_valid_later_is_counted_later() -> None:
+    """A reduction holds what is of the future, and lets go of what has expired."""
+    plan = Plan(
+        "p",
+        (Input("rows", ("rows",), columns=(Column("until", "BIGINT"),)),),
+        (
+            Upsert("current", "rows"),
+            Linear("valid", "current", (steps.valid_between(None, "until"),)),
+            Reduce("counted", "valid", (("n", "count(*)"),)),
+        ),
+        (Output("out", "counted", "out"),),
+    )
+
+    found = evaluate(plan, {"rows": [("a", {"until": 9}, 1)]})
+
+    assert found["out"] == [Update(("a", {"n": 1}), 1, 1), Update(("a", {"n": 1}), 9, -1)]
+
+
+def test_an_argument_that_fails_is_an_error_of_the_reduction() -> None:
+    """Its datum counts for nothing, and the error leaves with it."""
+    changes = [order("c", 1, None, ("ann", "ten"), 1), order("d", 1, ("ann", "ten"), None, 2)]
+
+    found = evaluate(totals_plan(), {"orders": changes})
+
+    assert found["out"] == []
+    assert [(u.data["reason"], u.time, u.diff) for u in found["errors"]] == [
+        ('operator totals: column "amount" is not of type DECIMAL(12,2)', 1, 1),
+        ('operator totals: column "amount" is not of type DECIMAL(12,2)', 2, -1),
+    ]
+
+
+CURRENT = Upsert("current", "events")
+
+
+@pytest.mark.parametrize(
+    ("operators", "path", "problem"),
+    [
+        pytest.param(
+            (CURRENT, Reduce("r", "current", (("n", "count(*)"),), by="value::INT")),
+            "operators.r.by",
+            "lie in several shards",
+            id="another key than the upsert's",
+        ),
+        pytest.param(
+            (CURRENT, Reduce("r", "current", ())),
+            "operators.r.aggregates",
+            "at least one is needed",
+            id="no aggregate",
+        ),
+        pytest.param(
+            (CURRENT, Reduce("r", "current", (("n", "median(x)"),))),
+            "operators.r.aggregates.n",
+            '"median(x)" is none of count',
+            id="no such aggregate",
+        ),
+        pytest.param(
+            (CURRENT, Reduce("r", "current", (("n", "top(x)"),))),
+            "operators.r.aggregates.n",
+            "must say how many",
+            id="top of how many",
+        ),
+        pytest.param(
+            (CURRENT, Reduce("r", "current", (("n", "sum(x +)"),))),
+            "operators.r.aggregates.n",
+            "syntax error",
+            id="an argument that is no SQL",
+        ),
+        pytest.param(
+            (CURRENT, Reduce("r", "r", (("n", "count(*)"),))),
+            "operators.r",
+            "it reads what it makes",
+            id="a circle",
+        ),
+        pytest.param(
+            (StateMachine("m", "nothing", machines.one_more),),
+            "operators.m.state_machine",
+            "there is no input 'nothing'",
+            id="no such input",
+        ),
+        pytest.param(
+            (CURRENT, StateMachine("m", "events", machines.one_more)),
+            "operators.m.state_machine",
+            "operator 'current' already reads 'events'",
+            id="an input that is read",
+        ),
+        pytest.param(
+            (StateMachine("m", "events", "machines:nothing"),),
+            "operators.m.step",
+            'module "machines" has no "nothing"',
+            id="no such function",
+        ),
+    ],
+)
+def test_what_is_refused(operators: tuple[Operator, ...], path: str, problem: str) -> None:
+    """By name, with the place."""
+    with pytest.raises(PlanError) as raised:
+        Plan("p", (EVENTS,), operators, (Output("out", operators[-1].name, "out"),))
+
+    assert problem in dict(raised.value.problems)[path]
