@@ -212,15 +212,21 @@ def _loaded(entry: bytes | None, machine: Machine) -> Entry:
 def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
     """What a key has come to by a symbol."""
     if event.record is not None:
-        return msgspec.structs.replace(entry, record=event.record)
+        return _with_record(entry, event.record)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine.view, states)
     except _FailureError as failure:
         # All else stays, the version too: what is not applied has not migrated.
         record = error_record(str(failure), None, event.key, None)
-        return msgspec.structs.replace(entry, record=record)
+        return _with_record(entry, record)
     return Entry(machine.version, states, shown)
+
+
+def _with_record(entry: Entry, record: bytes) -> Entry:
+    # Without states there is one form, wherever batches were cut.
+    shown = entry.shown if entry.states else None
+    return msgspec.structs.replace(entry, shown=shown, record=record)
 
 
 def _migrated(machine: Machine, entry: Entry) -> tuple[bytes, ...]:
