@@ -14,6 +14,7 @@ from zlib import crc32
 from ikebana.codecs.change import Change, Codec, Headers, Ignored
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.plain import Plain
 from ikebana.processor import planner
 from ikebana.processor.linear.chain import Chain, chain
@@ -77,6 +78,9 @@ class Intake:
     def __init__(self, source: Input, codec: Codec, physical: planner.Physical) -> None:
         self._codec = codec
         self._plain = codec if isinstance(codec, Plain) else None
+        # Avro's depth is its schema's.
+        self._nests = source.value_format != "bytes" and "avro" not in source.value_format
+        self._keys_nest = source.key_format == "json"
         reading = physical.readings[source.name]
         scope = planner.scope_of_input(source)
         self._passes = _key_test(source, reading, scope)
@@ -92,7 +96,7 @@ class Intake:
 
     def symbols(self, messages: Sequence[Message], where: Where, partitions: int = 1) -> Taken:
         """What messages say of an upsert; `partitions` is how many the input has."""
-        if self._plain is not None and self._passes is None:
+        if self._plain is not None and self._passes is None and not self._any_too_deep(messages):
             taken = _plain_symbols(self._plain, messages, where)
         else:
             taken = self._symbols(messages, where, partitions)
@@ -194,6 +198,13 @@ class Intake:
         decode = self._codec.changes
         for at in which:
             _, key, value, headers = messages[at]
+            if key is not None and self._keys_nest and too_deep(key):
+                yield at, _Bad(None, _record(_DEEP.format("key"), messages[at], where))
+                continue
+            if value is not None and self._nests and too_deep(value):
+                own = self._kafka_key(messages[at])
+                yield at, _Bad(own, _record(_DEEP.format("value"), messages[at], where))
+                continue
             try:
                 found = decode(key, value, headers)
             except DecodeError as error:
@@ -203,6 +214,11 @@ class Intake:
                     ignored[found.what] += 1
                 else:
                     yield at, found
+
+    def _any_too_deep(self, messages: Sequence[Message]) -> bool:
+        values = [m.value for m in messages if m.value is not None] if self._nests else []
+        keys = [m.key for m in messages if m.key is not None] if self._keys_nest else []
+        return any(map(too_deep, values)) or any(map(too_deep, keys))
 
     def _kafka_key(self, message: Message) -> bytes | None:
         try:
@@ -241,6 +257,7 @@ def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> T
     return taken
 
 
+_DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
 _NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"
 
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from ikebana import Input, Output, Plan, Upsert
+from ikebana import Input, Output, Plan, Upsert, evaluate
 from ikebana.codecs.change import Column
 from ikebana.processor import planner
 from ikebana.processor.codec_of import codec_of
@@ -540,3 +540,40 @@ def test_an_error_of_a_step_leaves_with_its_datum() -> None:
 
     assert len({reason for reason, _, _ in errors}) == 1
     assert [(time, diff) for _, time, diff in errors] == [(100, 1), (101, -1)]
+
+
+@pytest.mark.parametrize("depth", [200, 201, 100_000])
+@pytest.mark.parametrize("form", ["json", "debezium-json", "maxwell"])
+def test_what_is_nested_too_deeply_is_an_error_wherever_it_is_read(form: str, depth: int) -> None:
+    """The limit is one of depth, not of whatever stack a later decoding has left."""
+    plan = Plan(
+        "p",
+        (Input("rows", ("rows",), form),),  # type: ignore[arg-type]
+        (Upsert("current", "rows"),),
+        (Output("out", "current", "out"),),
+    )
+    value = b"[" * depth + b"]" * depth
+
+    found = evaluate(plan, {"rows": [({"id": 1}, value, 1)]})
+
+    reasons = [update.data["reason"] for update in found["errors"]]
+    deep = "could not decode value as JSON: it is nested more than 200 deep"
+    assert (reasons == [deep]) == (depth > 200)
+    assert bool(found["out"]) == (form == "json" and depth <= 200)
+
+
+def test_a_key_that_is_nested_too_deeply_is_an_error_on_its_own() -> None:
+    """No key leads to it, and the records beside it go on."""
+    plan = Plan(
+        "p",
+        (Input("rows", ("rows",)),),
+        (Upsert("current", "rows"),),
+        (Output("out", "current", "out"),),
+    )
+
+    found = evaluate(plan, {"rows": [(b"[" * 201 + b"]" * 201, 1, 1), ("a", 2, 1)]})
+
+    assert [update.data["reason"] for update in found["errors"]] == [
+        "could not decode key as JSON: it is nested more than 200 deep"
+    ]
+    assert [update.data for update in found["out"]] == [("a", 2)]
