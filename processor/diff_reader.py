@@ -81,7 +81,8 @@ def decode(
     except DecodeError as error:
         raise SourceError(
             f"cannot read {topic}[{at[0]}]@{at[1]} as an update: {error.reason}",
-            hint="Something other than ikebana has written to the topic.",
+            hint="The topic has another format than diff (`ikebana snapshot --format` reads "
+            "CDCv2), or something other than ikebana has written to it.",
         ) from None
     return PlacedUpdate(key, value, time, change, *at)
 
