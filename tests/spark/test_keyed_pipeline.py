@@ -115,10 +115,10 @@ def collection(servers: str, topic: str) -> Counter[tuple[Any, Any]]:
     return Counter({data: count for data, count in counts.items() if count})
 
 
-def test_keyed_operators_keep_their_state_over_a_restart(
+def test_keyed_operators_keep_their_state_over_restarts_and_deaths(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """What comes out of two runs is what `evaluate` says of all messages."""
+    """What comes out of three runs, two of which died, is what `evaluate` says of all messages."""
     servers, choice = broker.bootstrap_servers, Random(3)
     pipeline = KeyedPipeline(tmp_path, servers, topic_name("keyed"), topic_name("events"))
     rows: dict[int, dict[str, Any]] = {}
@@ -126,12 +126,16 @@ def test_keyed_operators_keep_their_state_over_a_restart(
     for topic in (pipeline.source, pipeline.source + ".orders"):
         create(servers, topic, 1)
 
-    for _ in range(2):
+    for point in (None, "after_commit", "emit"):
         more = {"events": events(choice, 300), "orders": changes(choice, 200, rows)}
         produce(servers, pipeline.source, more["events"])
         produce(servers, pipeline.source + ".orders", more["orders"])
         for name, messages in more.items():
             given[name] += messages
+        if point is not None:
+            batch = max(pipeline.log("commits")) + 2
+            with pipeline.start("--once", fault=f"{point}:{batch}:1") as run:
+                run.wait_for_fault()
         pipeline.drained()
 
     plan = parse(json.dumps(document(pipeline)), "file", environ={}).plan
