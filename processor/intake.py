@@ -157,7 +157,11 @@ class Intake:
         by_branch = []
         for branch, steps in self._branches:
             passed = steps.apply(updates, branch.silent)
-            by_branch.append((branch, passed.updates))
+            made = passed.updates
+            if branch.reductions:
+                # Without a key they are all of one, and have to come to one shard.
+                made = [u._replace(key=b"null") if u.key is None else u for u in made]
+            by_branch.append((branch, made))
             errors += passed.errors
         return Made(by_branch, errors, ignored)
 

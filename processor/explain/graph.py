@@ -224,7 +224,7 @@ def _branches(
         begin = at
         if branch.steps:
             begin = f"pass {root} {number}"
-            boxes.append(_pass(plan, branch, begin))
+            boxes.append(_pass(plan, physical, branch, begin))
             arrows.append(Arrow(at, begin))
         arrows += [Arrow(begin, end) for end in dict.fromkeys(ends)]
 
@@ -254,11 +254,12 @@ def fused(steps: tuple[Named, ...]) -> str:
     return f"{counted(len(operators), 'operator')} in 1 pass: {', '.join(parts)}"
 
 
-def _pass(plan: Plan, branch: Branch, own: str) -> Box:
-    diffs = planner.input_of(plan, branch.root).mode == "diffs"
-    where = "behind the upsert, in the shards"
-    if diffs:
-        where = "in the decoding tasks" if plan.pushdown else "in the shards"
+def _pass(plan: Plan, physical: Physical, branch: Branch, own: str) -> Box:
+    where = "in the shards"
+    if any(upsert.name == branch.root for upsert in plan.upserts):
+        where = "behind the upsert, in the shards"
+    elif any(source.name == branch.root for source in plan.inputs) and physical.fused:
+        where = "in the decoding tasks"
     names = _names(branch)
     steps = steps_lines([step for _, step in branch.steps])
     lines = [fused(branch.steps), where, *(named_lines(branch.steps) if len(names) > 1 else steps)]

@@ -38,7 +38,12 @@ class Condition(NamedTuple):
 
 def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
     """The collections that are made of an input first."""
-    return tuple(r for r in planner.roots(plan) if planner.input_of(plan, r) == source)
+    reductions = {reduction.name for reduction in plan.reductions}
+    return tuple(
+        root
+        for root in planner.roots(plan)
+        if root not in reductions and planner.input_of(plan, root) == source
+    )
 
 
 def branches_of(plan: Plan, source: Input, physical: Physical) -> tuple[Branch, ...]:
@@ -163,6 +168,9 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
     branches = branches_of(plan, source, physical)
     if source.value_format == "bytes":
         return "Bytes have no columns"
+    for machine in plan.machines:
+        if machine.input == source.name:
+            return f"Machine {machine.name} is given whole events"
     if not branches:
         return "No output shows the input"
     reading = physical.readings[source.name]

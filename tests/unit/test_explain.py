@@ -1,6 +1,6 @@
 """`ikebana explain`: what it says is what runs, and whatever is named stays readable.
 
-The stored files lie in `tests/golden/explain`, three pipelines with what is said of
+The stored files lie in `tests/golden/explain`, four pipelines with what is said of
 them; IKEBANA_GOLDEN=write stores them anew.
 """
 
@@ -51,7 +51,7 @@ from ikebana.processor.plan import Concat, Input, Linear, Mode, Operator, Output
 from ikebana.processor.settings import Settings
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explain"
-EXAMPLES = ("current", "large_orders", "shop")
+EXAMPLES = ("current", "keyed", "large_orders", "shop")
 SETTINGS = Settings("checkpoint", {"bootstrap.servers": "broker:9092"})
 COLUMNS = tuple(Column(name, "BIGINT") for name in ("a", "b", "c"))
 ITEMS = Input("items", ("items",), columns=COLUMNS)

@@ -179,6 +179,32 @@ def test_what_is_valid_later_is_counted_later() -> None:
     assert found["out"] == [Update(("a", {"n": 1}), 1, 1), Update(("a", {"n": 1}), 9, -1)]
 
 
+def no_key(data: Any) -> Any:
+    """The same value without a key."""
+    return None, data[1]
+
+
+def test_what_has_no_key_is_reduced_together() -> None:
+    """It is all of one key, null."""
+    plan = Plan(
+        "p",
+        (ORDERS,),
+        (
+            Linear("bare", "orders", (steps.map_(no_key),)),
+            Reduce("counted", "bare", (("n", "count(*)"),)),
+        ),
+        (Output("out", "counted", "out"),),
+    )
+
+    found = evaluate(plan, {"orders": ORDER_CHANGES[:3]})
+
+    assert found["out"] == [
+        Update((None, {"n": 2}), 1, 1),
+        Update((None, {"n": 2}), 2, -1),
+        Update((None, {"n": 3}), 2, 1),
+    ]
+
+
 def test_an_argument_that_fails_is_an_error_of_the_reduction() -> None:
     """Its datum counts for nothing, and the error leaves with it."""
     changes = [order("c", 1, None, ("ann", "ten"), 1), order("d", 1, ("ann", "ten"), None, 2)]
