@@ -7,6 +7,7 @@ which no double reaches, is refused unless it is written as an integer.  Of a fi
 that an object repeats the last one counts.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.nesting import too_deep
 
 # Every decimal of up to 15 significant digits survives a double and its shortest repr.
 _EXACT_DIGITS = 15
@@ -51,13 +53,31 @@ _encode = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
 
 
 def encode(data: Any) -> bytes:
-    """Write data as its canonical bytes.
+    """Write data as its canonical bytes, which can be read again anywhere.
 
     >>> encode({"b": 1.0, "a": [True, None]})
     b'{"a":[true,null],"b":1}'
+
+    Raises:
+        TypeError: there is data that JSON has no form of.
+        ValueError: a number is not finite, or it is nested too deeply.
     """
+    encoded = _encode(data)
+    # The encoder writes null for what is not finite.
+    if b"null" in encoded and not _finite(data):
+        raise ValueError("a number is not finite")
+    if too_deep(encoded):
+        raise ValueError("it is nested too deeply")
     # Through the decoder, so that 1.0 given by a caller is 1 as well.
-    return _encode(_decode(_encode(data)))
+    return _encode(_decode(encoded))
+
+
+def _finite(data: Any) -> bool:
+    if isinstance(data, dict):
+        return all(map(_finite, data.values()))
+    if isinstance(data, list | tuple | set | frozenset):
+        return all(map(_finite, data))
+    return not isinstance(data, float | Decimal) or math.isfinite(data)
 
 
 def canonical(message: bytes) -> bytes:

@@ -238,7 +238,13 @@ def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> byte
             f'cannot evaluate input "{source.name}": a {part} is of type {type(data).__name__}',
             hint="Give bytes: only JSON data are written for you.",
         )
-    return canonical.encode(data)
+    try:
+        return canonical.encode(data)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f'cannot evaluate input "{source.name}": a {part} cannot be written as JSON: {error}',
+            hint="Give what a message could hold, or its bytes.",
+        ) from error
 
 
 def _as_data(message: bytes | None, kind: str) -> Any:

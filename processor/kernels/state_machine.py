@@ -24,10 +24,8 @@ States carry the version of their machine.  A key's states of another version ar
 when its next symbol comes, and until then show what they did.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, NamedTuple, final
 
@@ -276,7 +274,7 @@ def _data(role: str, function: Any, called: Callable[[], Any]) -> tuple[bytes, .
         problem = f"gave a {type(given).__name__} in place of a collection"
         raise _FailureError(f"{role} {name_of(function)} {problem}")
     try:
-        return tuple(sorted(set(map(_encoded, items))))
+        return tuple(sorted(set(map(canonical.encode, items))))
     except Exception:  # noqa: BLE001 -- nor do we know what it gives
         problem = "gave data that have no JSON form"
         raise _FailureError(f"{role} {name_of(function)} {problem}") from None
@@ -284,30 +282,6 @@ def _data(role: str, function: Any, called: Callable[[], Any]) -> tuple[bytes, .
 
 def _decoded(data: Iterable[bytes]) -> list[Any]:
     return list(map(canonical.decode, data))
-
-
-# So many brackets are never too deep.
-_SHALLOW = 64
-
-
-def _encoded(data: Any) -> bytes:
-    """Data as canonical bytes that can be decoded again."""
-    encoded = canonical.encode(data)
-    # The encoder writes null for what is not finite.
-    if b"null" in encoded and not _finite(data):
-        raise ValueError
-    # It goes deeper than the decoder does, and what it writes must not wedge the key.
-    if encoded.count(b"[") + encoded.count(b"{") > _SHALLOW:
-        canonical.decode(encoded)
-    return encoded
-
-
-def _finite(data: Any) -> bool:
-    if isinstance(data, dict):
-        return all(map(_finite, data.values()))
-    if isinstance(data, list | tuple | set | frozenset):
-        return all(map(_finite, data))
-    return not isinstance(data, float | Decimal) or math.isfinite(data)
 
 
 def _emit(

@@ -1,9 +1,7 @@
 """Python functions as steps: how they are named, found, called, and what they may give."""
 
 import importlib
-import math
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ikebana.codecs import canonical
@@ -133,22 +131,10 @@ def _data(message: bytes | None, *, raw: bool) -> Any:
 def _as_bytes(data: Any, *, raw: bool) -> bytes:
     """Data as bytes.  Raises: TypeError, ValueError and kin for what has no such form."""
     if not raw:
-        encoded = canonical.encode(data)
-        # The encoder writes null for what is not finite.
-        if b"null" in encoded and not _finite(data):
-            raise ValueError
-        return encoded
+        return canonical.encode(data)
     if not isinstance(data, bytes):
         raise TypeError
     return data
-
-
-def _finite(data: Any) -> bool:
-    if isinstance(data, dict):
-        return all(map(_finite, data.values()))
-    if isinstance(data, list | tuple | set | frozenset):
-        return all(map(_finite, data))
-    return not isinstance(data, float | Decimal) or math.isfinite(data)
 
 
 def _triple(result: Any) -> Triple:

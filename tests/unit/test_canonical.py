@@ -141,3 +141,31 @@ def test_data_are_encoded_as_their_message_would_be(data: Any, expected: bytes) 
 def test_decoded_data_are_encoded_back(message: bytes) -> None:
     """Nothing is lost on the way to Python data and back."""
     assert encode(decode(message)) == message
+
+
+def nested(depth: int) -> Any:
+    """So many lists in each other."""
+    data: Any = 0
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(float("nan"), id="not a number"),
+        pytest.param({"a": [1, None, float("inf")]}, id="infinity inside"),
+        pytest.param(Decimal("NaN"), id="a decimal that is none"),
+        pytest.param(nested(201), id="nested too deeply"),
+    ],
+)
+def test_what_has_no_json_form_is_not_written(data: object) -> None:
+    """It would be null, or could not be read again: it is refused instead."""
+    with pytest.raises(ValueError, match=r"not finite|too deeply"):
+        encode(data)
+
+
+def test_null_is_written_where_null_is_meant() -> None:
+    """Only what is not finite is refused, not null beside it."""
+    assert encode({"a": [None, 1.5]}) == b'{"a":[null,1.5]}'
