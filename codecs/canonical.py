@@ -68,8 +68,12 @@ def encode(data: Any) -> bytes:
         raise ValueError("a number is not finite")
     if too_deep(encoded):
         raise ValueError("it is nested too deeply")
-    # Through the decoder, so that 1.0 given by a caller is 1 as well.
-    return _encode(_decode(encoded))
+    try:
+        # Through the decoder, so that 1.0 given by a caller is 1 as well.
+        return _encode(_decode(encoded))
+    except msgspec.DecodeError:
+        # A decimal's NaN is written as such.
+        raise ValueError("a number is not finite") from None
 
 
 def _finite(data: Any) -> bool:
