@@ -1,9 +1,7 @@
 """The messages of Oracle GoldenGate, whose updates may be partial."""
 
-import functools
 import json
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from damage import MARKER, damaged
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Codec, Ignored, Wanted
@@ -21,7 +20,6 @@ from strategies import unhurried
 GOLDEN = Path(__file__).parents[1] / "golden" / "goldengate"
 MESSAGES = {path.stem: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
 # It is in every text of the golden messages, and must be in no reason.
-MARKER = "hunter2"
 
 COLUMNS = ("ID", "NAME", "NOTE")
 WANTED = Wanted(columns=COLUMNS, key=("ID",), before=True)
@@ -361,44 +359,9 @@ def test_a_value_may_be_long() -> None:
     assert json.loads(change.after)["NAME"] == long
 
 
-def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where everything in a message is."""
-    if not isinstance(data, dict | list):
-        return
-    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
-        yield (*path, name)
-        yield from paths(value, (*path, name))
-
-
-JUNK: tuple[Any, ...] = (None, True, 7, 1.5, MARKER, [], [MARKER], {}, {MARKER: MARKER})
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """A golden message that is cut off, has other bytes, or lacks or has retyped a field."""
-    message = draw(st.sampled_from(sorted(MESSAGES.values())))
-    place = st.integers(0, len(message) - 1)
-    how = draw(st.sampled_from(["cut", "bytes", "fields"]))
-    if how == "cut":
-        return message[: draw(place)]
-    if how == "bytes":
-        flipped = bytearray(message)
-        for at in draw(st.lists(place, min_size=1, max_size=3)):
-            flipped[at] = draw(st.integers(0, 255))
-        return bytes(flipped)
-    data = json.loads(message)
-    *way, name = draw(st.sampled_from(list(paths(data))))
-    holder = functools.reduce(operator.getitem, way, data)
-    if draw(st.booleans()):
-        del holder[name]
-    else:
-        holder[name] = draw(st.sampled_from(JUNK))
-    return json.dumps(data).encode()
-
-
 @unhurried
 @given(
-    damaged(),
+    damaged(MESSAGES.values()),
     st.sampled_from(
         [WANTED, Wanted(before=True), Wanted(columns=("NAME",), tables=r"SHOP\..*", options=FULL)]
     ),
