@@ -33,6 +33,21 @@ def consolidate(updates: Iterable[Update[Data]]) -> list[Update[Data]]:
     return sorted(found, key=lambda update: update.time)
 
 
+def sums(
+    updates: Iterable[tuple[bytes | None, bytes, int, int]],
+) -> dict[tuple[bytes | None, bytes, int], int]:
+    """The diffs of equal (key, value, time) summed, in order of first appearance.
+
+    >>> sums([(b"1", b"{}", 3, 1), (b"1", b"{}", 3, -1)])
+    {(b'1', b'{}', 3): 0}
+    """
+    found: dict[tuple[bytes | None, bytes, int], int] = {}
+    for key, value, time, diff in updates:
+        at = key, value, time
+        found[at] = found.get(at, 0) + diff
+    return found
+
+
 def accumulate(updates: Iterable[Update[Data]], as_of: int) -> dict[Data, int]:
     """Sum diffs over times <= `as_of`; data whose sum is zero are absent.
 

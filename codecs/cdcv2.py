@@ -27,6 +27,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ikebana.arrangements.update import sums
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 
@@ -59,11 +60,7 @@ def consolidate(updates: Iterable[Fact]) -> list[Fact]:
     >>> consolidate([(b"1", b"{}", 3, 1), (b"1", b"[]", 3, 1), (b"1", b"{}", 3, -1)])
     [(b'1', b'[]', 3, 1)]
     """
-    sums: dict[tuple[bytes | None, bytes, int], int] = {}
-    for key, value, time, diff in updates:
-        data = key, value, time
-        sums[data] = sums.get(data, 0) + diff
-    return [(*data, diff) for data, diff in sums.items() if diff]
+    return [(*data, diff) for data, diff in sums(updates).items() if diff]
 
 
 def counts(updates: Iterable[Fact]) -> dict[int, int]:

@@ -6,9 +6,10 @@ the way of all linear steps; what is left for the kernel are kinds and fields.
 """
 
 import re
-from typing import Literal, NamedTuple, get_args
+from functools import lru_cache
+from typing import NamedTuple, get_args
 
-from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.reduce import Aggregate, Kind
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
@@ -16,7 +17,6 @@ from ikebana.processor.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
-Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -36,6 +36,7 @@ class Arranged(NamedTuple):
     aggregates: tuple[Aggregate, ...]
 
 
+@lru_cache(maxsize=64)
 def arranged(reduction: Reduce) -> Arranged:
     """Take a reduction apart.  Raises: AggregateError."""
     arguments: dict[str, str] = {}

@@ -15,6 +15,7 @@ from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.processor import machines, planner
 from ikebana.processor.aggregates import arranged
+from ikebana.processor.envelope import Records
 from ikebana.processor.kernels import hold, reduce, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.plan import ERRORS, Plan, Reduce, StateMachine, Upsert
@@ -30,7 +31,7 @@ from ikebana.processor.rows import (
 )
 
 # Rows as they reach a shard.
-Rows = Sequence[Symbols | Truncate | Updates | Errors | Ignored]
+Rows = Sequence[Records]
 # Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
 _HOLD, _HOLD_IN = "hold ", "hold-in "
 _MACHINE, _REDUCE = "machine ", "reduce "
@@ -57,12 +58,12 @@ def operator_part(store: Store, operator: str) -> Part:
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of a shard belongs to, which decides its shard."""
     operator, _, inner = place.partition(b"\0")
-    match operator.partition(b" ")[0] + b" " if b" " in operator else b"":
-        case b"hold " | b"hold-in ":
+    match operator.rpartition(b" ")[0]:
+        case b"hold" | b"hold-in":
             return hold.key_of(entry)
-        case b"machine ":
+        case b"machine":
             return state_machine.key_of(inner, entry)
-        case b"reduce ":
+        case b"reduce":
             return reduce.key_of(inner, entry)
         case _:
             return upsert.key_of(inner, entry)
@@ -206,6 +207,11 @@ class _Batch:
 _OUT, _IN = "out", "in"
 
 
+def targets(outputs: Iterable[str], reductions: Iterable[str]) -> list[tuple[str, str]]:
+    """What updates go to, as `held_targets` names it."""
+    return [*((_OUT, name) for name in outputs), *((_IN, name) for name in reductions)]
+
+
 def held_targets(physical: Physical) -> dict[tuple[str, str], str]:
     """What is behind a step that moves time, with the root whose frontier releases it."""
     return {
@@ -213,10 +219,7 @@ def held_targets(physical: Physical) -> dict[tuple[str, str], str]:
         for root, branches in physical.branches.items()
         for branch in branches
         if branch.moves_time
-        for target in (
-            *((_OUT, name) for name in branch.outputs),
-            *((_IN, name) for name in branch.reductions),
-        )
+        for target in targets(branch.outputs, branch.reductions)
     }
 
 

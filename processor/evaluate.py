@@ -137,7 +137,7 @@ class Evaluation:
 
     def _is_held(self, row: Updates) -> bool:
         """Whether all that a row goes to holds back what is of the future."""
-        targets = [*(("out", n) for n in row.outputs), *(("in", n) for n in row.reductions)]
+        targets = dataflow.targets(row.outputs, row.reductions)
         return bool(targets) and all(target in self._held for target in targets)
 
     def _read(self, output: Output, emitted: list[KeyedUpdate]) -> list[Update[Any]]:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from ikebana.arrangements.errors import BrokerError
@@ -44,29 +45,39 @@ def jars_fetched() -> bool:
 def jars(java: Path) -> Path:
     """Return the folder of Kafka's jars, fetching them if this is the first time.
 
-    The fetch takes half a minute and 44 MB.  The folder appears whole or not at all;
-    of two processes at once, one fetches and the other waits for it.
+    The fetch takes half a minute and 44 MB.
 
     Raises:
         BrokerError: the jars could not be fetched; the message names Ivy's log.
     """
-    folder = jars_folder()
-    if jars_fetched():
+    return once(jars_folder(), lambda private, log_file: _fetch(java, private, log_file))
+
+
+def once(folder: Path, fetch: Callable[[Path, Path], None]) -> Path:
+    """Return `folder`, of which `fetch` makes what is in it if it is not there yet.
+
+    `fetch(private, log_file)` leaves it as `lib` in a folder of its own.  The folder appears
+    whole or not at all; of two processes at once, one fetches and the other waits for it.
+    """
+    if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jars_fetched():
+        if not folder.is_dir():
             with tempfile.TemporaryDirectory(
                 dir=folder.parent, prefix=f"{folder.name}-", ignore_cleanup_errors=True
             ) as private:
-                _fetch(java, Path(private), folder.with_name(f"{folder.name}-ivy.log"))
+                fetch(Path(private), folder.with_name(f"{folder.name}-ivy.log"))
                 (Path(private) / "lib").rename(folder)
     return folder
 
 
-def _fetch(java: Path, folder: Path, log_file: Path) -> None:
-    (folder / "ivy.xml").write_text(_IVY_FILE)
+def retrieve(
+    java: Path, ivy_file: str, folder: Path, log_file: Path, timeout_s: float
+) -> int | None:
+    """Let Ivy fetch what a file asks for into `lib`; its exit status, None for a timeout."""
+    (folder / "ivy.xml").write_text(ivy_file)
     command = [
         *(str(java), "-cp", str(ivy()), "org.apache.ivy.Main"),
         *("-ivy", "ivy.xml", "-confs", "default"),
@@ -76,17 +87,21 @@ def _fetch(java: Path, folder: Path, log_file: Path) -> None:
     ]
     with log_file.open("wb") as log:
         try:
-            status = subprocess.run(
+            return subprocess.run(
                 command,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                timeout=_FETCH_TIMEOUT_S,
+                timeout=timeout_s,
                 check=False,
             ).returncode
         except subprocess.TimeoutExpired:
-            status = None
+            return None
+
+
+def _fetch(java: Path, folder: Path, log_file: Path) -> None:
+    status = retrieve(java, _IVY_FILE, folder, log_file, _FETCH_TIMEOUT_S)
     if status != 0 or not (folder / "lib" / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
         fact = (
             f"Ivy did not end within {_FETCH_TIMEOUT_S} s"

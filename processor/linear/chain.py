@@ -11,6 +11,7 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ikebana.arrangements.update import sums
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB
@@ -93,11 +94,7 @@ def chain(steps: tuple[Named, ...], scope: FrozenScope) -> Chain:
 
 def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
     """Sum the diffs of equal (key, value, time); drop what cancels; keep the order."""
-    sums: dict[tuple[bytes | None, bytes, int], int] = {}
-    for key, value, time, diff in updates:
-        at = (key, value, time)
-        sums[at] = sums.get(at, 0) + diff
-    return [KeyedUpdate(*at, diff) for at, diff in sums.items() if diff]
+    return [KeyedUpdate(*at, diff) for at, diff in sums(updates).items() if diff]
 
 
 def _parts(steps: Sequence[Named]) -> Iterator[tuple[Named, ...]]:

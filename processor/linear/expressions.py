@@ -342,6 +342,7 @@ def _type_text(cast: _Node) -> str:
     return str(found)
 
 
+@functools.lru_cache(maxsize=256)
 def type_named(text: str) -> str:
     """The full name of a SQL type.  Raises: ExpressionError."""
     answer = _tree(f"CAST(NULL AS {text})")

@@ -95,7 +95,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._config = config
         self._target: reclock.Positions | None = None
         self._asked_for_lease = 0.0
-        self._intakes: dict[str, Intake] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -176,9 +175,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if partition.ticks:
             yield _rows(partition.ticks)
         config = self._config
+        registry = tuple(sorted(config.registry.items()))
         by_range = {
             Range(s.place.topic, s.place.partition, s.place.start, s.end): Decoding(
-                config.plan.input(s.input), self._intake(s.input), s.place, len(config.labels)
+                config.plan.input(s.input),
+                _intake(config.plan, s.input, registry),
+                s.place,
+                len(config.labels),
             )
             for s in partition.slices
         }
@@ -195,17 +198,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         for decoding in by_range.values():
             if rows := [(labels[shard], chunk) for shard, chunk in decoding.flush()]:
                 yield _rows(rows)
-
-    def _intake(self, name: str) -> Intake:
-        """What decodes an input; it is made once in a process."""
-        if name not in self._intakes:
-            config = self._config
-            source = config.plan.input(name)
-            schemas = _registry(tuple(sorted(config.registry.items())))
-            physical = planner.physical(config.plan)
-            codec = codec_of(source, physical.readings[name], schemas)
-            self._intakes[name] = Intake(source, codec, physical)
-        return self._intakes[name]
 
     def _check_lease(self) -> None:
         """Stop if there is a newer instance: a batch logged now would stop that one."""
@@ -256,6 +248,14 @@ def _capped(
         topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
         for topic, by in target.items()
     }
+
+
+@functools.lru_cache(maxsize=32)
+def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake:
+    # A task is given a reader of its own; what it compiles lasts as long as the worker.
+    source, physical = plan.input(name), planner.physical(plan)
+    codec = codec_of(source, physical.readings[name], _registry(registry))
+    return Intake(source, codec, physical)
 
 
 @functools.lru_cache(maxsize=4)

@@ -4,7 +4,6 @@ Its jars come from Maven Central into the cache folder, once, as those of the em
 broker do, and its Kafka is of the broker's version.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,7 +22,13 @@ from cdc.postgres import Postgres, Unavailable
 from ikebana.arrangements.errors import BrokerError, IkebanaError
 from ikebana.processor.java import find_java
 from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, end_of_log, ivy, jars_folder
+from ikebana.processor.kafka.broker_jars import (
+    KAFKA_VERSION,
+    end_of_log,
+    jars_folder,
+    once,
+    retrieve,
+)
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEBEZIUM_VERSION = "3.6.3.Final"
@@ -173,39 +178,13 @@ def _connector(name: str, database: Postgres) -> dict[str, str]:
 
 def _jars(java: Path) -> Path:
     name = f"debezium-{DEBEZIUM_VERSION}-kafka-{KAFKA_VERSION}"
-    folder = jars_folder().with_name(name)
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{name}.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{name}-") as private:
-                _fetch(java, Path(private), folder.with_name(f"{name}-ivy.log"))
-                (Path(private) / "lib").rename(folder)
-    return folder
+    return once(
+        jars_folder().with_name(name), lambda private, log_file: _fetch(java, private, log_file)
+    )
 
 
 def _fetch(java: Path, folder: Path, log_file: Path) -> None:
-    (folder / "ivy.xml").write_text(_IVY_FILE)
-    command = [
-        *(str(java), "-cp", str(ivy()), "org.apache.ivy.Main"),
-        *("-ivy", "ivy.xml", "-confs", "default", "-types", "jar", "bundle"),
-        *("-retrieve", "lib/[artifact]-[revision](-[classifier]).[ext]"),
-    ]
-    with log_file.open("wb") as log:
-        try:
-            status = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=_FETCH_TIMEOUT_S,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = None
+    status = retrieve(java, _IVY_FILE, folder, log_file, _FETCH_TIMEOUT_S)
     wanted = folder / "lib" / f"debezium-connector-postgres-{DEBEZIUM_VERSION}.jar"
     if status != 0 or not wanted.exists():
         raise BrokerError(

@@ -1,55 +1,26 @@
 """Maxwell's messages, and whatever else lies in its topic."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from damage import MARKER, damaged
+from damage import MARKER
+from golden_messages import changed_of, deleted, golden, refusal_of, updated
 from ikebana.arrangements.errors import ConfigError
-from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.maxwell import Maxwell
-from strategies import unhurried
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "maxwell"
-MESSAGES = {path.stem: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
-# It is in every text of the golden messages, and must be in no reason.
-
+MESSAGES = golden("maxwell")
+changed = partial(changed_of, MESSAGES)
 COLUMNS = ("id", "name", "note")
 WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
 
 
-def changed(name: str, **fields: Any) -> bytes:
-    """A golden message with other fields; one that is ... is left out."""
-    message = {**json.loads(MESSAGES[name]), **fields}
-    return json.dumps({n: v for n, v in message.items() if v is not ...}).encode()
-
-
-def updated(
-    key: bytes, after: bytes, before: bytes | None = None, absent: tuple[str, ...] = ()
-) -> Change:
-    """There was a row of this key before, by what the message says."""
-    return Change("upsert", key, after, before, absent, replaces=True)
-
-
-def deleted(key: bytes, before: bytes | None = None) -> Change:
-    """So was there here."""
-    return Change("delete", key, None, before, replaces=True)
-
-
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
     """What is raised for a message."""
-    with pytest.raises(DecodeError) as caught:
-        Maxwell(wanted).changes(None, message, None)
-    assert MARKER not in str(caught.value)
-    assert caught.value.codec == "Maxwell"
-    return caught.value
+    return refusal_of(Maxwell(wanted), "Maxwell", message)
 
 
 MINIMAL = {"row_image": "minimal"}
@@ -367,61 +338,3 @@ def test_tables_have_to_be_a_regular_expression() -> None:
     """Else nothing could be chosen by it."""
     with pytest.raises(ConfigError, match="tables is no regular expression"):
         Maxwell(Wanted(tables="("))
-
-
-def test_the_kafka_key_tells_nothing() -> None:
-    """It may be the table's name, a hash, or the new key of a row that has moved."""
-    codec: Codec = Maxwell(WANTED)
-
-    assert codec.key(b'{"id":1}') is None
-    assert codec.key(b"\xff") is None
-    assert codec.key(None) is None
-
-
-def test_a_null_message_is_a_tombstone() -> None:
-    """The format has none of its own; a compacted topic may."""
-    assert Maxwell(WANTED).changes(b"1", None, None) == Ignored("tombstone")
-
-
-def test_a_message_cut_off_anywhere_is_refused() -> None:
-    """No beginning of a message is a message."""
-    message = MESSAGES["insert"].rstrip()
-
-    for length in range(len(message)):
-        refusal(message[:length])
-
-
-def test_a_value_may_be_long() -> None:
-    """Ten million bytes are a value like any other."""
-    long = "x" * 10_000_000
-    message = MESSAGES["insert"].replace(b"hunter2 Ann", long.encode())
-
-    (change, *_) = Maxwell(WANTED).changes(None, message, None)
-
-    assert isinstance(change, Change)
-    assert change.after is not None
-    assert json.loads(change.after)["name"] == long
-
-
-@unhurried
-@given(
-    damaged(MESSAGES.values()),
-    st.sampled_from([WANTED, Wanted(), Wanted(columns=COLUMNS, tables="shop.*", options=MINIMAL)]),
-)
-def test_of_a_damaged_message_only_a_decode_error_leaves(message: bytes, wanted: Wanted) -> None:
-    """Its reason has nothing of the message in it; what is decoded is canonical."""
-    try:
-        changes: Sequence[Change] | Ignored = Maxwell(wanted).changes(None, message, None)
-    except DecodeError as error:
-        reason, written = str(error), [error.key]
-    else:
-        reason = ""
-        written = [
-            part
-            for change in ([] if isinstance(changes, Ignored) else changes)
-            for part in (change.key, change.after, change.before)
-        ]
-
-    assert MARKER not in reason
-    for part in written:
-        assert part is None or canonical.canonical(part) == part
