@@ -11,13 +11,12 @@ for no value would be right.  What one time's updates alone don't show, such as 
 value that comes while the first one stays, is not found here; `processor.verify` finds it.
 """
 
-import base64
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact
 from ikebana.codecs.diff import Headers
+from ikebana.codecs.error_record import error_record
 
 
 class Message(NamedTuple):
@@ -92,9 +91,7 @@ def time_header(time: int) -> Headers:
     return [("time", b"%d" % time)]
 
 
-def error_record(output: str, violation: Violation) -> bytes:
-    """The error record of a violation in an output, with the key in base64."""
-    key = None if violation.key is None else base64.b64encode(violation.key).decode()
-    return canonical.encode(
-        {"reason": violation.reason, "output": output, "time": violation.time, "key": key}
-    )
+def violation_record(output: str, violation: Violation) -> bytes:
+    """The error record of a violation in an output."""
+    reason = f"output {output} at time {violation.time}: {violation.reason}"
+    return error_record(reason, None, violation.key, None)

@@ -13,9 +13,10 @@ from ikebana.arrangements.errors import RecordError
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
-from ikebana.processor import machines, planner
+from ikebana.processor import machines, planner, progress
 from ikebana.processor.aggregates import arranged
 from ikebana.processor.envelope import Records
+from ikebana.processor.formatting import Formatted, formatted
 from ikebana.processor.kernels import hold, reduce, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.plan import ERRORS, Plan, Reduce, StateMachine, Upsert
@@ -35,18 +36,26 @@ Rows = Sequence[Records]
 # Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
 _HOLD, _HOLD_IN = "hold ", "hold-in "
 _MACHINE, _REDUCE = "machine ", "reduce "
+# What updates may be held before, by its name: an output, or a reduction.
+Target = tuple[str, str]
+_OUT, _IN = "out", "in"
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """The updates by the name of the output, and what else is worth telling, counted.
 
+    `messages` are what the updates come to in outputs whose format is not `diff`; what a
+    format cannot write is among the errors.  `hops` are updates by the name of the
+    operator that gets them in the next micro-batch, in the shards of their keys.
     `counted` has, by kind: messages that said nothing of a relation ("heartbeat", ...),
     old images that were not what the state had ("drift"), and errors that the plan drops
     ("error dropped").
     """
 
     updates: dict[str, list[KeyedUpdate]]
+    messages: dict[str, Formatted]
+    hops: dict[str, list[KeyedUpdate]]
     counted: Counter[str]
 
 
@@ -89,14 +98,17 @@ def advance(
     rows: Rows,
     intervals: Mapping[str, Interval],
     physical: Physical | None = None,
+    *,
+    early: bool = False,
 ) -> Emitted:
     """Move every operator of `plan` through its interval.
 
+    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet.
+
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
-    batch = _Batch(
-        plan, store, intervals, planner.physical(plan) if physical is None else physical
-    )
+    physical = planner.physical(plan) if physical is None else physical
+    batch = _Batch(plan, store, intervals, physical, held_targets(plan, physical, early=early))
     batch.take(rows)
     symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
     for operator in plan.upserts:
@@ -106,8 +118,10 @@ def advance(
     for reduction in planner.in_order(plan):
         batch.reduce(reduction)
     batch.release()
+    messages = batch.formatted()
+    batch.release_errors()
     _settle_errors(plan, batch.emitted, batch.counted)
-    return Emitted(batch.emitted, +batch.counted)
+    return Emitted(batch.emitted, messages, batch.hops, +batch.counted)
 
 
 class _Batch:
@@ -119,15 +133,18 @@ class _Batch:
         store: Store,
         intervals: Mapping[str, Interval],
         physical: Physical,
+        held: frozenset[Target],
     ) -> None:
         self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
+        self.hops: dict[str, list[KeyedUpdate]] = {}
         self.counted: Counter[str] = Counter()
         self._plan = plan
         self._store = store
         self._intervals = intervals
+        self._outputs = progress.output_intervals(plan, intervals)
         self._physical = physical
         self._arriving: dict[str, list[KeyedUpdate]] = {r.name: [] for r in plan.reductions}
-        self._held = held_targets(physical)
+        self._held = held
 
     def take(self, rows: Rows) -> None:
         """Take what decoding has made already."""
@@ -174,17 +191,29 @@ class _Batch:
         self._flow(name, changes.updates)
 
     def release(self) -> None:
-        """Let out what is due, and hold the rest."""
-        for kind, name in self._held:
-            if kind == _OUT:
-                upper = self._intervals[self._held[kind, name]].upper
-                part = operator_part(self._store, _HOLD + name)
-                self.emitted[name] = hold.step(part, self.emitted[name], upper)
-        if self._held:
-            # What fails behind a step that moves time is an error of that time.
-            upper = min(interval.upper for interval in self._intervals.values())
-            part = operator_part(self._store, _HOLD + ERRORS)
-            self.emitted[ERRORS] = hold.step(part, self.emitted[ERRORS], upper)
+        """Let out of each output what is due, and hold the rest."""
+        for output in self._plan.outputs:
+            self._release(output.name)
+
+    def formatted(self) -> dict[str, Formatted]:
+        """The messages of every output whose format is not `diff`."""
+        messages = {}
+        for output in self._plan.outputs:
+            if output.format != "diff":
+                found = formatted(self._plan, output, self.emitted[output.name])
+                messages[output.name] = found
+                self.emitted[ERRORS] += found.errors
+        return messages
+
+    def release_errors(self) -> None:
+        """Let out the errors that are due; they come from everywhere, so they are last."""
+        self._release(ERRORS)
+
+    def _release(self, name: str) -> None:
+        if (_OUT, name) in self._held:
+            part = operator_part(self._store, _HOLD + name)
+            upper = self._outputs[name].upper
+            self.emitted[name] = hold.step(part, self.emitted[name], upper)
 
     def _flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
         """Let updates of a root go through its branches."""
@@ -193,6 +222,8 @@ class _Batch:
             passed = steps.apply(updates, branch.silent)
             self.emitted[ERRORS] += passed.errors
             self._deliver(branch.outputs, branch.reductions, passed.updates)
+            for name in branch.hops:
+                self.hops.setdefault(name, []).extend(passed.updates)
 
     def _deliver(
         self, outputs: Iterable[str], reductions: Iterable[str], updates: Sequence[KeyedUpdate]
@@ -203,24 +234,45 @@ class _Batch:
             self._arriving[name] += updates
 
 
-# What updates may be held before: an output, or a reduction.
-_OUT, _IN = "out", "in"
+def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> frozenset[Target]:
+    """What gets updates of times that its frontier has not passed.
 
-
-def targets(outputs: Iterable[str], reductions: Iterable[str]) -> list[tuple[str, str]]:
-    """What updates go to, as `held_targets` names it."""
-    return [*((_OUT, name) for name in outputs), *((_IN, name) for name in reductions)]
-
-
-def held_targets(physical: Physical) -> dict[tuple[str, str], str]:
-    """What is behind a step that moves time, with the root whose frontier releases it."""
-    return {
-        target: root
+    That is what is behind a step that moves time, or behind a hop, since the loopback
+    topic may be read in portions, and an output of collections of which one is further
+    than another.  With `early`, so is what shows an input in `mode: diffs`.
+    """
+    graph = progress.edges(plan)
+    depths = progress.depths(graph)
+    timed = {source.name for source in plan.inputs if source.mode == "diffs"} if early else set()
+    held = {
+        target
         for root, branches in physical.branches.items()
         for branch in branches
-        if branch.moves_time
-        for target in targets(branch.outputs, branch.reductions)
+        if branch.moves_time or root in timed
+        for target in (
+            *((_OUT, name) for name in branch.outputs),
+            *((_IN, name) for name in (*branch.reductions, *branch.hops)),
+        )
     }
+    held |= {(_IN, name) for name, edge in graph.items() if edge.hops}
+    held |= {
+        (_IN, name)
+        for name, edge in graph.items()
+        if len({depths[other] for other in edge.after}) > 1
+    }
+    held |= {
+        (_OUT, name)
+        for name, roots in progress.producers(plan).items()
+        if len({depths[root] for root in roots}) > 1
+    }
+    # What fails behind a step that moves time is an error of that time.
+    return frozenset(held | {(_OUT, ERRORS)} if held or early else held)
+
+
+def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:
+    """The outputs of the plan that get updates of times that their frontiers have not passed."""
+    held = held_targets(plan, physical)
+    return frozenset(output.name for output in plan.outputs if (_OUT, output.name) in held)
 
 
 def _events(chunks: Iterable[Symbols | Truncate]) -> list[Event]:

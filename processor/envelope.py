@@ -21,7 +21,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
 
     All of it was in the offset that Spark logged before the batch ran, so a replay
     sees the same.  `adopted` says that all shards have committed this batch already,
-    and that its records are therefore not read again.
+    and that its records are therefore not read again.  `hops_from` is where the batch
+    begins to read the loopback topic, by shard.
     """
 
     batch: int
@@ -32,6 +33,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     intervals: dict[str, tuple[int, int]]
     behind: int
     adopted: bool
+    hops_from: dict[int, int] = {}
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

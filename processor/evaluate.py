@@ -12,7 +12,7 @@ from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
-from ikebana.processor import dataflow, planner, progress
+from ikebana.processor import dataflow, hops, planner, progress
 from ikebana.processor.codec_of import codec_of
 from ikebana.processor.decoding import Decoding, Place
 from ikebana.processor.envelope import Records, Tick, unpack
@@ -20,7 +20,7 @@ from ikebana.processor.intake import Intake, Message
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.plan import ERRORS, Input, Output, Plan
-from ikebana.processor.rows import Errors, KeyedUpdate, Updates, size_of, times_of
+from ikebana.processor.rows import KeyedUpdate
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
@@ -52,9 +52,6 @@ class Evaluation:
             for source in plan.inputs
         }
         self._offset = 0
-        # What the kernels do not keep until its time is closed.
-        self._waiting: list[Updates | Errors] = []
-        self._held = dataflow.held_targets(self._physical)
 
     def advance(
         self, inputs: Mapping[str, Iterable[Record]], upper: int
@@ -72,24 +69,17 @@ class Evaluation:
         rows: list[Records] = []
         for name, records in inputs.items():
             rows += self._rows(known[name], list(records))
-        frontiers = progress.advance_frontiers(progress.edges(self.plan), self.frontiers, upper)
-        closed = min(frontiers.values())
-        # What the kernels do not keep until its time is closed waits here.
-        rows += self._waiting
-        self._waiting = []
-        rows = [self._due(row, closed) for row in rows]
-        emitted = dataflow.advance(
-            self.plan,
-            self.store,
-            rows,
-            progress.intervals(self.frontiers, frontiers),
-            self._physical,
-        )
-        self.frontiers = frontiers
-        self.counted += emitted.counted
+        outputs = self.plan.published
+        found: dict[str, list[KeyedUpdate]] = {output.name: [] for output in outputs}
+        graph = progress.edges(self.plan)
+        while rows or progress.behind(graph, self.frontiers, upper):
+            emitted = self._step(rows, progress.advance_frontiers(graph, self.frontiers, upper))
+            for name, updates in emitted.updates.items():
+                found[name] += updates
+            self.counted += emitted.counted
+            rows = [row for _, row in hops.chunks(emitted.hops, 1)]
         return {
-            output.name: self._read(output, emitted.updates[output.name])
-            for output in self.plan.published
+            output.name: self._read(output, found[output.name]) for output in self.plan.published
         }
 
     def pending(self) -> list[int]:
@@ -97,8 +87,20 @@ class Evaluation:
 
         Of an upsert's records that wait nothing has been made yet.
         """
-        waiting = [time for row in self._waiting for time in times_of(row.times, size_of(row))]
-        return sorted(dataflow.held_times(self.store, self.plan) + waiting)
+        return sorted(dataflow.held_times(self.store, self.plan))
+
+    def _step(self, rows: list[Records], frontiers: dict[str, int]) -> dataflow.Emitted:
+        """One micro-batch; an operator behind a hop needs one more for each hop."""
+        emitted = dataflow.advance(
+            self.plan,
+            self.store,
+            rows,
+            progress.intervals(self.frontiers, frontiers),
+            self._physical,
+            early=True,
+        )
+        self.frontiers = frontiers
+        return emitted
 
     def _rows(self, source: Input, records: list[Record]) -> Iterable[Records]:
         """The records as they reach a shard, all of them in one partition."""
@@ -118,27 +120,6 @@ class Evaluation:
             row = unpack(chunk)
             assert not isinstance(row, Tick)
             yield row
-
-    def _due(self, row: Records, upper: int) -> Records:
-        """The part of a row whose time lies before `upper`; the rest waits.
-
-        In the Spark shell there is no rest: a batch holds only records of its own times.
-        """
-        if not isinstance(row, Updates | Errors):
-            return row
-        if isinstance(row, Updates) and self._is_held(row):
-            return row
-        assert isinstance(row.times, list)
-        columns = [[c[at] for at, t in enumerate(row.times) if t >= upper] for c in _columns(row)]
-        if columns[0]:
-            self._waiting.append(_with_columns(row, columns))
-        columns = [[c[at] for at, t in enumerate(row.times) if t < upper] for c in _columns(row)]
-        return _with_columns(row, columns)
-
-    def _is_held(self, row: Updates) -> bool:
-        """Whether all that a row goes to holds back what is of the future."""
-        targets = dataflow.targets(row.outputs, row.reductions)
-        return bool(targets) and all(target in self._held for target in targets)
 
     def _read(self, output: Output, emitted: list[KeyedUpdate]) -> list[Update[Any]]:
         """The consolidated updates with data as Python values again."""
@@ -211,20 +192,6 @@ class _LiteralPlace(Place):
 
     def times(self, offsets: Sequence[int]) -> list[int]:
         return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
-
-
-def _columns(row: Updates | Errors) -> list[list[Any]]:
-    assert isinstance(row.times, list)
-    if isinstance(row, Updates):
-        return [row.keys, row.values, row.times, row.diffs]
-    return [row.records, row.times, row.diffs or [1] * len(row.records)]
-
-
-def _with_columns(row: Updates | Errors, columns: list[list[Any]]) -> Updates | Errors:
-    if isinstance(row, Updates):
-        keys, values, times, diffs = columns
-        return Updates(row.outputs, keys, values, times, diffs, row.root, row.reductions)
-    return Errors(*columns)
 
 
 def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> bytes | None:

@@ -8,9 +8,9 @@ before these formats make other keys.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ikebana.codecs import cdcv2, cdcv2_avro, upsert_out
+from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.debezium_out import Origin, to_envelopes
-from ikebana.codecs.upsert_out import Message, to_upserts
+from ikebana.codecs.upsert_out import Message, to_upserts, violation_record
 from ikebana.processor.plan import Output, Plan
 from ikebana.processor.rows import KeyedUpdate
 
@@ -44,7 +44,7 @@ def formatted(plan: Plan, output: Output, updates: Sequence[KeyedUpdate]) -> For
         case _:
             raise AssertionError(f"{output.format} is written as it comes")
     errors = [
-        KeyedUpdate(None, upsert_out.error_record(output.name, violation), violation.time, 1)
+        KeyedUpdate(None, violation_record(output.name, violation), violation.time, 1)
         for violation in violations
     ]
     return Formatted(messages, errors, {})

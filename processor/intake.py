@@ -22,7 +22,7 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.plan import Input
 from ikebana.processor.planner import Branch
-from ikebana.processor.rows import KeyedUpdate, Partial
+from ikebana.processor.rows import NO_KEY, KeyedUpdate, Partial
 
 # A partition: its topic and its number.
 Where = tuple[str, int]
@@ -160,7 +160,7 @@ class Intake:
             made = passed.updates
             if branch.reductions:
                 # Without a key they are all of one, and have to come to one shard.
-                made = [u._replace(key=b"null") if u.key is None else u for u in made]
+                made = [u._replace(key=NO_KEY) if u.key is None else u for u in made]
             by_branch.append((branch, made))
             errors += passed.errors
         return Made(by_branch, errors, ignored)

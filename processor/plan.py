@@ -172,6 +172,11 @@ class Plan:
         return self.name + ".markers"
 
     @property
+    def loopback_topic(self) -> str:
+        """Where updates hop from shard to shard, if the plan has hops."""
+        return self.name + ".loopback"
+
+    @property
     def machines(self) -> tuple[StateMachine, ...]:
         """The state machines."""
         return tuple(o for o in self.operators if isinstance(o, StateMachine))

@@ -268,13 +268,6 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
                     yield problem
     if told:
         return
-    for reduction in plan.reductions:
-        if not planner.lie_by_key(plan, reduction):
-            yield (
-                f"operators.{reduction.name}.by",
-                "the data of such a key lie in several shards: an upsert can only be reduced by "
-                "its own key, an input in mode: diffs by any",
-            )
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
         timed = any(moves_time(step) for _, step in way.steps)
         if timed and plan.time == "offset":
@@ -330,12 +323,11 @@ def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
 
 def _topic_problems(plan: Plan) -> Iterator[Problem]:
     read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
-    written = {plan.markers_topic: "pipeline"}
-    if plan.markers_topic in read:
-        yield (
-            "pipeline",
-            (f"topic {plan.markers_topic!r} is also read, at {read[plan.markers_topic]}"),
-        )
+    own = (plan.markers_topic, plan.loopback_topic)
+    written = dict.fromkeys(own, "pipeline")
+    for topic in own:
+        if topic in read:
+            yield "pipeline", f"topic {topic!r} is also read, at {read[topic]}"
     places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
     places.append(("errors.topic", plan.error_topic))
     for path, topic in [*((path, topic) for topic, path in read.items()), *places]:

@@ -49,6 +49,7 @@ class Branch:
 
     The first steps of several branches are often those of one operator.  Its errors are
     told by one of them: `silent` are the operators whose errors another branch tells.
+    `reductions` get its updates in the same pass, `hops` are those that get them by a hop.
     """
 
     root: str
@@ -56,6 +57,7 @@ class Branch:
     outputs: tuple[str, ...]
     silent: frozenset[str] = frozenset()
     reductions: tuple[str, ...] = ()
+    hops: tuple[str, ...] = ()
 
     @property
     def moves_time(self) -> bool:
@@ -103,7 +105,7 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
             readings[source.name], found = _pushed(plan, source, found)
         branches[root] = found
     # Data of a diffs input come to the shards of the keys that its branches make.
-    return Physical(readings, branches, optimized or bool(plan.reductions))
+    return Physical(readings, branches, fused=optimized or bool(plan.reductions))
 
 
 def roots(plan: Plan) -> tuple[str, ...]:
@@ -145,18 +147,23 @@ def input_of(plan: Plan, root: str) -> Input:
     return plan.input(root)
 
 
-def lie_by_key(plan: Plan, reduction: Reduce) -> bool:
-    """Whether all data of a key come to one shard, so that it can be reduced there.
+def reduced_paths(plan: Plan, reduction: Reduce) -> Iterator[tuple[Path, bool]]:
+    """The ways to a reduction, with the step before it, and whether each needs a hop.
 
-    Data of an upsert lie in the shard of its key, as long as steps leave the key alone;
+    Data of an upsert lie in the shard of its key, as long as steps leave the key alone, and
     those of an input in `mode: diffs` are sent to the shards of whatever keys they have.
+    All others have to change shards: the loopback topic takes them there, in a hop.
     """
     before = (reduction.name, arranged(reduction).step)
     diffs = [source.name for source in plan.inputs if source.mode == "diffs"]
-    return all(
-        path.root in diffs or keeps_key(Path(path.root, (*path.steps, before)))
-        for path in paths(plan, reduction.source)
-    )
+    for path in paths(plan, reduction.source):
+        whole = Path(path.root, (*path.steps, before))
+        yield whole, path.root not in diffs and not keeps_key(whole)
+
+
+def has_hops(plan: Plan) -> bool:
+    """Whether anything goes through the loopback topic."""
+    return any(hop for reduction in plan.reductions for _, hop in reduced_paths(plan, reduction))
 
 
 def _is_of_input(plan: Plan, root: str) -> bool:
@@ -277,17 +284,17 @@ def signs(step: Sql | Call | Negate) -> bool:
 def _branches(plan: Plan, root: str) -> Iterator[Branch]:
     outputs: dict[tuple[Named, ...], list[str]] = {}
     reductions: dict[tuple[Named, ...], list[str]] = {}
+    hops: dict[tuple[Named, ...], list[str]] = {}
     for output in plan.outputs:
         for path in paths(plan, output.source):
             if path.root == root:
                 # An output that reaches the root twice in the same way shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)
     for reduction in plan.reductions:
-        for path in paths(plan, reduction.source):
+        for path, hop in reduced_paths(plan, reduction):
             if path.root == root:
-                steps = (*path.steps, (reduction.name, arranged(reduction).step))
-                outputs.setdefault(steps, [])
-                reductions.setdefault(steps, []).append(reduction.name)
+                outputs.setdefault(path.steps, [])
+                (hops if hop else reductions).setdefault(path.steps, []).append(reduction.name)
     # An operator over one root is known by the steps up to its own last.
     told: set[tuple[Named, ...]] = set()
     for steps, names in outputs.items():
@@ -295,7 +302,14 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
         prefixes = {name: steps[: at + 1] for name, at in ends.items()}
         silent = frozenset(name for name, prefix in prefixes.items() if prefix in told)
         told |= set(prefixes.values())
-        yield Branch(root, steps, tuple(names), silent, tuple(reductions.get(steps, ())))
+        yield Branch(
+            root,
+            steps,
+            tuple(names),
+            silent,
+            tuple(reductions.get(steps, ())),
+            tuple(hops.get(steps, ())),
+        )
 
 
 def _plain(source: Input) -> bool:

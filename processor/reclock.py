@@ -21,6 +21,9 @@ from ikebana.processor import progress
 from ikebana.processor.decoding import Place
 from ikebana.processor.plan import Input, Plan
 
+# A message of the loopback topic holds thousands of updates: this is a large batch.
+MOST_HOPS = 400
+
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
 
@@ -30,6 +33,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     `begins` are the first offsets of partitions that this batch sees for the first
     time; `behind` is how many offsets were left for later batches when it was minted.
+    `hops` says up to where the loopback topic is read, by shard.
     """
 
     batch: int
@@ -41,6 +45,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     begins: Positions = {}
     topic_ids: dict[str, str] = {}
     behind: int = 0
+    hops: dict[int, int] = {}
 
     def to_json(self) -> dict[str, Any]:
         """As the JSON object that Spark logs."""
@@ -78,14 +83,27 @@ def mint(
     *,
     begins: Positions,
     limit: int | None,
-    now_ms: int,
+    now_ms: int | None,
+    hops: Mapping[int, int] | None = None,
+    most_hops: int = MOST_HOPS,
 ) -> SourceOffset:
     """The next batch after `last`, of at most about `limit` records up to `ends`.
 
-    `begins` gives the first offset of each partition that `last` does not know.  With
-    nothing to read the batch is empty: in the ingest domain a heartbeat; in the offset
-    domain time stands still without records, and `last` itself comes back.
+    `begins` gives the first offset of each partition that `last` does not know, `hops` up
+    to where the loopback topic is written, by shard.  With nothing to read the batch is a
+    heartbeat in the ingest domain, unless `now_ms` is None: then time stands still, and
+    only what is behind moves.  In the offset domain time stands still without records.  If
+    nothing moves at all, `last` itself comes back.
+
+    If the loopback topic has more than `most_hops` messages, the batch takes a portion of
+    them and nothing else, and no operator that they go to moves.
     """
+    waiting = {shard: end - last.hops.get(shard, 0) for shard, end in (hops or {}).items()}
+    backlog = sum(waiting.values())
+    all_hops = backlog <= most_hops
+    if not all_hops:
+        waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
+        ends, now_ms = {}, None
     starts = {
         topic: {
             p: last.positions.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in by
@@ -103,12 +121,17 @@ def mint(
             for topic, by in starts.items()
         }
     count = sum(taken[t][p] - start for t, by in starts.items() for p, start in by.items())
+    upper = last.upper
     if plan.time == "offset":
-        if not count:
-            return last
-        upper = last.upper + count
-    else:
+        upper += count
+    elif now_ms is not None:
         upper = max(now_ms, last.upper) + 1
+    frontiers = progress.advance_frontiers(
+        progress.edges(plan), last.frontiers, upper, all_hops=all_hops
+    )
+    moved = any(at != last.frontiers.get(name, 0) for name, at in frontiers.items())
+    if all_hops and upper == last.upper and not moved:
+        return last
     new = {
         topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
         for topic, by in starts.items()
@@ -123,10 +146,11 @@ def mint(
             for topic in [*last.positions, *(t for t in taken if t not in last.positions)]
         },
         plan=plan.fingerprint(),
-        frontiers=progress.advance_frontiers(progress.edges(plan), last.frontiers, upper),
+        frontiers=frontiers,
         begins={topic: by for topic, by in new.items() if by},
         topic_ids=last.topic_ids,
         behind=lag - count,
+        hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
     )
 
 

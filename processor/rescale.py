@@ -53,6 +53,11 @@ def rescale(
             f"batch {logged.batch} of the checkpoint is unfinished",
             hint="Run the pipeline with --once first: it ends with a finished batch.",
         )
+    if logged.offset is not None and len(set(logged.offset.frontiers.values())) > 1:
+        raise CheckpointError(
+            f"updates are still between two shards after batch {logged.batch}",
+            hint="Run the pipeline with --once first: it ends when all operators are level.",
+        )
     if new.birth() is not None:
         raise CheckpointError(
             f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
+# The key of what has none where one is needed: it is all of one key, in one shard.
+NO_KEY = b"null"
+
 
 class Rank(NamedTuple):
     """Where a record stands among those of its time: the later one wins."""
@@ -63,7 +66,7 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 
 
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
-    """Updates that need no state: what one branch of an input in `mode: diffs` has made.
+    """Updates: what one branch of an input in `mode: diffs` has made, or a hop brings.
 
     They go to outputs and to reductions.  With a `root` they are that input's own, and its
     branches are still to be run.

@@ -26,16 +26,16 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
-from ikebana.processor import faults
-from ikebana.processor.dataflow import advance
-from ikebana.processor.envelope import Records, Tick, unpack
-from ikebana.processor.formatting import Formatted, formatted, pack_times
-from ikebana.processor.kafka import markers
+from ikebana.processor import faults, hops, progress
+from ikebana.processor.dataflow import Emitted, advance
+from ikebana.processor.envelope import Records, Tick, pack, unpack
+from ikebana.processor.formatting import pack_times
+from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
-from ikebana.processor.plan import ERRORS, Plan
-from ikebana.processor.rows import KeyedUpdate, size_of
+from ikebana.processor.plan import Plan
+from ikebana.processor.rows import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +90,23 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         )
     files = Folder.at(job.location, "shards", f"{shard:04d}")
     local = LocalDatabases(Path(job.local), f"{job.checkpoint}-{job.epoch}")
+    intervals = tick.interval_of()
     with opened(files, local, manifest) as store:
         store.clean(tick.batch, job.retained)
-        emitted = store.attempt(lambda part: advance(job.plan, part, records, tick.interval_of()))
+        emitted = store.attempt(lambda part: advance(job.plan, part, records, intervals))
         after = store.commit(tick.batch, job.retained)
-    messages = _messages(job.plan, emitted.updates)
     with producer.transaction() as sender:
         counts = {}
         for output in job.plan.published:
             faults.point("emit", tick.batch, shard)
             counts[output.name] = (
-                producer.produce_messages(output.topic, messages[output.name].messages)
-                if output.name in messages
+                producer.produce_messages(output.topic, emitted.messages[output.name].messages)
+                if output.name in emitted.messages
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
-        times = {name: pack_times(found.times) for name, found in messages.items()}
-        marker = _marker(job, tick, shard, records, counts, after, emitted.counted, times)
+        for target, row in hops.chunks(emitted.hops, len(job.labels)):
+            loopback.produce(sender, job.plan.loopback_topic, target, pack(row))
+        marker = _marker(job, tick, shard, records, counts, after, emitted)
         markers.produce_marker(sender, topic, marker)
         faults.point("before_commit", tick.batch, shard)
     faults.point("after_commit", tick.batch, shard)
@@ -119,9 +120,10 @@ def _marker(
     records: Sequence[Records],
     counts: dict[str, int],
     manifest: Manifest,
-    counted: Mapping[str, int],
-    times: dict[str, list[int]],
+    emitted: Emitted,
 ) -> Marker:
+    outputs = progress.output_intervals(job.plan, tick.interval_of())
+    times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
@@ -136,23 +138,11 @@ def _marker(
         behind=tick.behind,
         counts=counts,
         manifest=manifest,
-        counted=dict(counted),
+        counted=dict(emitted.counted),
         times={name: packed for name, packed in times.items() if packed},
+        intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
+        hops_from=tick.hops_from.get(shard, 0),
     )
-
-
-def _messages(plan: Plan, updates: dict[str, list[KeyedUpdate]]) -> dict[str, Formatted]:
-    """The messages of every output whose format is not `diff`.
-
-    What a format cannot write is added to the errors, which are written after these.
-    """
-    messages = {}
-    for output in plan.outputs:
-        if output.format != "diff":
-            found = formatted(plan, output, updates[output.name])
-            messages[output.name] = found
-            updates[ERRORS] += found.errors
-    return messages
 
 
 def encode_state(manifest: Manifest) -> bytes:

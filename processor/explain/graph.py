@@ -1,11 +1,12 @@
 """A plan as boxes and arrows: as it is written, and as it is run."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from ikebana.processor import planner
+from ikebana.processor import planner, progress
+from ikebana.processor.dataflow import held_outputs
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.words import (
     counted,
@@ -32,7 +33,7 @@ from ikebana.processor.plan import (
 )
 from ikebana.processor.planner import Branch, Physical
 
-Kind = Literal["topic", "input", "operator", "decoding", "state", "pass", "hold", "output"]
+Kind = Literal["topic", "input", "operator", "decoding", "state", "pass", "hold", "hop", "output"]
 
 _PROMISES = {
     "upserts": "at most one value a key",
@@ -101,13 +102,9 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     """Topics, decoding, state, passes, holds and outputs."""
     boxes: list[Box] = []
     arrows: list[Arrow] = []
-    held = {
-        name
-        for branches in physical.branches.values()
-        for branch in branches
-        if branch.moves_time
-        for name in branch.outputs
-    }
+    held = held_outputs(plan, physical)
+    depths = progress.depths(progress.edges(plan))
+    producers = progress.producers(plan)
     for source in plan.inputs:
         decoding = f"decoding {source.name}"
         for topic in source.topics:
@@ -124,18 +121,24 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             _branches(plan, physical, root, at, held, boxes, arrows)
     for reduction in planner.in_order(plan):
         at = f"state {reduction.name}"
+        if any(hop for _, hop in planner.reduced_paths(plan, reduction)):
+            own = f"hop {reduction.name}"
+            boxes.append(Box(own, "hop", reduction.name, _hop_lines(plan)))
+            arrows.append(Arrow(own, at))
         boxes.append(Box(at, "state", reduction.name, _state_lines(plan, reduction.name)))
         _branches(plan, physical, reduction.name, at, held, boxes, arrows)
     for output in plan.published:
         if output.name in held:
             lines = (
-                "updates of the future wait in the shards",
+                "updates that are early wait in the shards",
                 "until the frontier has passed their time",
             )
             boxes.append(Box(f"hold {output.name}", "hold", output.name, lines))
             arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
-        own = (*output_lines(plan, output), *_repeats(physical, output))
-        boxes.append(Box(f"output {output.name}", "output", output.name, own))
+        lines = (*output_lines(plan, output), *_repeats(physical, output))
+        if behind := max(depths[root] for root in producers[output.name]):
+            lines = (*lines, f"its frontier follows {counted(behind, 'hop')} behind the input's")
+        boxes.append(Box(f"output {output.name}", "output", output.name, lines))
     unique = tuple(dict.fromkeys(arrows))
     return Graph("as run", _in_order(boxes, list(unique)), unique)
 
@@ -208,12 +211,19 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
     return "the current value of each key", where
 
 
+def _hop_lines(plan: Plan) -> tuple[str, ...]:
+    return (
+        "to the shards of other keys, a micro-batch later",
+        f"through topic {plan.loopback_topic}",
+    )
+
+
 def _branches(
     plan: Plan,
     physical: Physical,
     root: str,
     at: str,
-    held: set[str],
+    held: Collection[str],
     boxes: list[Box],
     arrows: list[Arrow],
 ) -> None:
@@ -221,6 +231,7 @@ def _branches(
     for number, branch in enumerate(physical.branches[root]):
         ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
         ends += [f"state {name}" for name in branch.reductions]
+        ends += [f"hop {name}" for name in branch.hops]
         begin = at
         if branch.steps:
             begin = f"pass {root} {number}"

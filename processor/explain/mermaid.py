@@ -14,7 +14,7 @@ from ikebana.processor.explain.graph import Graph
 _PLAIN = frozenset(" ,/=()'")
 _WITHIN = frozenset(".-_")
 # Boxes of other shapes than these grow slanting sides with every line.
-_SHAPES = {"topic": ("([", "])"), "state": ("[(", ")]"), "hold": ("(", ")")}
+_SHAPES = {"topic": ("([", "])"), "state": ("[(", ")]"), "hold": ("(", ")"), "hop": ("(", ")")}
 _BOX = ("[", "]")
 # Readable on a light page and on a dark one: the colours bring their own ground.
 _COLOURS = {
@@ -25,6 +25,7 @@ _COLOURS = {
     "state": "fill:#f3e6f7,stroke:#8a4fa3,color:#261230",
     "pass": "fill:#e3f3e6,stroke:#3f8a50,color:#10270f",
     "hold": "fill:#fbe6e3,stroke:#b0523f,color:#30130d",
+    "hop": "fill:#f0eee6,stroke:#7d7440,color:#232015",
     "output": "fill:#dff2f3,stroke:#2f8086,color:#0c2628",
 }
 

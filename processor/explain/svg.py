@@ -34,6 +34,7 @@ _LIGHT = {
     "state": "#f3e6f7 #8a4fa3",
     "pass": "#e3f3e6 #3f8a50",
     "hold": "#fbe6e3 #b0523f",
+    "hop": "#f0eee6 #7d7440",
     "output": "#dff2f3 #2f8086",
 }
 _DARK = {
@@ -48,6 +49,7 @@ _DARK = {
     "state": "#26172c #b983d0",
     "pass": "#13261a #63b877",
     "hold": "#301a15 #dd8570",
+    "hop": "#232015 #c2b56b",
     "output": "#10282a #55b4ba",
 }
 

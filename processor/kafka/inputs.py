@@ -11,7 +11,8 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.processor.kafka import client, topics
+from ikebana.processor import planner
+from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.topics import Positions, Topic
 from ikebana.processor.plan import Plan
 from ikebana.processor.reclock import SourceOffset
@@ -35,6 +36,7 @@ class Inputs:
         self._plan = plan
         self._admin = client.admin(settings)
         self._topics = [topic for source in plan.inputs for topic in source.topics]
+        self._hops = planner.has_hops(plan)
         self._known: dict[str, Topic] = {}
         self._described = 0.0
 
@@ -100,6 +102,12 @@ class Inputs:
             {topic: begins.get(topic, dict.fromkeys(by, 0)) for topic, by in ends.items()},
             {name: topic.id for name, topic in self._known.items()},
         )
+
+    def hops(self, shards: int) -> dict[int, int]:
+        """Up to where the loopback topic is written, by shard; empty if there is none."""
+        if not self._hops:
+            return {}
+        return loopback.ends(self._admin, self._plan.loopback_topic, shards)
 
     @property
     def _partitions(self) -> dict[str, int]:

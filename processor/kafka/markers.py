@@ -41,7 +41,9 @@ class Marker(msgspec.Struct, frozen=True):
 
     `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
     update records by output, `times` counts by time as `formatting.pack_times` packs them,
-    `counted` whatever else was counted.  `epoch` counts rescalings of the checkpoint.
+    `counted` whatever else was counted.  `intervals` are those of the outputs, which may
+    be behind that of the source.  `hops_from` is where the batch began to read the shard's
+    partition of the loopback topic.  `epoch` counts rescalings of the checkpoint.
     """
 
     checkpoint: str
@@ -59,6 +61,8 @@ class Marker(msgspec.Struct, frozen=True):
     manifest: Manifest
     counted: dict[str, int] = {}
     times: dict[str, list[int]] = {}
+    intervals: dict[str, tuple[int, int]] = {}
+    hops_from: int = 0
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:

@@ -52,8 +52,8 @@ def publish(
             pipeline=plan.name,
             topic=output.topic,
             batch=first.batch,
-            lower=first.lower,
-            upper=first.upper,
+            lower=first.intervals[output.name][0],
+            upper=first.intervals[output.name][1],
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
             ends=ends[output.topic],
             promise=plan.promise(output),
@@ -66,6 +66,6 @@ def publish(
             times: dict[int, int] = {}
             for marker in batch:
                 add_times(times, marker.times.get(output.name, ()))
-            for message in progress_messages(output, first.lower, first.upper, times):
+            for message in progress_messages(output, record.lower, record.upper, times):
                 enqueue(producer, output.topic, value=message)
     return records

@@ -76,7 +76,12 @@ def take_over(
     lease = Transactions(sink, markers.driver_id(birth.id), settings.max_batch_s)
     topic = plan.markers_topic
     existing = topics.describe(
-        admin, [topic, *(t for o in plan.published for t in (o.topic, o.progress_topic))]
+        admin,
+        [
+            topic,
+            plan.loopback_topic,
+            *(t for o in plan.published for t in (o.topic, o.progress_topic)),
+        ],
     )
     known: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
     before: Lease | None = None
@@ -94,7 +99,7 @@ def take_over(
     _check_markers(birth, logged, known, plan)
     accepted()
     _create(plan, settings, birth, admin, existing)
-    found = topics.describe(admin, [output.topic for output in plan.published])
+    found = topics.describe(admin, _told(plan))
     incarnation = before.incarnation + 1 if before else 1
     ids = {name: described.id for name, described in found.items()}
     with lease.transaction() as producer:
@@ -241,17 +246,23 @@ def _check_lease(
             f"{before.epoch} times",
             hint="The checkpoint was rescaled: use the new one.",
         )
-    for output in plan.published:
-        known = before.topic_ids.get(output.topic)
+    for topic in _told(plan):
+        known = before.topic_ids.get(topic)
         if known is None:
             continue
-        if output.topic not in existing or existing[output.topic].id != known:
-            gone = "was deleted" if output.topic not in existing else "was deleted and made anew"
+        if topic not in existing or existing[topic].id != known:
+            gone = "was deleted" if topic not in existing else "was deleted and made anew"
             raise CheckpointError(
-                f'output topic "{output.topic}" {gone} since the checkpoint last ran',
+                f'output topic "{topic}" {gone} since the checkpoint last ran',
                 hint="The updates in it cannot be made again: start with a new checkpoint "
                 "and new output topics.",
             )
+
+
+def _told(plan: Plan) -> list[str]:
+    """The topics that have to stay the same as long as the checkpoint lives."""
+    own = [plan.loopback_topic] if planner.has_hops(plan) else []
+    return [*(output.topic for output in plan.published), *own]
 
 
 def _check_markers(
@@ -330,6 +341,11 @@ def _create(
             topics.create(admin, name, count, settings.replication_factor, topic_settings)
 
     make(wanted, partitions, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
+    if planner.has_hops(plan):
+        looped = plan.loopback_topic
+        if looped in existing and existing[looped].partitions < birth.shards:
+            topics.add_partitions(admin, looped, birth.shards)
+        make(looped, birth.shards, _DIFF_TOPIC)
     for output in plan.published:
         own = _UPSERT_TOPIC if output.format == "upsert" else _DIFF_TOPIC
         make(output.topic, _partitions(plan, output, admin), own)

@@ -18,10 +18,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ikebana.arrangements import errors
 from ikebana.arrangements.errors import FencedError, IkebanaError, QueryError
-from ikebana.processor import faults
+from ikebana.processor import faults, planner
 from ikebana.processor.checkpoint import Birth, Checkpoint, check_unchanged, newborn
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.plan import Plan
@@ -207,6 +208,10 @@ class _Sink:
         self._published = taken.published
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
+        hops = planner.has_hops(job.plan)
+        self._trimming = (
+            Trimming(self._admin, job.plan.loopback_topic, job.retained) if hops else None
+        )
 
     def __call__(self, frame: DataFrame, spark_batch: int) -> None:
         job = self._job
@@ -222,6 +227,8 @@ class _Sink:
             progress_topic.publish(job.plan, self._lease, self._admin, markers)
             self._published = batch
         faults.point("after_progress", batch)
+        if self._trimming is not None:
+            self._trimming.after(markers)
         self._on_batch(_report(markers, time.monotonic() - begun))
 
 

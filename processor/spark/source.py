@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 NAME = "ikebana"
 # Spark hides the values of options whose name has this word; settings hold passwords.
 OPTION = "secretconfig"
+# What handing on a packed row comes to, in records that are read and decoded.
+_HOP_SIZE = 500
 # An idle source asks the brokers this often, and Spark a tenth as often.
 _ASK_EVERY_S = 0.02
 _ANSWER_AFTER_S = 0.2
@@ -68,10 +70,11 @@ class SourceConfig(msgspec.Struct, frozen=True):
 
 @dataclass
 class Share(InputPartition):  # type: ignore[misc]
-    """What one source task does: hand out ticks, read some slices."""
+    """What one source task does: hand out ticks, read some slices, pass hops on."""
 
-    ticks: Sequence[tuple[int, bytes]]
-    slices: Sequence[Slice]
+    ticks: list[tuple[int, bytes]]
+    slices: list[Slice]
+    hops: list[Range]
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -130,8 +133,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             for topic, by in ends.items()
             for partition, end in by.items()
         )
-        heartbeat = config.heartbeat_s and now_ms - last.upper >= config.heartbeat_s * 1000
-        if not news and (not heartbeat or self._target is not None):
+        silent_s = (now_ms - last.upper) / 1000
+        heartbeat = self._target is None and 0 < config.heartbeat_s <= silent_s
+        if not (news or heartbeat or progress.behind(self._graph, last.frontiers, last.upper)):
             return None
         minted = reclock.mint(
             config.plan,
@@ -139,7 +143,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             ends,
             begins=look.begins,
             limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            now_ms=now_ms,
+            now_ms=now_ms if news or heartbeat else None,
+            hops=self._inputs.hops(len(config.labels)),
         )
         return minted if minted.batch != last.batch else None
 
@@ -162,10 +167,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 },
                 behind=after.behind,
                 adopted=adopted,
+                hops_from=before.hops,
             )
         )
-        slices = [] if adopted else list(reclock.slices(config.plan, before, after))
-        shares = _shares(slices, config.readers)
+        slices: list[Slice] = []
+        hops: list[Range] = []
+        if not adopted:
+            slices = list(reclock.slices(config.plan, before, after))
+            hops = [
+                Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)
+                for shard, end in after.hops.items()
+                if end > before.hops.get(shard, 0)
+            ]
+        shares = _shares(slices, hops, config.readers)
         shares[0].ticks = [(label, tick) for label in config.labels]
         return shares
 
@@ -185,13 +199,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             )
             for s in partition.slices
         }
+        labels = config.labels
+        reader = _reader(tuple(sorted(config.kafka.items())))
+        for at, messages in reader.read(partition.hops):
+            yield _rows([(labels[at.partition], message.value()) for message in messages])
         if not by_range:
             return
-        labels = config.labels
         with_headers = {
             topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics
         }
-        for at, messages in _reader(tuple(sorted(config.kafka.items()))).read(list(by_range)):
+        for at, messages in reader.read(list(by_range)):
             chunks = by_range[at].add(_messages(messages, headers=at.topic in with_headers))
             if rows := [(labels[shard], chunk) for shard, chunk in chunks]:
                 yield _rows(rows)
@@ -211,6 +228,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._asked_for_lease = time.monotonic()
 
     @functools.cached_property
+    def _graph(self) -> dict[str, progress.Edges]:
+        return progress.edges(self._config.plan)
+
+    @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
 
@@ -228,16 +249,25 @@ def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
     )
 
 
-def _shares(slices: Sequence[Slice], readers: int) -> list[Share]:
-    """Spread slices over tasks by size; a task costs more than a partition."""
-    count = max(1, min(readers, len(slices)))
-    shares: list[list[Slice]] = [[] for _ in range(count)]
+def _shares(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> list[Share]:
+    """Spread what is read over tasks by size; a task costs more than a partition."""
+    pieces: list[Slice | Range] = [*slices, *hops]
+    count = max(1, min(readers, len(pieces)))
+    shares = [Share([], [], []) for _ in range(count)]
     sizes = [0] * count
-    for piece in sorted(slices, key=lambda s: -s.size):
+    for piece in sorted(pieces, key=_size, reverse=True):
         least = sizes.index(min(sizes))
-        shares[least].append(piece)
-        sizes[least] += piece.size
-    return [Share([], share) for share in shares]
+        sizes[least] += _size(piece)
+        if isinstance(piece, Slice):
+            shares[least].slices.append(piece)
+        else:
+            shares[least].hops.append(piece)
+    return shares
+
+
+def _size(piece: Slice | Range) -> int:
+    # A message that hops is a packed row, which is only handed on.
+    return piece.size if isinstance(piece, Slice) else (piece.end - piece.start) * _HOP_SIZE
 
 
 def _capped(

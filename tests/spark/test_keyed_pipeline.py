@@ -31,7 +31,10 @@ class KeyedPipeline(Pipeline):
 
 
 def document(pipeline: Pipeline) -> dict[str, Any]:
-    """The status of orders by their events, and what customers' orders come to."""
+    """The status of orders by their events, and what customers' orders come to.
+
+    How many orders have each status hops once, how many statuses have how many twice.
+    """
     name = pipeline.name
     return {
         "pipeline": name,
@@ -56,11 +59,24 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
                 },
             },
             "good": {"linear": "totals", "where": "orders > 3"},
+            "statuses": {
+                "reduce": "status",
+                "by": "value",
+                "aggregates": {"orders": "count(*)"},
+            },
+            "sizes": {
+                "reduce": "statuses",
+                "by": "orders",
+                "aggregates": {"statuses": "count(*)"},
+            },
+            "all": {"concat": ["good", "sizes"]},
         },
         "outputs": {
             "status": {"from": "status", "topic": f"{name}.status"},
             "totals": {"from": "totals", "topic": f"{name}.totals", "format": "upsert"},
             "good": {"from": "good", "topic": f"{name}.good"},
+            "statuses": {"from": "statuses", "topic": f"{name}.statuses"},
+            "all": {"from": "all", "topic": f"{name}.all"},
         },
         "kafka": {"bootstrap.servers": pipeline.servers},
         "source": {"max_records_per_batch": 150},

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana import Input, Output, Plan, Upsert
+from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.arrangements.frontier import Interval
 from ikebana.processor.progress import (
     Edges,
     advance_frontiers,
     edges,
     intervals,
-    output_upper,
+    output_intervals,
     since,
 )
 from strategies import unhurried
@@ -119,8 +119,30 @@ def test_an_arrangement_without_readers_is_compacted_up_to_its_own_lower() -> No
 
 
 def test_an_output_has_the_least_upper_of_its_producers() -> None:
-    """Rows of quicker paths wait for it."""
-    assert output_upper(["quick", "slow"], {"quick": 9, "slow": 4, "slower": 1}) == 4
+    """Rows of quicker paths wait for it, and errors for all."""
+    plan = Plan(
+        "p",
+        inputs=(Input("a", ("a",)),),
+        operators=(
+            Upsert("quick", "a"),
+            Reduce("slow", "quick", (("n", "count(*)"),), by="value"),
+            Linear("same", "quick", (steps.select({"n": "1"}),)),
+            Concat("both", ("slow", "same")),
+        ),
+        outputs=(
+            Output("quick", "quick", "quick"),
+            Output("slow", "slow", "slow"),
+            Output("both", "both", "both"),
+        ),
+    )
+    of = {"quick": Interval(4, 9), "slow": Interval(1, 4)}
+
+    assert output_intervals(plan, of) == {
+        "quick": Interval(4, 9),
+        "slow": Interval(1, 4),
+        "both": Interval(1, 4),
+        "errors": Interval(1, 4),
+    }
 
 
 @st.composite
@@ -132,7 +154,7 @@ def graphs(draw: st.DrawFn) -> dict[str, Edges]:
         hops = tuple(draw(st.sets(st.sampled_from(names), max_size=2)))
         looks_up = tuple(draw(st.sets(st.sampled_from(names[:at]), max_size=2))) if at else ()
         from_source = draw(st.booleans()) or not (hops or looks_up)
-        found[name] = Edges(from_source, hops, looks_up)
+        found[name] = Edges(from_source, (), hops, looks_up)
     return found
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana import Update, accumulate
 from ikebana.codecs.cdcv2 import Fact
-from ikebana.codecs.upsert_out import Violation, error_record, to_upserts
+from ikebana.codecs.upsert_out import Violation, to_upserts, violation_record
 
 A, B, C = b'"a"', b'"b"', b'"c"'
 
@@ -84,15 +84,17 @@ def test_a_key_with_more_than_one_value_is_a_violation(
 
 def test_the_error_record_names_output_time_and_key() -> None:
     """The key is in base64, since it may be any bytes; there is no value."""
-    record = error_record("people", Violation(b"\xff", 7, "more than one value comes"))
+    record = violation_record("people", Violation(b"\xff", 7, "more than one value comes"))
 
     assert json.loads(record) == {
-        "reason": "more than one value comes",
-        "output": "people",
-        "time": 7,
+        "reason": "output people at time 7: more than one value comes",
+        "topic": None,
+        "partition": None,
+        "offset": None,
         "key": "/w==",
+        "value": None,
     }
-    assert json.loads(error_record("people", Violation(None, 7, "")))["key"] is None
+    assert json.loads(violation_record("people", Violation(None, 7, "")))["key"] is None
 
 
 @st.composite

@@ -1,0 +1,238 @@
+"""Hops: operators in several shards, each at its own frontier, as one plain computation.
+
+The shell is played without Spark and Kafka: batches are minted, decoded and cut into
+shards as in a running pipeline, and the loopback topic is a list a shard.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs import canonical
+from ikebana.processor import dataflow, hops, planner, progress, reclock
+from ikebana.processor.codec_of import codec_of
+from ikebana.processor.decoding import Decoding
+from ikebana.processor.envelope import Records, Tick, pack, unpack
+from ikebana.processor.intake import Intake, Message
+from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.rows import KeyedUpdate
+from strategies import unhurried
+
+Symbol = tuple[str, str | None]
+
+PLAN = Plan(
+    "p",
+    inputs=(Input("names", ("names",)),),
+    operators=(
+        Upsert("current", "names"),
+        Reduce("by_value", "current", (("n", "count(*)"),), by="value"),
+        Reduce("by_count", "by_value", (("values", "count(*)"),), by="n"),
+        Linear("shaped", "current", (steps.select({"n": "0"}),)),
+        Concat("both", ("shaped", "by_value")),
+        Reduce("of_both", "both", (("rows", "count(*)"),), by="n"),
+    ),
+    outputs=(
+        Output("current", "current", "current"),
+        Output("by_value", "by_value", "by_value", "upsert"),
+        Output("by_count", "by_count", "by_count"),
+        Output("both", "both", "both"),
+        Output("of_both", "of_both", "of_both"),
+    ),
+)
+
+
+class Shell:
+    """A pipeline of some shards, whose loopback topic is read `most` messages at a time."""
+
+    def __init__(self, plan: Plan, shards: int, most: int) -> None:
+        self.plan = plan
+        self.last = SourceOffset(-1, 0, 0, {"names": {0: 0}}, plan.fingerprint())
+        self.found: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
+        self.uppers: dict[str, int] = {}
+        self._stores = [MemoryStore() for _ in range(shards)]
+        self._loopback: list[list[bytes]] = [[] for _ in range(shards)]
+        self._most = most
+        physical = planner.physical(plan)
+        (source,) = plan.inputs
+        self._source = source
+        self._intake = Intake(source, codec_of(source, physical.readings["names"], None), physical)
+        self._messages: list[Message] = []
+
+    def feed(self, symbols: Iterable[Symbol]) -> None:
+        """Append messages to the input topic."""
+        for key, value in symbols:
+            raw = None if value is None else canonical.encode(value)
+            at = len(self._messages)
+            self._messages.append(Message(at, canonical.encode(key), raw))
+
+    def batch(self, now_ms: int | None) -> bool:
+        """Run the next batch, if there is one to run."""
+        before = self.last
+        count = len(self._messages) if now_ms is not None else before.positions["names"][0]
+        after = reclock.mint(
+            self.plan,
+            before,
+            {"names": {0: count}},
+            begins={},
+            limit=None,
+            now_ms=now_ms,
+            hops={shard: len(rows) for shard, rows in enumerate(self._loopback)},
+            most_hops=self._most,
+        )
+        self.last = after
+        if after.batch == before.batch:
+            return False
+        intervals = progress.intervals(before.frontiers, after.frontiers)
+        rows = self._rows(before, after)
+        for shard, store in enumerate(self._stores):
+            emitted = dataflow.advance(self.plan, store, rows[shard], intervals)
+            for name, updates in emitted.updates.items():
+                self.found[name] += updates
+            for at, row in hops.chunks(emitted.hops, len(self._stores)):
+                self._loopback[at].append(pack(row))
+        for name, interval in progress.output_intervals(self.plan, intervals).items():
+            self._close(name, interval)
+        return True
+
+    def read(self) -> None:
+        """Run batches until the source has moved, and read all that there is."""
+        while self.batch(self.last.upper) and self.last.lower == self.last.upper:
+            pass
+
+    def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
+        rows: list[list[Records]] = [[] for _ in self._stores]
+        for piece in reclock.slices(self.plan, before, after):
+            decoding = Decoding(self._source, self._intake, piece.place, len(rows))
+            given = self._messages[piece.place.start : piece.end]
+            for shard, chunk in [*decoding.add(given), *decoding.flush()]:
+                rows[shard].append(self._record(chunk))
+        for shard, end in after.hops.items():
+            for chunk in self._loopback[shard][before.hops.get(shard, 0) : end]:
+                rows[shard].append(self._record(chunk))
+        return rows
+
+    def _record(self, chunk: bytes) -> Records:
+        row = unpack(chunk)
+        assert not isinstance(row, Tick)
+        return row
+
+    def _close(self, name: str, interval: Interval) -> None:
+        """What came out in a batch lies in its interval, and intervals leave no gap."""
+        assert interval.lower == self.uppers.get(name, 0)
+        self.uppers[name] = interval.upper
+        assert all(update.time < interval.upper for update in self.found[name])
+
+
+def counted(rows: Iterable[Any]) -> Counter[bytes]:
+    return Counter(map(canonical.encode, rows))
+
+
+def expected(state: dict[str, str]) -> dict[str, Counter[bytes]]:
+    """What the outputs come to, plainly computed from the current values."""
+    by_value = Counter(state.values())
+    both = [(key, {"n": 0}) for key in state] + [(v, {"n": n}) for v, n in by_value.items()]
+    return {
+        "current": counted(state.items()),
+        "by_value": counted((value, {"n": n}) for value, n in by_value.items()),
+        "by_count": counted((n, {"values": c}) for n, c in Counter(by_value.values()).items()),
+        "both": counted(both),
+        "of_both": counted(
+            (n, {"rows": c}) for n, c in Counter(row["n"] for _, row in both).items()
+        ),
+    }
+
+
+def accumulated(updates: Sequence[KeyedUpdate], time: int) -> Counter[bytes]:
+    """What updates up to a time come to."""
+    counts: Counter[bytes] = Counter()
+    for update in updates:
+        if update.time <= time:
+            datum = (canonical.decode(update.key or b""), canonical.decode(update.value))
+            counts[canonical.encode(datum)] += update.diff
+    return Counter({datum: count for datum, count in counts.items() if count})
+
+
+symbols = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["x", "y", "z", None]))
+batches = st.lists(st.lists(symbols, max_size=6), min_size=1, max_size=6)
+
+
+@unhurried
+@given(batches, st.lists(st.booleans(), max_size=12), st.integers(1, 3), st.integers(1, 4))
+def test_every_output_is_what_a_plain_computation_says(
+    given_batches: list[list[Symbol]], empty: list[bool], shards: int, most: int
+) -> None:
+    """At each time of the source, however many empty batches and portions lie between."""
+    shell = Shell(PLAN, shards, most)
+    states: dict[int, dict[str, str]] = {}
+    state: dict[str, str] = {}
+    pauses = iter(empty)
+    for batch in given_batches:
+        shell.feed(batch)
+        shell.read()
+        for key, value in batch:
+            state.pop(key, None)
+            if value is not None:
+                state[key] = value
+        states[shell.last.upper - 1] = dict(state)
+        while next(pauses, False):
+            shell.batch(None)
+    while shell.batch(None):
+        pass
+
+    assert set(shell.uppers.values()) == {shell.last.upper}
+    assert shell.found.pop("errors") == []
+    for time, at in states.items():
+        wanted = expected(at)
+        for name, updates in shell.found.items():
+            assert accumulated(updates, time) == wanted[name], (name, time)
+
+
+def test_an_operator_stays_while_portions_of_its_hops_are_left() -> None:
+    """It would close a time of which more is to come."""
+    shell = Shell(PLAN, 1, 1)
+    shell.feed([("a", "x")])
+    shell.batch(10)
+    shell.feed([("b", "y")])
+    shell.batch(20)  # A portion: the source waits, and so do all behind it.
+
+    assert shell.last.frontiers["current"] == 11
+    assert shell.last.frontiers["by_value"] == 0
+    assert shell.last.positions == {"names": {0: 1}}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_hops_are_cut_into_messages(shards: int) -> None:
+    """So many updates a message; each is for the shard of its key, and none is lost."""
+    updates = [KeyedUpdate(b"%d" % n, b"{}", 1, 1) for n in range(12_000)]
+
+    found = list(hops.chunks({"op": updates}, shards))
+
+    assert max(len(row.keys) for _, row in found) <= 5_000
+    assert sorted(str(key) for _, row in found for key in row.keys) == sorted(
+        str(update.key) for update in updates
+    )
+    assert {at for at, _ in found} == set(range(shards))
+
+
+def test_depths_are_the_hops_on_the_way() -> None:
+    """As many micro-batches later an update shows."""
+    depths = progress.depths(progress.edges(PLAN))
+
+    assert depths == {"current": 0, "by_value": 1, "by_count": 2, "of_both": 2}
+
+
+def test_an_offset_goes_through_the_log_and_back() -> None:
+    """With the positions in the loopback topic."""
+    offset = SourceOffset(3, 1, 2, {"a": {0: 4}}, "p", hops={0: 7, 1: 9})
+
+    assert SourceOffset.from_json(msgspec.json.decode(msgspec.json.encode(offset.to_json()))) == (
+        offset
+    )
