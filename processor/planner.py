@@ -239,7 +239,8 @@ def promise(plan: Plan, output: Output) -> Promise:
     if any(map(signs, steps)) or any(way.root in diffs for way in ways):
         return "changes"
     one = {upsert.name for upsert in plan.upserts}
-    one |= {reduction.name for reduction in plan.reductions}
+    # A function may give several values.
+    one |= {reduction.name for reduction in plan.reductions if reduction.function is None}
     single = len(ways) == 1 and ways[0].root in one and keeps_key(ways[0])
     return "upserts" if single else "collection"
 
