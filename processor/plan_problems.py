@@ -284,8 +284,6 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
                 "the data of such a key lie in several shards: an upsert can only be reduced by "
                 "its own key, an input in mode: diffs by any",
             )
-        if reduction.function is not None:
-            yield from _function_problems(plan, reduction)
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
         timed = any(moves_time(step) for _, step in way.steps)
         if timed and plan.time == "offset":
@@ -293,6 +291,9 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
             return
     for output in plan.outputs:
         yield from _format_problems(plan, output)
+    for reduction in plan.reductions:
+        if reduction.function is not None:
+            yield from _function_problems(plan, reduction)
 
 
 def _ways_of(plan: Plan, operator: Operator) -> Iterator[planner.Path]:

@@ -97,7 +97,7 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
     for root in roots(plan):
-        found = tuple(_branches(plan, root))
+        found = tuple(map(_needed, _branches(plan, root)))
         if optimized and _is_of_input(plan, root):
             source = input_of(plan, root)
             readings[source.name], found = _pushed(plan, source, found)
@@ -297,6 +297,11 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
         silent = frozenset(name for name, prefix in prefixes.items() if prefix in told)
         told |= set(prefixes.values())
         yield Branch(root, steps, tuple(names), silent, tuple(reductions.get(steps, ())))
+
+
+def _needed(branch: Branch) -> Branch:
+    """A branch without steps that do nothing, as before a reduction by a function."""
+    return replace(branch, steps=tuple(named for named in branch.steps if named[1] != Sql()))
 
 
 def _plain(source: Input) -> bool:

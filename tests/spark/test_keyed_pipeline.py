@@ -31,7 +31,7 @@ class KeyedPipeline(Pipeline):
 
 
 def document(pipeline: Pipeline) -> dict[str, Any]:
-    """The status of orders by their events, and what customers' orders come to."""
+    """The status of orders by their events, and what customers' orders come to, two ways."""
     name = pipeline.name
     return {
         "pipeline": name,
@@ -56,11 +56,13 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
                 },
             },
             "good": {"linear": "totals", "where": "orders > 3"},
+            "medians": {"reduce": "orders", "by": "customer", "function": "reductions:middle"},
         },
         "outputs": {
             "status": {"from": "status", "topic": f"{name}.status"},
             "totals": {"from": "totals", "topic": f"{name}.totals", "format": "upsert"},
             "good": {"from": "good", "topic": f"{name}.good"},
+            "medians": {"from": "medians", "topic": f"{name}.medians"},
         },
         "kafka": {"bootstrap.servers": pipeline.servers},
         "source": {"max_records_per_batch": 150},
@@ -153,6 +155,8 @@ def test_keyed_operators_keep_their_state_over_restarts_and_deaths(
 
     assert collection(servers, f"{pipeline.name}.status") == expected["status"]
     assert collection(servers, f"{pipeline.name}.good") == expected["good"]
+    assert collection(servers, f"{pipeline.name}.medians") == expected["medians"]
+    assert {name for name, _ in expected["medians"]} == set(customers)
     assert {name: row["orders"] for name, row in totals.items()} == customers
     assert {name: row["total"] for name, row in totals.items()} == {
         name: round(sum(r["amount"] for r in rows.values() if r["customer"] == name), 2)
