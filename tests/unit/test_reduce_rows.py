@@ -7,7 +7,7 @@ import pytest
 
 import reductions
 from ikebana.arrangements.frontier import Interval
-from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.codecs import canonical
 from ikebana.processor.kernels import reduce_rows
 from ikebana.processor.kernels.given import Refused
@@ -152,17 +152,27 @@ def test_an_error_leaves_with_the_last_row() -> None:
 
 
 def test_a_change_of_one_row_writes_one_row() -> None:
-    """All rows are read for a call, but those that stay are not written again."""
+    """All rows are read for a call, but those that stay are not written, nor those that return."""
     store = MemoryStore()
     many = [update(b"%d" % number) for number in range(1_000)]
     reduce_rows.step(store, many, Interval(0, 1), lambda key, rows: [len(rows)])
-    before = dict(store.scan(b""))
+    assert len(list(store.scan(b""))) == 1_001
+    one, passing = Overlay(store), Overlay(store)
 
-    reduce_rows.step(store, [update(b"7", 1)], Interval(1, 2), lambda key, rows: [len(rows)])
+    reduce_rows.step(one, [update(b"7", 1)], Interval(1, 2), lambda key, rows: [len(rows)])
+    there_and_back = [update(b"7", 1), update(b"-1", 1), update(b"7", 2, -1), update(b"-1", 2, -1)]
+    found = reduce_rows.step(
+        passing, there_and_back, Interval(1, 3), lambda key, rows: [len(rows)]
+    )
 
-    after = dict(store.scan(b""))
-    assert len({place for place in before | after if before.get(place) != after.get(place)}) == 1
-    assert len(after) == 1_001
+    assert list(one.changes.values()) == [b"2\n7"]
+    assert [(u.value, u.time, u.diff) for u in found.updates] == [
+        (b"1000", 1, -1),
+        (b"1001", 1, 1),
+        (b"1001", 2, -1),
+        (b"1000", 2, 1),
+    ]
+    assert passing.changes == {}
 
 
 def test_a_key_has_its_own_rows_also_where_it_begins_another() -> None:
