@@ -2,7 +2,8 @@
 
 `avg(dep_delay)` is the kind `avg` of a SQL expression over one datum.  The expressions
 become the fields of a row, by a select before the reduction, which is linear and goes
-the way of all linear steps; what is left for the kernel are kinds and fields.
+the way of all linear steps; what is left for the kernel are kinds and fields.  A
+reduction by a function has no arguments: its step leaves the data as they are.
 """
 
 import re
@@ -39,6 +40,8 @@ class Arranged(NamedTuple):
 @lru_cache(maxsize=64)
 def arranged(reduction: Reduce) -> Arranged:
     """Take a reduction apart.  Raises: AggregateError."""
+    if reduction.function is not None:
+        return Arranged(Sql(key=reduction.by), ())
     arguments: dict[str, str] = {}
     aggregates = []
     for name, text in reduction.aggregates:
@@ -54,6 +57,9 @@ def arranged(reduction: Reduce) -> Arranged:
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:
     """What may be named of a reduction's results, behind a step with the scope `before`."""
+    if reduction.function is not None:
+        # What a function gives, nobody has declared.
+        return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)
     types = {}
     for aggregate in arranged(reduction).aggregates:
         of = before.types.get(aggregate.field, JSON)

@@ -17,8 +17,9 @@ from ikebana.processor import machines, planner, progress
 from ikebana.processor.aggregates import arranged
 from ikebana.processor.envelope import Records
 from ikebana.processor.formatting import Formatted, formatted
-from ikebana.processor.kernels import hold, reduce, state_machine, upsert
+from ikebana.processor.kernels import hold, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
+from ikebana.processor.linear.functions import found
 from ikebana.processor.plan import ERRORS, Plan, Reduce, StateMachine, Upsert
 from ikebana.processor.planner import Physical
 from ikebana.processor.rows import (
@@ -35,7 +36,7 @@ from ikebana.processor.rows import (
 Rows = Sequence[Records]
 # Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
 _HOLD, _HOLD_IN = "hold ", "hold-in "
-_MACHINE, _REDUCE = "machine ", "reduce "
+_MACHINE, _REDUCE, _REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 # What updates may be held before, by its name: an output, or a reduction.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
@@ -74,6 +75,8 @@ def key_of(place: bytes, entry: bytes) -> bytes:
             return state_machine.key_of(inner, entry)
         case b"reduce":
             return reduce.key_of(inner, entry)
+        case b"reduce-rows":
+            return reduce_rows.key_of(inner, entry)
         case _:
             return upsert.key_of(inner, entry)
 
@@ -185,8 +188,12 @@ class _Batch:
             arriving = hold.step(
                 operator_part(self._store, _HOLD_IN + name), arriving, interval.upper
             )
-        part = operator_part(self._store, _REDUCE + name)
-        changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
+        if operator.function is None:
+            part = operator_part(self._store, _REDUCE + name)
+            changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
+        else:
+            part = operator_part(self._store, _REDUCE_ROWS + name)
+            changes = reduce_rows.step(part, arriving, interval, found(operator.function))
         self.emitted[ERRORS] += changes.errors
         self._flow(name, changes.updates)
 

@@ -332,7 +332,7 @@ _OWN_KEYS: dict[str, tuple[str, ...]] = {
     "linear": (),
     "concat": (),
     "state_machine": ("step", "view", "version", "migrate"),
-    "reduce": ("by", "aggregates"),
+    "reduce": ("by", "aggregates", "function"),
 }
 
 
@@ -351,6 +351,7 @@ class OperatorPart(StepPart):
     migrate: Text | None = None
     by: Expression | None = None
     aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_aggregates)] = ()
+    function: Text | None = None
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -382,7 +383,7 @@ class OperatorPart(StepPart):
         if self.concat:
             return Concat(name, self.concat)
         if self.reduce is not None:
-            return Reduce(name, self.reduce, self.aggregates, self.by)
+            return Reduce(name, self.reduce, self.aggregates, self.by, self.function)
         if self.state_machine is not None:
             if self.step is None:
                 raise PlanError(name, [(f"{path}.step", "is missing")])

@@ -108,13 +108,16 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     """What the data of each key of `source` come to.
 
     `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"); the
-    argument is SQL over the datum.  `by` is SQL that makes another key.
+    argument is SQL over the datum.  In place of them `function` is a function of a key
+    and its data, or its name as "module:function"; see `kernels.reduce_rows`.  `by` is
+    SQL that makes another key.
     """
 
     name: str
     source: str
-    aggregates: tuple[tuple[str, str], ...]
+    aggregates: tuple[tuple[str, str], ...] = ()
     by: str | None = None
+    function: Any = None
 
 
 Operator = Upsert | Linear | Concat | StateMachine | Reduce
@@ -229,6 +232,12 @@ class Plan:
                         problems.append((f"operators.{operator.name}.{part}", problem))
                     named[part] = None if function is None else name_of(function)
                 operator = msgspec.structs.replace(operator, **named)
+            if isinstance(operator, Reduce) and operator.function is not None:
+                name = name_of(operator.function)
+                if not portable(operator.function):
+                    problem = f"{name} is no function of a module"
+                    problems.append((f"operators.{operator.name}.function", problem))
+                operator = msgspec.structs.replace(operator, function=name)
             operators.append(operator)
         if problems:
             raise PlanError(self.name, problems)

@@ -10,6 +10,7 @@ from ikebana.processor.aggregates import AggregateError, arranged
 from ikebana.processor.codec_of import full_encoding
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, frozen
 from ikebana.processor.linear.steps import moves_time
 from ikebana.processor.plan import (
@@ -186,8 +187,16 @@ def _machine_problems(
 
 def _aggregate_problems(operator: Reduce) -> Iterator[Problem]:
     path = f"operators.{operator.name}.aggregates"
+    if operator.function is not None:
+        if operator.aggregates:
+            yield path, "a reduction has aggregates or a function, not both"
+        try:
+            found(operator.function)
+        except FunctionError as error:
+            yield f"operators.{operator.name}.function", str(error)
+        return
     if not operator.aggregates:
-        yield path, "at least one is needed"
+        yield path, "at least one is needed, or a function"
     for name, count in Counter(name for name, _ in operator.aggregates).items():
         if count > 1:
             yield f"{path}.{name}", f"the name is used {count} times"
@@ -275,6 +284,9 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
             return
     for output in plan.outputs:
         yield from _format_problems(plan, output)
+    for reduction in plan.reductions:
+        if reduction.function is not None:
+            yield from _function_problems(plan, reduction)
 
 
 def _ways_of(plan: Plan, operator: Operator) -> Iterator[planner.Path]:
@@ -285,6 +297,23 @@ def _ways_of(plan: Plan, operator: Operator) -> Iterator[planner.Path]:
     before = (operator.name, arranged(operator).step)
     for way in planner.paths(plan, operator.source):
         yield planner.Path(way.root, (*way.steps, before))
+
+
+def _function_problems(plan: Plan, reduction: Reduce) -> Iterator[Problem]:
+    """What a reduction's function cannot be given."""
+    scopes = [
+        chain(way.steps, frozen(planner.scope_of_root(plan, way.root))).scope
+        for way in _ways_of(plan, reduction)
+    ]
+    for part, setting, remedy in (
+        (KEY, "by", "make a key in JSON of it here"),
+        (VALUE, "reduce", "make values in JSON of them by a select before"),
+    ):
+        if any(scope.types[part] == BLOB for scope in scopes):
+            yield (
+                f"operators.{reduction.name}.{setting}",
+                f"a function is not given a {part} in bytes; {remedy}",
+            )
 
 
 def _argument_problem(operator: Reduce, error: ChainError) -> Problem:

@@ -99,7 +99,7 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
     for root in roots(plan):
-        found = tuple(_branches(plan, root))
+        found = tuple(map(_needed, _branches(plan, root)))
         if optimized and _is_of_input(plan, root):
             source = input_of(plan, root)
             readings[source.name], found = _pushed(plan, source, found)
@@ -246,7 +246,8 @@ def promise(plan: Plan, output: Output) -> Promise:
     if any(map(signs, steps)) or any(way.root in diffs for way in ways):
         return "changes"
     one = {upsert.name for upsert in plan.upserts}
-    one |= {reduction.name for reduction in plan.reductions}
+    # A function may give several values.
+    one |= {reduction.name for reduction in plan.reductions if reduction.function is None}
     single = len(ways) == 1 and ways[0].root in one and keeps_key(ways[0])
     return "upserts" if single else "collection"
 
@@ -310,6 +311,11 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
             tuple(reductions.get(steps, ())),
             tuple(hops.get(steps, ())),
         )
+
+
+def _needed(branch: Branch) -> Branch:
+    """A branch without steps that do nothing, as before a reduction by a function."""
+    return replace(branch, steps=tuple(named for named in branch.steps if named[1] != Sql()))
 
 
 def _plain(source: Input) -> bool:

@@ -197,6 +197,8 @@ def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
         case Reduce():
             by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
             named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
+            if operator.function is not None:
+                named = [f"function: {printable(name_of(operator.function))}"]
             return (operator.source,), [f"reduce: {operator.source}", *by, *named]
 
 
@@ -207,6 +209,8 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
         return "the states of each key's machine", where
     for reduction in plan.reductions:
         if reduction.name == root:
+            if reduction.function is not None:
+                return "all rows of each key, and what its function gives of them", where
             return "the results of each key, and what they need", where
     return "the current value of each key", where
 

@@ -192,6 +192,10 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         reasons.append(
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
+    # Of aggregates the reason is their arguments.
+    given = dict.fromkeys(r for branch, reason in found if not reason for r in branch.reductions)
+    if given:
+        reasons.append(f"the function of {listed(given)} is given whole rows")
     text = listed(reasons)
     return text[0].upper() + text[1:]
 

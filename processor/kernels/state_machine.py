@@ -24,7 +24,7 @@ States carry the version of their machine.  A key's states of another version ar
 when its next symbol comes, and until then show what they did.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple, final
@@ -36,7 +36,10 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.linear.functions import name_of
+from ikebana.processor.kernels.given import FailureError, given
+
+# What a machine's function raises is found beside what it is given.
+from ikebana.processor.kernels.given import Refused as Refused
 from ikebana.processor.rows import KeyedUpdate
 
 
@@ -50,16 +53,6 @@ class Tombstone:
 
 
 TOMBSTONE: Final = Tombstone()
-
-
-class Refused(Exception):
-    """Raised by a machine's function: the symbol is not for these states, and why.
-
-    The reason becomes an error record; it should not hold the payload.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
 
 
 class StateVersionError(IkebanaError):
@@ -194,10 +187,6 @@ def key_of(place: bytes, entry: bytes) -> bytes:
     return _place_of(place[1 + _TIME_BYTES :])[1]
 
 
-class _FailureError(Exception):
-    """A symbol cannot be applied; the message is the record's reason."""
-
-
 def _loaded(entry: bytes | None, machine: Machine) -> Entry:
     if entry is None:
         return Entry(machine.version)
@@ -214,7 +203,7 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine.view, states)
-    except _FailureError as failure:
+    except FailureError as failure:
         # All else stays, the version too: what is not applied has not migrated.
         record = error_record(str(failure), None, event.key, None)
         return _with_record(entry, record)
@@ -258,26 +247,8 @@ def _viewed(
 
 
 def _data(role: str, function: Any, called: Callable[[], Any]) -> tuple[bytes, ...]:
-    """The data that a user's function gives, as a set.  Raises: _FailureError."""
-    try:
-        given = called()
-        # Text and objects can be iterated over as well, but who gives one means it as such.
-        several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-        items = list(given) if several else []
-    except Refused as refused:
-        # A record is UTF-8, which not every text can be.
-        raise _FailureError(str(refused).encode(errors="replace").decode()) from None
-    except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
-        problem = f"raised {type(error).__name__}"
-        raise _FailureError(f"{role} {name_of(function)} {problem}") from None
-    if not several:
-        problem = f"gave a {type(given).__name__} in place of a collection"
-        raise _FailureError(f"{role} {name_of(function)} {problem}")
-    try:
-        return tuple(sorted(set(map(canonical.encode, items))))
-    except Exception:  # noqa: BLE001 -- nor do we know what it gives
-        problem = "gave data that have no JSON form"
-        raise _FailureError(f"{role} {name_of(function)} {problem}") from None
+    """The data that a user's function gives, as a set.  Raises: FailureError."""
+    return tuple(sorted(set(given(role, function, called))))
 
 
 def _decoded(data: Iterable[bytes]) -> list[Any]:

@@ -31,7 +31,7 @@ class KeyedPipeline(Pipeline):
 
 
 def document(pipeline: Pipeline) -> dict[str, Any]:
-    """The status of orders by their events, and what customers' orders come to.
+    """The status of orders by their events, and what customers' orders come to, two ways.
 
     How many orders have each status hops once, how many statuses have how many twice.
     """
@@ -70,6 +70,7 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
                 "aggregates": {"statuses": "count(*)"},
             },
             "all": {"concat": ["good", "sizes"]},
+            "medians": {"reduce": "orders", "by": "customer", "function": "reductions:middle"},
         },
         "outputs": {
             "status": {"from": "status", "topic": f"{name}.status"},
@@ -77,6 +78,7 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
             "good": {"from": "good", "topic": f"{name}.good"},
             "statuses": {"from": "statuses", "topic": f"{name}.statuses"},
             "all": {"from": "all", "topic": f"{name}.all"},
+            "medians": {"from": "medians", "topic": f"{name}.medians"},
         },
         "kafka": {"bootstrap.servers": pipeline.servers},
         "source": {"max_records_per_batch": 150},
@@ -167,8 +169,9 @@ def test_keyed_operators_keep_their_state_over_restarts_and_deaths(
     }
     totals = {json.loads(key): json.loads(value) for key, value in last.items() if value}
 
-    assert collection(servers, f"{pipeline.name}.status") == expected["status"]
-    assert collection(servers, f"{pipeline.name}.good") == expected["good"]
+    for name in ("status", "good", "medians", "statuses", "all"):
+        assert collection(servers, f"{pipeline.name}.{name}") == expected[name], name
+    assert {name for name, _ in expected["medians"]} == set(customers)
     assert {name: row["orders"] for name, row in totals.items()} == customers
     assert {name: row["total"] for name, row in totals.items()} == {
         name: round(sum(r["amount"] for r in rows.values() if r["customer"] == name), 2)

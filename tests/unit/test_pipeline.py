@@ -312,8 +312,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             [
                 "operators.o.zzz: there is no such setting here; there are upsert, linear, "
                 "concat, state_machine, reduce, steps, step, view, version, migrate, by, "
-                "aggregates, where, select, key, flat_map, diff, valid_from, valid_until, map, "
-                "filter, explode, join_function, negate (line 3)"
+                "aggregates, function, where, select, key, flat_map, diff, valid_from, "
+                "valid_until, map, filter, explode, join_function, negate (line 3)"
             ],
             id="key like no other",
         ),

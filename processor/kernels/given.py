@@ -1,0 +1,47 @@
+"""What a user's function gives: data that have a JSON form, or the reason why there are none."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ikebana.codecs import canonical
+from ikebana.processor.linear.functions import name_of
+
+
+class Refused(Exception):
+    """Raised by a user's function: what it was given is not for it, and why.
+
+    The reason becomes an error record; it should not hold the payload.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+class FailureError(Exception):
+    """A function has given no data; the message is the record's reason."""
+
+
+def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
+    """The data that a call of `function` gives, as canonical bytes.
+
+    `role` is what the function is to whoever named it.  Raises: FailureError.
+    """
+    try:
+        result = called()
+        # Text and objects can be iterated over as well, but who gives one means it as such.
+        several = isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping)
+        items = list(result) if several else []
+    except Refused as refused:
+        # A record is UTF-8, which not every text can be.
+        raise FailureError(str(refused).encode(errors="replace").decode()) from None
+    except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
+        problem = f"raised {type(error).__name__}"
+        raise FailureError(f"{role} {name_of(function)} {problem}") from None
+    if not several:
+        problem = f"gave a {type(result).__name__} in place of a collection"
+        raise FailureError(f"{role} {name_of(function)} {problem}")
+    try:
+        return list(map(canonical.encode, items))
+    except Exception:  # noqa: BLE001 -- nor do we know what it gives
+        problem = "gave data that have no JSON form"
+        raise FailureError(f"{role} {name_of(function)} {problem}") from None

@@ -1,0 +1,187 @@
+"""Reduce by a function: what a user's function makes of all rows of each key.
+
+The input is a collection of (key, row), both canonical JSON; the output is the collection
+of (key, value) with each of the values that `function(key, rows)` gives.  It is called
+once for each time at which the rows of a key have changed, when all updates of that time
+have been added up, and the difference to what showed before is emitted at that time.
+
+Rows are pairs (row, count) in the order of their canonical bytes, so what comes out does
+not depend on the order in which they came.  No count is zero; below zero it is where the
+input has retracted more than it has given, and what that means is the function's to say.
+The values may come in any order, and one that is given twice is there twice.
+
+A function that fails, or refuses, shows nothing and puts an error record into the key's
+error slot, until the rows change and it succeeds.  So what shows depends on the rows
+alone, and not on how they came to be.  A key without rows shows nothing, whatever the
+function, and is not in the store.
+
+The store keeps each row with its count, and what shows: it is retracted as it was
+emitted, also when the function has changed meanwhile.  All rows of a key are read,
+decoded and held for a call, however few have changed.  What is written are those that
+have changed.
+"""
+
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Store
+from ikebana.codecs import canonical
+from ikebana.codecs.error_record import error_record
+from ikebana.processor.kernels.given import FailureError, given
+from ikebana.processor.kernels.reduce import Reduced
+from ikebana.processor.rows import KeyedUpdate
+
+# Of the key and its rows with their counts, over JSON data as Python has it.
+Function = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]
+
+
+def step(
+    store: Store, updates: Sequence[KeyedUpdate], interval: Interval, function: Function
+) -> Reduced:
+    """Apply the updates of one interval, which may come in any order."""
+    changes = _changes(updates, interval)
+    found = Reduced([], [])
+    after: dict[bytes, bytes | None] = {}
+    stored = store.get_many([_SHOWN + key for key in changes])
+    for (key, times), entry in zip(changes.items(), stored, strict=True):
+        group = _Group(store, key)
+        shown = was = _NOTHING if entry is None else _shown_of(entry)
+        for time in sorted(times):
+            group.add(times[time])
+            before, shown = shown, _called(function, key, group)
+            found.updates.extend(_differences(key, time, before.values, shown.values))
+            found.errors.extend(_differences(None, time, before.slot, shown.slot))
+        after |= group.entries()
+        if shown != was:
+            after[_SHOWN + key] = None if shown == _NOTHING else _encode(shown)
+    # All at the end: no scan is of a store that has changed since the one before.
+    for place, new in after.items():
+        if new is None:
+            store.delete(place)
+        else:
+            store.put(place, new)
+    # Stable: of one time and key the retractions stay first.
+    found.updates.sort(key=lambda update: update.time)
+    found.errors.sort(key=lambda update: update.time)
+    return found
+
+
+def key_of(place: bytes, entry: bytes) -> bytes:
+    """The key that an entry of the store belongs to, whatever kind of entry it is."""
+    if place[:1] == _SHOWN:
+        return place[1:]
+    (length,) = _LENGTH.unpack_from(place, 1)
+    start = 1 + _LENGTH.size
+    return place[start : start + length]
+
+
+# A place is b"k" + key for what shows, and b"r" + length of the key + key + digest of the
+# row for a row, since rows may be long.
+_SHOWN = b"k"
+_ROW = b"r"
+_LENGTH = struct.Struct(">I")
+_DIGEST_BYTES = 16
+# An entry of a row is its count in digits, this, and the row.
+_END = b"\n"
+
+
+class _Shown(msgspec.Struct, array_like=True, frozen=True):
+    """What shows of a key: values in order, each as often as it is there, or a record."""
+
+    values: tuple[bytes, ...] = ()
+    record: bytes | None = None
+
+    @property
+    def slot(self) -> tuple[bytes, ...]:
+        """The error slot."""
+        return () if self.record is None else (self.record,)
+
+
+_NOTHING = _Shown()
+_encode = msgspec.msgpack.encode
+_shown_of = msgspec.msgpack.Decoder(_Shown).decode
+
+_Diffs = Mapping[bytes, int]
+
+
+def _changes(
+    updates: Sequence[KeyedUpdate], interval: Interval
+) -> dict[bytes, dict[int, dict[bytes, int]]]:
+    """What changes, by key, time and row; nothing of it cancels."""
+    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
+    for key, row, time, diff in updates:
+        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
+        assert key is not None, "a row has no key"
+        sums[key, time, row] += diff
+    changes: dict[bytes, dict[int, dict[bytes, int]]] = {}
+    for (key, time, row), diff in sums.items():
+        if diff:
+            changes.setdefault(key, {}).setdefault(time, {})[row] = diff
+    return changes
+
+
+class _Group:
+    """All rows of one key in the course of a batch."""
+
+    def __init__(self, store: Store, key: bytes) -> None:
+        self._start = _ROW + _LENGTH.pack(len(key)) + key
+        self._counts: Counter[bytes] = Counter()
+        for _, entry in store.scan(self._start):
+            count, _, row = entry.partition(_END)
+            self._counts[row] = int(count)
+        # The counts in the store of those that have changed since.
+        self._before: dict[bytes, int] = {}
+
+    def add(self, diffs: _Diffs) -> None:
+        """Add to the counts."""
+        for row, diff in diffs.items():
+            self._before.setdefault(row, self._counts[row])
+            self._counts[row] += diff
+            if not self._counts[row]:
+                del self._counts[row]
+
+    def rows(self) -> list[tuple[Any, int]]:
+        """The rows in order, decoded anew: a function may change what it gets."""
+        return [(canonical.decode(row), count) for row, count in sorted(self._counts.items())]
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def entries(self) -> dict[bytes, bytes | None]:
+        """The entries that are other than in the store; None where there is no such row."""
+        return {
+            self._start + blake2b(row, digest_size=_DIGEST_BYTES).digest(): (
+                b"%d" % count + _END + row if (count := self._counts[row]) else None
+            )
+            for row, before in self._before.items()
+            if self._counts[row] != before
+        }
+
+
+def _called(function: Function, key: bytes, group: _Group) -> _Shown:
+    """What shows of a key."""
+    if not group:
+        return _NOTHING
+    try:
+        values = given("reduce", function, lambda: function(canonical.decode(key), group.rows()))
+    except FailureError as failure:
+        return _Shown(record=error_record(str(failure), None, key, None))
+    return _Shown(tuple(sorted(values)))
+
+
+def _differences(
+    key: bytes | None, time: int, old: tuple[bytes, ...], new: tuple[bytes, ...]
+) -> list[KeyedUpdate]:
+    """What makes one list of values another, retractions first."""
+    if old == new:
+        return []
+    diffs = Counter(new)
+    diffs.subtract(old)
+    changed = sorted((diff > 0, value, diff) for value, diff in diffs.items() if diff)
+    return [KeyedUpdate(key, value, time, diff) for _, value, diff in changed]

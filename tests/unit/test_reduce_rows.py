@@ -1,0 +1,208 @@
+"""What a function makes of the rows of a key: what it gets, what shows, what is kept."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import reductions
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore, Overlay
+from ikebana.codecs import canonical
+from ikebana.processor.kernels import reduce_rows
+from ikebana.processor.kernels.given import Refused
+from ikebana.processor.kernels.reduce_rows import Function
+from ikebana.processor.rows import KeyedUpdate
+
+KEY = b'"k"'
+
+
+def update(row: bytes, time: int = 0, diff: int = 1) -> KeyedUpdate:
+    return KeyedUpdate(KEY, row, time, diff)
+
+
+def values(updates: Iterable[KeyedUpdate]) -> list[tuple[bytes, int, int]]:
+    return [(value, time, diff) for _, value, time, diff in updates]
+
+
+def test_a_function_gets_the_key_and_all_rows_in_order_with_their_counts() -> None:
+    """As data, by canonical bytes; those that are there less than once as well."""
+    asked: list[Any] = []
+
+    def function(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
+        asked.append((key, rows))
+        return []
+
+    store = MemoryStore()
+    first = [update(b'{"a":[1]}'), update(b'"b"', diff=2), update(b"7"), update(b"null", diff=-1)]
+    reduce_rows.step(store, first, Interval(0, 1), function)
+    reduce_rows.step(store, [update(b"7", 1, -1)], Interval(1, 2), function)
+
+    assert asked == [
+        ("k", [("b", 2), (7, 1), (None, -1), ({"a": [1]}, 1)]),
+        ("k", [("b", 2), (None, -1), ({"a": [1]}, 1)]),
+    ]
+
+
+def test_it_is_called_once_for_each_time_at_which_rows_change() -> None:
+    """Not where updates cancel, and not when no row is left."""
+    calls: list[int] = []
+
+    def function(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
+        calls.append(len(rows))
+        return [len(rows)]
+
+    updates = [
+        update(b"3", 4),
+        update(b"1", 1),
+        update(b"2", 1),
+        update(b"9", 2),
+        update(b"9", 2, -1),
+        *(update(row, 5, -1) for row in (b"1", b"2", b"3")),
+    ]
+    found = reduce_rows.step(MemoryStore(), updates, Interval(0, 6), function)
+
+    assert calls == [2, 3]
+    assert values(found.updates) == [(b"2", 1, 1), (b"2", 4, -1), (b"3", 4, 1), (b"3", 5, -1)]
+
+
+def test_values_that_stay_are_not_emitted_again() -> None:
+    """Only the difference is, and a value that is given twice is there twice."""
+
+    def function(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
+        return ["always", *(row["v"] for row, _ in rows)]
+
+    store = MemoryStore()
+    both = [update(b'{"i":1,"v":"x"}'), update(b'{"i":2,"v":"x"}')]
+    first = reduce_rows.step(store, both, Interval(0, 1), function)
+    change = [update(b'{"i":2,"v":"x"}', 1, -1), update(b'{"i":2,"v":"y"}', 1)]
+    second = reduce_rows.step(store, change, Interval(1, 2), function)
+
+    assert values(first.updates) == [(b'"always"', 0, 1), (b'"x"', 0, 2)]
+    assert values(second.updates) == [(b'"x"', 1, -1), (b'"y"', 1, 1)]
+
+
+def raising(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
+    raise LookupError(rows)
+
+
+def refusing(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
+    raise Refused("not these")
+
+
+def halfway(key: Any, rows: list[tuple[Any, int]]) -> Iterable[Any]:
+    yield 1
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        pytest.param(raising, "reduce {}:raising raised LookupError", id="raises"),
+        pytest.param(halfway, "reduce {}:halfway raised LookupError", id="raises on the way"),
+        pytest.param(refusing, "not these", id="refuses"),
+        pytest.param(
+            lambda key, rows: "text",
+            "reduce {}:<lambda> gave a str in place of a collection",
+            id="gives text",
+        ),
+        pytest.param(
+            lambda key, rows: None,
+            "reduce {}:<lambda> gave a NoneType in place of a collection",
+            id="gives nothing",
+        ),
+        pytest.param(
+            lambda key, rows: [1, {1: object()}],
+            "reduce {}:<lambda> gave data that have no JSON form",
+            id="gives what JSON has no form of",
+        ),
+    ],
+)
+def test_what_fails_shows_nothing_and_is_an_error(function: Function, reason: str) -> None:
+    """Until the rows change and it succeeds; what showed before is retracted."""
+    store = MemoryStore()
+
+    def unless_two(key: Any, rows: list[tuple[Any, int]]) -> Iterable[Any]:
+        return [rows[0][0]]
+
+    reduce_rows.step(store, [update(b"1")], Interval(0, 1), unless_two)
+    failed = reduce_rows.step(store, [update(b"2", 1)], Interval(1, 2), function)
+    again = reduce_rows.step(store, [update(b"3", 2)], Interval(2, 3), function)
+    well = reduce_rows.step(store, [update(b"1", 3, -1)], Interval(3, 4), unless_two)
+
+    assert values(failed.updates) == [(b"1", 1, -1)]
+    (error,) = failed.errors
+    record = canonical.decode(error.value)
+    assert (error.key, error.time, error.diff) == (None, 1, 1)
+    assert record["reason"] == reason.format(__name__)
+    assert record["key"] == "Imsi"
+    assert again == ([], [])
+    assert values(well.updates) == [(b"2", 3, 1)]
+    assert well.errors == [KeyedUpdate(None, error.value, 3, -1)]
+
+
+def test_an_error_leaves_with_the_last_row() -> None:
+    """Then there is nothing that could fail, and nothing is kept."""
+    store = MemoryStore()
+    came = reduce_rows.step(store, [update(b"1")], Interval(0, 1), raising)
+    went = reduce_rows.step(store, [update(b"1", 1, -1)], Interval(1, 2), raising)
+
+    assert [error.diff for error in came.errors + went.errors] == [1, -1]
+    assert list(store.scan(b"")) == []
+
+
+def test_a_change_of_one_row_writes_one_row() -> None:
+    """All rows are read for a call, but those that stay are not written, nor those that return."""
+    store = MemoryStore()
+    many = [update(b"%d" % number) for number in range(1_000)]
+    reduce_rows.step(store, many, Interval(0, 1), lambda key, rows: [len(rows)])
+    assert len(list(store.scan(b""))) == 1_001
+    one, passing = Overlay(store), Overlay(store)
+
+    reduce_rows.step(one, [update(b"7", 1)], Interval(1, 2), lambda key, rows: [len(rows)])
+    there_and_back = [update(b"7", 1), update(b"-1", 1), update(b"7", 2, -1), update(b"-1", 2, -1)]
+    found = reduce_rows.step(
+        passing, there_and_back, Interval(1, 3), lambda key, rows: [len(rows)]
+    )
+
+    assert list(one.changes.values()) == [b"2\n7"]
+    assert [(u.value, u.time, u.diff) for u in found.updates] == [
+        (b"1000", 1, -1),
+        (b"1001", 1, 1),
+        (b"1001", 2, -1),
+        (b"1000", 2, 1),
+    ]
+    assert passing.changes == {}
+
+
+def test_a_key_has_its_own_rows_also_where_it_begins_another() -> None:
+    """And every entry tells its key."""
+    keys = [b"1", b"12", b"123", b'"k"', b'"k\\u0000"']
+    store = MemoryStore()
+    rows = [KeyedUpdate(key, key, 0, 1) for key in keys]
+    found = reduce_rows.step(
+        store, rows, Interval(0, 1), lambda key, rows: [row for row, _ in rows]
+    )
+
+    assert sorted(found.updates) == sorted(rows)
+    assert sorted(reduce_rows.key_of(*entry) for entry in store.scan(b"")) == sorted(keys * 2)
+
+
+def test_journeys_grow_together_when_the_flight_between_them_comes() -> None:
+    """Flights of a passenger, in any order, and one that is cancelled."""
+    first = b'{"arrives":100,"departs":10,"from":"JFK","to":"ORD"}'
+    second = b'{"arrives":300,"departs":150,"from":"ORD","to":"DEN"}'
+    third = b'{"arrives":500,"departs":360,"from":"DEN","to":"SFO"}'
+    store = MemoryStore()
+
+    def shown(updates: list[KeyedUpdate], time: int) -> list[tuple[str, str, int, int]]:
+        found = reduce_rows.step(store, updates, Interval(time, time + 1), reductions.journeys)
+        assert found.errors == []
+        journeys = [(canonical.decode(u.value), u.diff) for u in found.updates]
+        return [(j["from"], j["to"], j["minutes"], diff) for j, diff in journeys]
+
+    assert shown([update(second, 0)], 0) == [("ORD", "DEN", 150, 1)]
+    assert shown([update(third, 1), update(first, 1)], 1) == [
+        ("ORD", "DEN", 150, -1),
+        ("JFK", "SFO", 490, 1),
+    ]
