@@ -44,6 +44,8 @@ def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Code
             return Dms(wanted)
         case "avro" | "debezium-avro":
             return _avro(source, wanted, schemas)
+        case _:
+            raise AssertionError(f"{source.value_format} has updates, not changes")
 
 
 def wanted_of(source: Input, reading: Reading) -> Wanted:
@@ -64,12 +66,12 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
 
 def needs_registry(source: Input) -> bool:
     """Whether an input's messages can be read only with a schema registry."""
-    return "avro" in source.value_format or source.key_format == "avro"
+    return source.value_format in ("avro", "debezium-avro") or source.key_format == "avro"
 
 
 def needs_headers(source: Input) -> bool:
     """Whether a message's headers say anything that decoding needs."""
-    return needs_registry(source)
+    return needs_registry(source) or source.value_format == "diff"
 
 
 def full_encoding(kind: str, encoding: str) -> str:

@@ -17,15 +17,18 @@ from ikebana.processor import machines, planner, progress
 from ikebana.processor.aggregates import arranged
 from ikebana.processor.envelope import Records
 from ikebana.processor.formatting import Formatted, formatted
-from ikebana.processor.kernels import hold, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels import facts, hold, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.linear.functions import found
-from ikebana.processor.plan import ERRORS, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
 from ikebana.processor.planner import Physical
 from ikebana.processor.rows import (
+    NO_KEY,
     Errors,
+    Facts,
     Ignored,
     KeyedUpdate,
+    Seen,
     Symbols,
     Truncate,
     Updates,
@@ -37,6 +40,7 @@ Rows = Sequence[Records]
 # Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
 _HOLD, _HOLD_IN = "hold ", "hold-in "
 _MACHINE, _REDUCE, _REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
+_FACTS = "facts "
 # What updates may be held before, by its name: an output, or a reduction.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
@@ -49,15 +53,19 @@ class Emitted:
     `messages` are what the updates come to in outputs whose format is not `diff`; what a
     format cannot write is among the errors.  `hops` are updates by the name of the
     operator that gets them in the next micro-batch, in the shards of their keys.
-    `counted` has, by kind: messages that said nothing of a relation ("heartbeat", ...),
-    old images that were not what the state had ("drift"), and errors that the plan drops
-    ("error dropped").
+    `seen` is what was learned of inputs' times, `facts` how many new facts by time the
+    inputs in CDCv2 have given.  `counted` has, by kind: messages that said nothing of a
+    relation ("heartbeat", ...), old images that were not what the state had ("drift"),
+    records behind the frontier ("late"), facts that were known ("repeated"), and errors
+    that the plan drops ("error dropped").
     """
 
     updates: dict[str, list[KeyedUpdate]]
     messages: dict[str, Formatted]
     hops: dict[str, list[KeyedUpdate]]
     counted: Counter[str]
+    seen: list[Seen]
+    facts: dict[str, dict[int, int]]
 
 
 def operator_part(store: Store, operator: str) -> Part:
@@ -75,6 +83,8 @@ def key_of(place: bytes, entry: bytes) -> bytes:
             return state_machine.key_of(inner, entry)
         case b"reduce":
             return reduce.key_of(inner, entry)
+        case b"facts":
+            return facts.key_of(entry)
         case b"reduce-rows":
             return reduce_rows.key_of(inner, entry)
         case _:
@@ -106,13 +116,17 @@ def advance(
 ) -> Emitted:
     """Move every operator of `plan` through its interval.
 
-    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet.
+    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
+    those with event time always may.
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
     physical = planner.physical(plan) if physical is None else physical
     batch = _Batch(plan, store, intervals, physical, held_targets(plan, physical, early=early))
     batch.take(rows)
+    for source in plan.inputs:
+        if source.mode == "diffs" and not planner.comes_out_of_decoding(source):
+            batch.learn(source, [row for row in rows if isinstance(row, Facts)])
     symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
     for operator in plan.upserts:
         batch.upsert(operator, [chunk for chunk in symbols if chunk.input == operator.input])
@@ -124,7 +138,9 @@ def advance(
     messages = batch.formatted()
     batch.release_errors()
     _settle_errors(plan, batch.emitted, batch.counted)
-    return Emitted(batch.emitted, messages, batch.hops, +batch.counted)
+    return Emitted(
+        batch.emitted, messages, batch.hops, +batch.counted, batch.seen, batch.new_facts
+    )
 
 
 class _Batch:
@@ -141,6 +157,8 @@ class _Batch:
         self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
         self.hops: dict[str, list[KeyedUpdate]] = {}
         self.counted: Counter[str] = Counter()
+        self.seen: list[Seen] = []
+        self.new_facts: dict[str, dict[int, int]] = {}
         self._plan = plan
         self._store = store
         self._intervals = intervals
@@ -162,6 +180,25 @@ class _Batch:
                         self._flow(row.root, made)
                 case Ignored():
                     self.counted.update(row.counts)
+                case Seen():
+                    self.seen.append(row)
+
+    def learn(self, source: Input, rows: Sequence[Facts]) -> None:
+        """Keep the facts of an input until its frontier has passed them."""
+        name = source.name
+        found = facts.step(
+            operator_part(self._store, _FACTS + name),
+            [
+                update
+                for row in rows
+                if row.input == name
+                for update in map(KeyedUpdate, row.keys, row.values, row.times, row.diffs)
+            ],
+            self._intervals[name],
+        )
+        self.new_facts[name] = found.counts
+        self.counted["repeated"] += found.repeated
+        self._flow(name, found.updates)
 
     def upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
         """Move an upsert through its interval."""
@@ -233,10 +270,13 @@ class _Batch:
                 self.hops.setdefault(name, []).extend(passed.updates)
 
     def _deliver(
-        self, outputs: Iterable[str], reductions: Iterable[str], updates: Sequence[KeyedUpdate]
+        self, outputs: Iterable[str], reductions: Sequence[str], updates: Sequence[KeyedUpdate]
     ) -> None:
         for name in outputs:
             self.emitted[name] += updates
+        if reductions:
+            # What has no key is all of one, and lies in one shard.
+            updates = [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
         for name in reductions:
             self._arriving[name] += updates
 
@@ -250,7 +290,11 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
     """
     graph = progress.edges(plan)
     depths = progress.depths(graph)
-    timed = {source.name for source in plan.inputs if source.mode == "diffs"} if early else set()
+    timed = {
+        source.name
+        for source in plan.inputs
+        if source.mode == "diffs" and (early or source.event_time is not None)
+    }
     held = {
         target
         for root, branches in physical.branches.items()

@@ -10,10 +10,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from ikebana.arrangements.frontier import Interval
 from ikebana.processor.envelope import pack
-from ikebana.processor.intake import Intake, Message, Taken
+from ikebana.processor.event_time import Dating
+from ikebana.processor.intake import Intake, Made, Message, Taken
 from ikebana.processor.plan import Input
-from ikebana.processor.rows import Errors, Ignored, KeyedUpdate, Symbols, Truncate, Updates
+from ikebana.processor.rows import (
+    NO_KEY,
+    Errors,
+    Facts,
+    Ignored,
+    KeyedUpdate,
+    Seen,
+    Symbols,
+    Truncate,
+    Updates,
+)
+from ikebana.processor.update_intake import UpdateIntake
 
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 1 << 20
@@ -29,7 +42,9 @@ class Place:
     """Where messages come from, and how their times follow from it.
 
     `base` is the time of all messages, or with `each` the time of the one at offset
-    `start`, each further offset being one later.  `partitions` is how many the input has.
+    `start`, each further offset being one later.  Where messages have times of their own,
+    `base` and `upper` are the batch's interval, and `latest` is the latest time that is
+    not too far ahead of the clock.  `partitions` is how many the input has.
     """
 
     topic: str
@@ -39,6 +54,8 @@ class Place:
     base: int
     each: bool
     partitions: int = 1
+    upper: int = 0
+    latest: int | None = None
 
     def times(self, offsets: Sequence[int]) -> list[int]:
         """The times of the messages at offsets."""
@@ -51,22 +68,35 @@ class Place:
 class Decoding:
     """Decodes the messages of one partition, in order, into chunks for each shard."""
 
-    def __init__(self, source: Input, intake: Intake, place: Place, shards: int) -> None:
+    def __init__(
+        self, source: Input, intake: Intake | UpdateIntake, place: Place, shards: int
+    ) -> None:
         self._source = source
         self._intake = intake
         self._place = place
+        self._dating = None
+        if source.event_time is not None:
+            self._dating = Dating(place.base, place.latest)
         self._where = (place.topic, place.partition)
         self._count = shards
         self._shards = [self._empty() for _ in range(shards)]
         self._errors: list[KeyedUpdate] = []
         self._ignored: Counter[str] = Counter()
+        self._greatest: int | None = None
         self._held = 0
         self._size = 0
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
-        if self._source.mode == "diffs":
-            yield from self._updates(messages)
+        if isinstance(self._intake, UpdateIntake):
+            if self._source.value_format == "diff":
+                interval = Interval(self._place.base, self._place.upper)
+                yield from self._made(self._intake.updates(messages, self._where, interval))
+            else:
+                yield from self._facts(*self._intake.facts(messages, self._where))
+        elif self._source.mode == "diffs":
+            times = self._place.times([message.offset for message in messages])
+            yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
         elif self._intake.takes_as_is:
             yield from self._symbols(self._place_as_is(messages))
         else:
@@ -80,7 +110,7 @@ class Decoding:
         """Yield what is held."""
         for at, shard in enumerate(self._shards):
             if shard.keys:
-                if self._place.each:
+                if self._place.each and self._dating is None:
                     shard.times = self._place.times(shard.offsets)
                 yield at, pack(shard)
                 self._shards[at] = self._empty()
@@ -91,11 +121,17 @@ class Decoding:
         if self._ignored:
             yield 0, pack(Ignored(dict(self._ignored)))
             self._ignored = Counter()
+        if self._greatest is not None:
+            seen = Seen(self._source.name, *self._where, greatest=self._greatest)
+            yield 0, pack(seen)
+            self._greatest = None
         self._held = self._size = 0
 
     def _symbols(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
-        taken = self._intake.symbols(messages, self._where, self._place.partitions)
+        assert isinstance(self._intake, Intake)
+        taken = self._intake.symbols(messages, self._where, self._place.partitions, self._dating)
         self._ignored += taken.ignored
+        self._see(taken.greatest)
         place = self._place
         for offset, record in taken.errors:
             (time,) = place.times([offset])
@@ -120,7 +156,7 @@ class Decoding:
         ]
         keyless = []
         for message in messages:
-            offset, key, value, _ = message
+            offset, key, value, *_ = message
             if key is None:
                 keyless.append(message)
                 continue
@@ -153,12 +189,16 @@ class Decoding:
             add_key(key)
             add_value(value)
             add_offset(offset)
+        if taken.times is not None:
+            for key, time in zip(keys, taken.times[begin:until], strict=True):
+                dated = shards[crc32(key) % count].times
+                assert isinstance(dated, list)
+                dated.append(time)
 
-    def _updates(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
-        place, count = self._place, self._count
-        times = place.times([message.offset for message in messages])
-        made = self._intake.updates(messages, self._where, times)
+    def _made(self, made: Made) -> Iterator[tuple[int, bytes]]:
+        count = self._count
         self._ignored += made.ignored
+        self._see(made.greatest)
         for _, record, time, diff in made.errors:
             self._error(record, time, diff)
         for branch, updates in made.updates:
@@ -176,13 +216,32 @@ class Decoding:
                 if shard.keys:
                     yield at, pack(shard)
 
+    def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
+        """All facts of a datum go to one shard, which knows those that it has."""
+        shards = [Facts(facts.input, [], [], [], []) for _ in range(self._count)]
+        for key, value, time, diff in zip(
+            facts.keys, facts.values, facts.times, facts.diffs, strict=True
+        ):
+            shard = shards[crc32(NO_KEY if key is None else key) % self._count]
+            shard.keys.append(key)
+            shard.values.append(value)
+            shard.times.append(time)
+            shard.diffs.append(diff)
+        yield from ((at, pack(shard)) for at, shard in enumerate(shards) if shard.keys)
+        if seen.statements:
+            yield 0, pack(seen)
+
+    def _see(self, greatest: int | None) -> None:
+        if greatest is not None and (self._greatest is None or greatest > self._greatest):
+            self._greatest = greatest
+
     def _error(self, record: bytes, time: int, diff: int) -> None:
         self._errors.append(KeyedUpdate(None, record, time, diff))
         self._size += len(record)
 
     def _empty(self) -> Symbols:
         place = self._place
-        times: int | list[int] = [] if place.each else place.base
+        times: int | list[int] = [] if place.each or self._dating is not None else place.base
         return Symbols(self._source.name, place.order, place.partition, times, [], [], [])
 
 

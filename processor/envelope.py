@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.rows import Errors, Ignored, Symbols, Truncate, Updates
+from ikebana.processor.rows import Errors, Facts, Ignored, Seen, Symbols, Truncate, Updates
 
 SCHEMA = "label int, chunk binary"
 
@@ -40,7 +40,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
         return {name: Interval(*bounds) for name, bounds in self.intervals.items()}
 
 
-Records = Symbols | Truncate | Updates | Errors | Ignored
+Records = Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen
 Chunk = Tick | Records
 
 _encoder = msgspec.msgpack.Encoder()

@@ -13,19 +13,19 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor import dataflow, hops, planner, progress
-from ikebana.processor.codec_of import codec_of
 from ikebana.processor.decoding import Decoding, Place
 from ikebana.processor.envelope import Records, Tick, unpack
-from ikebana.processor.intake import Intake, Message
+from ikebana.processor.intake import Message
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.plan import ERRORS, Input, Output, Plan
-from ikebana.processor.rows import KeyedUpdate
+from ikebana.processor.plan import ERRORS, UPDATE_FORMATS, Input, Output, Plan
+from ikebana.processor.rows import KeyedUpdate, Updates
+from ikebana.processor.update_intake import intake_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
 
-Record = tuple[Any, Any, int]
+Record = tuple[Any, Any, int] | tuple[Any, Any, int, int]
 
 
 class Evaluation:
@@ -44,13 +44,10 @@ class Evaluation:
         self.counted: Counter[str] = Counter()
         self._physical = planner.physical(plan, optimized=optimized)
         self._intakes = {
-            source.name: Intake(
-                source,
-                codec_of(source, self._physical.readings[source.name], schemas),
-                self._physical,
-            )
-            for source in plan.inputs
+            source.name: intake_of(source, self._physical, schemas) for source in plan.inputs
         }
+        self.greatest = 0
+        """The greatest event time so far."""
         self._offset = 0
 
     def advance(
@@ -77,6 +74,8 @@ class Evaluation:
             for name, updates in emitted.updates.items():
                 found[name] += updates
             self.counted += emitted.counted
+            for seen in emitted.seen:
+                self.greatest = max(self.greatest, seen.greatest or 0)
             rows = [row for _, row in hops.chunks(emitted.hops, 1)]
         return {
             output.name: self._read(output, found[output.name]) for output in self.plan.published
@@ -105,16 +104,25 @@ class Evaluation:
     def _rows(self, source: Input, records: list[Record]) -> Iterable[Records]:
         """The records as they reach a shard, all of them in one partition."""
         lower = min(self.frontiers.values(), default=0)
+        if source.value_format in UPDATE_FORMATS:
+            yield _updates(source, records, lower)
+            return
         times: dict[int, int] = {}
         messages: list[Message] = []
-        for key, value, time in records:
-            assert time >= lower, f"time {time} is not beyond the lower {lower}"
+        for key, value, time, *_ in records:
+            dated = source.event_time is not None
+            assert dated or time >= lower, f"time {time} is not beyond the lower {lower}"
             self._offset += 1
             times[self._offset] = time
             raw_key = _as_message(source, "key", key)
             raw_value = _as_message(source, "value", value)
-            messages.append(Message(self._offset, raw_key, raw_value))
-        place = _LiteralPlace(times, source.topics[0], self.plan.inputs.index(source))
+            messages.append(Message(self._offset, raw_key, raw_value, None, time))
+        order = self.plan.inputs.index(source)
+        place = (
+            _LiteralPlace(times, source.topics[0], order)
+            if source.event_time is None
+            else Place(source.topics[0], 0, order, 0, lower, each=False)
+        )
         decoding = Decoding(source, self._intakes[source.name], place, 1)
         for _, chunk in [*decoding.add(messages), *decoding.flush()]:
             row = unpack(chunk)
@@ -154,7 +162,8 @@ def evaluate(
     gone (`mode: diffs`).  The updates' data are pairs (key, value), consolidated and in
     order of time, by the name of the output; `errors` holds what could not be used.  All
     times are closed, also those of updates that are due later than any record, or those
-    before `upper` if it is given.
+    before `upper` if it is given.  Of an input with event time, the time is the record's
+    timestamp; records of one of updates are (key, value, time, diff).
 
     >>> from ikebana import Input, Output, Plan, Upsert
     >>> plan = Plan(
@@ -171,8 +180,16 @@ def evaluate(
     ('frank', 'zappa') 1 1
     """
     records = {name: list(given) for name, given in inputs.items()}
-    last = max((time for given in records.values() for _, _, time in given), default=0)
+    dated = {source.name for source in plan.inputs if source.event_time is not None}
+    last = max(
+        (record[2] for name, given in records.items() for record in given if name not in dated),
+        default=0,
+    )
     evaluation = Evaluation(plan)
+    if dated and upper is None:
+        # First only their times are learned; everything waits.
+        evaluation.advance(records, 0)
+        records, last = {}, max(last, evaluation.greatest)
     found = evaluation.advance(records, last + 1 if upper is None else upper)
     if upper is None and (pending := evaluation.pending()):
         for name, updates in evaluation.advance({}, max(pending) + 1).items():
@@ -192,6 +209,24 @@ class _LiteralPlace(Place):
 
     def times(self, offsets: Sequence[int]) -> list[int]:
         return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
+
+
+def _updates(source: Input, records: Sequence[Record], lower: int) -> Updates:
+    """Literal updates as they are: (key, value, time, diff)."""
+    row = Updates([], [], [], [], [], root=source.name)
+    for record in records:
+        if len(record) != 4:
+            raise ConfigError(
+                f'cannot evaluate input "{source.name}": {source.value_format} records are '
+                "(key, value, time, diff)"
+            )
+        key, value, time, diff = record
+        assert time >= lower, f"time {time} is not beyond the lower {lower}"
+        row.keys.append(_as_message(source, "key", key))
+        row.values.append(_as_message(source, "value", value) or b"null")
+        row.times.append(time)
+        row.diffs.append(diff)
+    return row
 
 
 def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> bytes | None:

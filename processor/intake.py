@@ -17,6 +17,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.plain import Plain
 from ikebana.processor import planner
+from ikebana.processor.event_time import Dating, EventTimes
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
@@ -35,6 +36,7 @@ class Message(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = None
+    timestamp: int | None = None
 
 
 @dataclass(slots=True)
@@ -42,7 +44,8 @@ class Taken:
     """Symbols in order, each with the offset of its message.
 
     What is by index is as in `rows.Symbols`.  `truncates` are pairs (index of the symbol
-    that it stands before, offset), `errors` (offset, record).
+    that it stands before, offset), `errors` (offset, record).  With event time, `times` are
+    those of the symbols, and `greatest` is the greatest time seen.
     """
 
     keys: list[bytes] = field(default_factory=list)
@@ -55,14 +58,20 @@ class Taken:
     truncates: list[tuple[int, int]] = field(default_factory=list)
     errors: list[tuple[int, bytes]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    times: list[int] | None = None
+    greatest: int | None = None
 
 
 class Made(NamedTuple):
-    """Updates of an input in `mode: diffs`, by branch, and those of error records."""
+    """Updates of an input in `mode: diffs`, by branch, and those of error records.
+
+    With event time, `greatest` is the greatest time seen.
+    """
 
     updates: list[tuple[Branch, list[KeyedUpdate]]]
     errors: list[KeyedUpdate]
     ignored: Counter[str]
+    greatest: int | None = None
 
 
 class _Bad(NamedTuple):
@@ -85,8 +94,13 @@ class Intake:
         scope = planner.scope_of_input(source)
         self._passes = _key_test(source, reading, scope)
         self._pushed = chain(reading.pushed, frozen(scope)) if reading.pushed else None
+        self._event = None
+        if source.event_time is not None:
+            self._event = EventTimes(planner.dating_query(source))
         as_is = source.key_format == source.value_format == "bytes" and source.mode == "upsert"
-        self.takes_as_is = as_is and self._passes is None and self._pushed is None
+        self.takes_as_is = (
+            as_is and self._passes is None and self._pushed is None and self._event is None
+        )
         """Whether every message with a key is the symbol that it comes to."""
         branches = physical.branches.get(source.name, ()) if source.mode == "diffs" else ()
         if branches and not physical.fused:
@@ -94,12 +108,24 @@ class Intake:
             branches = (Branch(source.name, (), ()),)
         self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
 
-    def symbols(self, messages: Sequence[Message], where: Where, partitions: int = 1) -> Taken:
-        """What messages say of an upsert; `partitions` is how many the input has."""
+    def symbols(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        partitions: int = 1,
+        dating: Dating | None = None,
+    ) -> Taken:
+        """What messages say of an upsert; `partitions` is how many the input has.
+
+        `dating` is needed if the input has event time.
+        """
         if self._plain is not None and self._passes is None and not self._any_too_deep(messages):
             taken = _plain_symbols(self._plain, messages, where)
         else:
             taken = self._symbols(messages, where, partitions)
+        if self._event is not None:
+            assert dating is not None, "event time without a batch"
+            _date(taken, self._event, messages, where, dating)
         if self._pushed is not None:
             _make_values(taken, self._pushed)
         return taken
@@ -137,33 +163,46 @@ class Intake:
                 offsets.append(message.offset)
         return taken
 
-    def updates(self, messages: Sequence[Message], where: Where, times: Sequence[int]) -> Made:
-        """What messages change, told by their old images, through every branch."""
+    def updates(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        times: Sequence[int],
+        dating: Dating | None = None,
+    ) -> Made:
+        """What messages change, told by their old images, through every branch.
+
+        `times` are those of the messages; with event time they are those of what cannot
+        be dated, and `dating` is needed.
+        """
         ignored: Counter[str] = Counter()
         updates: list[KeyedUpdate] = []
         errors: list[KeyedUpdate] = []
-        for at, found in self._found(messages, where, ignored):
+        found = list(self._found(messages, where, ignored))
+        dates: Sequence[int | str] = [times[at] for at, _ in found]
+        greatest = None
+        if self._event is not None:
+            assert dating is not None, "event time without a batch"
+            dated = self._event.of_rows(*_rows_to_date(found, messages), dating)
+            dates, greatest = dated.times, dated.greatest
+            ignored += Counter({"late": dated.late})
+        for (at, changes), time in zip(found, dates, strict=True):
             record: bytes | None = None
-            if isinstance(found, _Bad):
-                record = found.record
+            if isinstance(changes, _Bad):
+                record = changes.record
+            elif isinstance(time, str):
+                record = _record(time, messages[at], where)
             else:
                 try:
-                    updates += [u for change in found for u in _images(change, times[at])]
+                    updates += [u for change in changes for u in _images(change, time)]
                 except DecodeError as error:
                     record = _record(str(error), messages[at], where)
             if record is not None:
                 # Nothing keeps state here, so the error stands for ever.
-                errors.append(KeyedUpdate(None, record, times[at], 1))
-        by_branch = []
-        for branch, steps in self._branches:
-            passed = steps.apply(updates, branch.silent)
-            made = passed.updates
-            if branch.reductions:
-                # Without a key they are all of one, and have to come to one shard.
-                made = [u._replace(key=NO_KEY) if u.key is None else u for u in made]
-            by_branch.append((branch, made))
-            errors += passed.errors
-        return Made(by_branch, errors, ignored)
+                placed = times[at] if isinstance(time, str) else time
+                errors.append(KeyedUpdate(None, record, placed, 1))
+        by_branch, failed = through(self._branches, updates)
+        return Made(by_branch, errors + failed, ignored, greatest)
 
     def _found(
         self, messages: Sequence[Message], where: Where, ignored: Counter[str]
@@ -201,7 +240,7 @@ class Intake:
     ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
         decode = self._codec.changes
         for at in which:
-            _, key, value, headers = messages[at]
+            _, key, value, headers, _ = messages[at]
             if key is not None and self._keys_nest and too_deep(key):
                 yield at, _Bad(None, _record(_DEEP.format("key"), messages[at], where))
                 continue
@@ -231,12 +270,73 @@ class Intake:
             return None
 
 
+def through(
+    branches: Sequence[tuple[Branch, Chain]], updates: Sequence[KeyedUpdate]
+) -> tuple[list[tuple[Branch, list[KeyedUpdate]]], list[KeyedUpdate]]:
+    """What updates become in each branch, and what fails there."""
+    by_branch, errors = [], []
+    for branch, steps in branches:
+        passed = steps.apply(updates, branch.silent)
+        made = passed.updates
+        if branch.reductions:
+            # Without a key they are all of one, and have to come to one shard.
+            made = [u._replace(key=NO_KEY) if u.key is None else u for u in made]
+        by_branch.append((branch, made))
+        errors += passed.errors
+    return by_branch, errors
+
+
+def _date(
+    taken: Taken, event: EventTimes, messages: Sequence[Message], where: Where, dating: Dating
+) -> None:
+    """Give symbols their event times; one that has none becomes an error of its key."""
+    by_offset = {message.offset: message for message in messages}
+    for _, offset in taken.truncates:
+        record = _record("a truncate has no event time", by_offset[offset], where)
+        taken.errors.append((offset, record))
+    taken.truncates.clear()
+    rows = [
+        taken.partial[at].value if at in taken.partial else value
+        for at, value in enumerate(taken.values)
+    ]
+    clocks = [by_offset[offset].timestamp for offset in taken.offsets]
+    dated = event.of_rows(taken.keys, rows, clocks, dating)
+    times = taken.times = []
+    for at, time in enumerate(dated.times):
+        if at in taken.bad:
+            # What it would have said of time cannot be known.
+            times.append(dating.lower)
+        elif isinstance(time, str):
+            times.append(dating.lower)
+            taken.bad[at] = _record(time, by_offset[taken.offsets[at]], where)
+            taken.values[at] = None
+            taken.partial.pop(at, None)
+            taken.before.pop(at, None)
+        else:
+            times.append(time)
+    taken.ignored += Counter({"late": dated.late})
+    taken.greatest = dated.greatest
+
+
+def _rows_to_date(
+    found: Sequence[tuple[int, Sequence[Change] | _Bad]], messages: Sequence[Message]
+) -> tuple[list[bytes | None], list[bytes | None], list[int | None]]:
+    """Of each message the key and the row that its time is of, and its clock."""
+    keys: list[bytes | None] = []
+    rows: list[bytes | None] = []
+    for _, changes in found:
+        last = changes[-1] if not isinstance(changes, _Bad) and changes else None
+        keys.append(None if last is None else last.key)
+        rows.append(None if last is None else last.after or last.before)
+    return keys, rows, [messages[at].timestamp for at, _ in found]
+
+
 def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> Taken:
     """What `Intake.symbols` gives of messages that are one symbol each, without detours."""
     taken = Taken()
     if not messages:
         return taken
-    offsets, keys, values, _ = map(list, zip(*messages, strict=True))
+    offsets, keys, values, *_ = map(list, zip(*messages, strict=True))
     try:
         taken.keys, taken.values = codec.keys(keys), codec.values(values)
     except DecodeError:

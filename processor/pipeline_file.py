@@ -25,7 +25,10 @@ from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
 from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
 from ikebana.processor.plan import (
+    UPDATE_FORMATS,
+    Clock,
     Concat,
+    EventTime,
     Format,
     Input,
     KeyFormat,
@@ -102,6 +105,10 @@ def _seconds(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     _refuse(value, "a number of seconds, or a duration such as 500ms, 10s or 5m")
+
+
+def _seconds_or_never(value: object) -> object:
+    return None if value == "never" else _seconds(value)
 
 
 def _scalar(value: object) -> object:
@@ -211,6 +218,7 @@ Text = Annotated[str, BeforeValidator(_text)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Scalars = dict[str, Annotated[str, BeforeValidator(_scalar)]]
+Expression = Annotated[str, BeforeValidator(_expression)]
 
 
 class Part(BaseModel):
@@ -245,39 +253,56 @@ class ColumnPart(Part):
     encoding: Text | None = None
 
 
+class EventTimePart(Part):
+    """`inputs.<name>.event_time`."""
+
+    of: Expression | None = None
+    clock: Annotated[Clock | None, _choice(Clock)] = None
+    lateness: Seconds = 0.0
+    idle: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 60.0
+    ahead: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 86_400.0
+
+    def event_time(self) -> EventTime:
+        """What this section describes."""
+        idle, ahead = (None if s is None else round(s * 1000) for s in (self.idle, self.ahead))
+        return EventTime(self.of, self.clock, round(self.lateness * 1000), idle, ahead)
+
+
 class InputPart(Part):
     """`inputs.<name>`."""
 
     topic: Annotated[tuple[str, ...], BeforeValidator(_topics)]
     format: Annotated[FormatsPart, BeforeValidator(_formats)] = FormatsPart()
     start: Annotated[Start, _choice(Start)] = "earliest"
-    mode: Annotated[Mode, _choice(Mode)] = "upsert"
+    mode: Annotated[Mode | None, _choice(Mode)] = None
     columns: Annotated[dict[str, ColumnPart], BeforeValidator(_columns)] = {}
     key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     tables: Text | None = None
     drift: Annotated[bool, BeforeValidator(_flag)] = True
     avro_schema: Annotated[str | None, BeforeValidator(_schema)] = Field(None, alias="schema")
     options: Scalars = {}
+    event_time: EventTimePart | None = None
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
+        updates = self.format.value in UPDATE_FORMATS
         return Input(
             name,
             self.topic,
             self.format.value,
             self.format.key,
             self.start,
-            self.mode,
+            self.mode or ("diffs" if updates else "upsert"),
             tuple(Column(n, c.type, c.encoding) for n, c in self.columns.items()),
             self.key,
             self.tables,
             self.drift,
             self.avro_schema,
             tuple(self.options.items()),
+            None if self.event_time is None else self.event_time.event_time(),
         )
 
 
-Expression = Annotated[str, BeforeValidator(_expression)]
 _PYTHON: tuple[Kind, ...] = get_args(Kind)
 
 

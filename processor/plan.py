@@ -30,6 +30,9 @@ Format = Literal[
     "canal",
     "goldengate",
     "dms",
+    "diff",
+    "cdcv2-json",
+    "cdcv2-avro",
 ]
 OutputFormat = Literal["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]
 Start = Literal["earliest", "latest"]
@@ -39,7 +42,35 @@ Mode = Literal["upsert", "diffs"]
 OnError = Literal["record", "drop", "fail"]
 # ingest: each micro-batch has one time, milliseconds.  offset: each record has its own.
 TimeDomain = Literal["ingest", "offset"]
+# kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
+# in its log the source has the change.
+Clock = Literal["kafka", "source", "lsn"]
 PLAIN_FORMATS = ("json", "bytes", "avro")
+# Updates with times of their own, as pipelines publish them.
+UPDATE_FORMATS = ("diff", "cdcv2-json", "cdcv2-avro")
+
+
+class EventTime(msgspec.Struct, frozen=True):
+    """Records have times of their own, and come about in their order.
+
+    The time is `of` each row, SQL for milliseconds or a timestamp, or what a `clock` says.
+    The frontier is the greatest time seen in every partition, less `lateness_ms`; what comes
+    later than that is advanced to the frontier.  A partition that has been silent for
+    `idle_ms` does not hold the frontier back; None: it always does.  A time that is
+    more than `ahead_ms` beyond the clock is an error and moves nothing; None: no time is.
+    """
+
+    of: str | None = None
+    clock: Clock | None = None
+    lateness_ms: int = 0
+    idle_ms: int | None = 60_000
+    ahead_ms: int | None = 86_400_000
+
+    def latest(self, now_ms: int) -> int | None:
+        """The latest time that is not too far ahead of the clock; None if none is."""
+        if self.ahead_ms is None or self.clock == "lsn":
+            return None
+        return now_ms + self.ahead_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +82,7 @@ class Input:
     `tables` is a regular expression that chooses among the tables in the topics.  With
     `drift`, old images are compared with the state, and those that differ are counted.
     `schema` is the Avro schema that values are read by, whatever they were written by.
+    `event_time` says which times records have by themselves.
     """
 
     name: str
@@ -65,6 +97,17 @@ class Input:
     drift: bool = True
     schema: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    event_time: EventTime | None = None
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether its times are its own, so that its frontier is too."""
+        return self.event_time is not None or self.value_format in UPDATE_FORMATS
+
+    @property
+    def tells_later(self) -> bool:
+        """Whether what a batch has read of it says how far the next one may go."""
+        return self.is_dated and self.value_format != "diff"
 
 
 class Upsert(msgspec.Struct, frozen=True, tag="upsert"):
@@ -170,6 +213,11 @@ class Plan:
         return (*self.outputs, Output(ERRORS, "", self.error_topic, partitions=1))
 
     @property
+    def is_dated(self) -> bool:
+        """Whether the batches' times are those that inputs have by themselves."""
+        return any(source.is_dated for source in self.inputs)
+
+    @property
     def markers_topic(self) -> str:
         """Where shards mark what they have committed; the pipeline's own, by its name."""
         return self.name + ".markers"
@@ -245,11 +293,17 @@ class Plan:
 
     def fingerprint(self) -> str:
         """Names the plan in offsets and markers: a replay under another plan is refused."""
-        encoded = msgspec.json.encode(self, order="sorted", enc_hook=_function_name)
-        return hashlib.sha256(encoded).hexdigest()[:16]
+        plain = msgspec.to_builtins(self, enc_hook=_function_name)
+        for part in (*plain["inputs"], *plain["operators"]):
+            for name in _ADDED_LATER & part.keys():
+                if part[name] is None:
+                    del part[name]
+        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
 
 
 ERRORS = "errors"
+# Where they are not used, plans are known by what they were before there were these.
+_ADDED_LATER = {"event_time", "function"}
 
 
 def _function_name(value: Any) -> str:

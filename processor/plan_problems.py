@@ -11,11 +11,12 @@ from ikebana.processor.codec_of import full_encoding
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import BLOB
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, frozen
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, StepError, frozen
 from ikebana.processor.linear.steps import moves_time
 from ikebana.processor.plan import (
     ERRORS,
     PLAIN_FORMATS,
+    UPDATE_FORMATS,
     Concat,
     Input,
     Linear,
@@ -81,7 +82,7 @@ def _input_problems(source: Input) -> Iterator[Problem]:
         yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
     if source.schema is not None and source.value_format != "avro":
         yield f"{path}.schema", f"{source.value_format} values are not read by an Avro schema"
-    if source.key_format == "avro" and "avro" not in source.value_format:
+    if source.key_format == "avro" and source.value_format not in ("avro", "debezium-avro"):
         problem = f"a key in Avro goes with values in Avro, not {source.value_format}"
         yield f"{path}.format.key", problem
     if not source.key and source.value_format == "dms":
@@ -110,6 +111,40 @@ def _input_problems(source: Input) -> Iterator[Problem]:
                 continue  # the type is told
             except ValueError as error:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
+    yield from _time_problems(source)
+
+
+def _time_problems(source: Input) -> Iterator[Problem]:
+    """What an input's own times cannot be."""
+    path = f"inputs.{source.name}"
+    if source.value_format in UPDATE_FORMATS:
+        if source.mode != "diffs":
+            yield f"{path}.mode", f'{source.value_format} has updates: it must be "diffs"'
+        if source.start != "earliest":
+            yield f"{path}.start", "updates make a collection only from the earliest on"
+        if source.value_format == "diff" and len(source.topics) != 1:
+            yield f"{path}.topic", "a diff topic has its own progress: one input for each"
+        if source.event_time is not None:
+            yield f"{path}.event_time", f"updates of {source.value_format} have times already"
+        return
+    event = source.event_time
+    if event is None:
+        return
+    if (event.of is None) == (event.clock is None):
+        yield f"{path}.event_time", 'needs one of "of" and "clock"'
+    debezium = source.value_format in ("debezium-json", "debezium-avro")
+    if event.clock in ("source", "lsn") and source.value_format != "debezium-json":
+        of = "JSON, not Avro" if debezium else "Debezium's changes"
+        yield f"{path}.event_time.clock", f'"{event.clock}" is a clock of {of}'
+    if event.lateness_ms < 0:
+        yield f"{path}.event_time.lateness", "must be 0 seconds or more"
+    if event.of is not None:
+        try:
+            planner.dating_query(source)
+        except ExpressionError as error:
+            yield f"{path}.event_time.of", str(error)
+        except StepError as error:
+            yield f"{path}.event_time.of", error.problem
 
 
 def _operator_problems(plan: Plan) -> Iterator[Problem]:
@@ -277,9 +312,14 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
                     yield problem
     if told:
         return
+    if plan.is_dated and plan.time == "offset":
+        yield "time", "offset does not go with inputs that have times of their own"
+    clocks = {i.event_time.clock == "lsn" for i in plan.inputs if i.event_time is not None}
+    if len(clocks) > 1:
+        yield "inputs", "times in milliseconds and positions in a log are not of one axis"
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
         timed = any(moves_time(step) for _, step in way.steps)
-        if timed and plan.time == "offset":
+        if timed and (plan.time == "offset" or True in clocks):
             yield "time", "validity in time needs times in milliseconds, not offsets"
             return
     for output in plan.outputs:

@@ -25,6 +25,7 @@ a time, it takes the place of the one that a pushed step has made of the row bef
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ikebana.codecs.progress import Promise
 from ikebana.processor.aggregates import arranged, result_scope
@@ -32,7 +33,19 @@ from ikebana.processor.linear.chain import Chain, Named, chain
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, moves_time
-from ikebana.processor.plan import PLAIN_FORMATS, Concat, Input, Linear, Output, Plan, Reduce
+from ikebana.processor.plan import (
+    PLAIN_FORMATS,
+    UPDATE_FORMATS,
+    Concat,
+    Input,
+    Linear,
+    Output,
+    Plan,
+    Reduce,
+)
+
+if TYPE_CHECKING:
+    from ikebana.processor.linear.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,8 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
         found = tuple(map(_needed, _branches(plan, root)))
         if optimized and _is_of_input(plan, root):
             source = input_of(plan, root)
-            readings[source.name], found = _pushed(plan, source, found)
+            if source.value_format not in UPDATE_FORMATS:
+                readings[source.name], found = _pushed(plan, source, found)
         branches[root] = found
     # Data of a diffs input come to the shards of the keys that its branches make.
     return Physical(readings, branches, fused=optimized or bool(plan.reductions))
@@ -155,10 +169,18 @@ def reduced_paths(plan: Plan, reduction: Reduce) -> Iterator[tuple[Path, bool]]:
     All others have to change shards: the loopback topic takes them there, in a hop.
     """
     before = (reduction.name, arranged(reduction).step)
-    diffs = [source.name for source in plan.inputs if source.mode == "diffs"]
+    sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
     for path in paths(plan, reduction.source):
         whole = Path(path.root, (*path.steps, before))
-        yield whole, path.root not in diffs and not keeps_key(whole)
+        yield whole, path.root not in sent and not keeps_key(whole)
+
+
+def comes_out_of_decoding(source: Input) -> bool:
+    """Whether an input's own updates are known where it is decoded, and its branches run there.
+
+    The facts of CDCv2 are known only when the shards have told which are new.
+    """
+    return source.mode == "diffs" and "cdcv2" not in source.value_format
 
 
 def has_hops(plan: Plan) -> bool:
@@ -200,6 +222,19 @@ def scope_of_root(plan: Plan, root: str) -> Scope:
         # What a machine shows is what its functions give.
         return Scope({KEY: scope.types[KEY], VALUE: JSON}, open=True)
     return scope
+
+
+def dating_query(source: Input) -> "Query | None":
+    """What makes the event times of an input's rows, as a bound in milliseconds.
+
+    Raises:
+        ExpressionError, StepError: the expression is none.
+    """
+    if source.event_time is None or source.event_time.of is None:
+        return None
+    from ikebana.processor.linear.query import compiled
+
+    return compiled((Sql(valid_from=source.event_time.of),), frozen(scope_of_input(source)))
 
 
 def scope_of_input(source: Input) -> Scope:
@@ -332,6 +367,7 @@ def _pushed(
     columns: tuple[str, ...] | None = None
     if source.value_format != "bytes" and branches:
         wanted = [chain(branch.steps, frozen(scope)).columns for branch in branches]
+        wanted.append(_dating_columns(source))
         read = [each for each in wanted if each is not None]
         if len(read) == len(wanted):
             columns = tuple(sorted({name for each in read for name in each}))
@@ -343,6 +379,14 @@ def _pushed(
         pushed = branch.steps[:count]
         branches = (replace(branch, steps=branch.steps[count:]),)
     return Reading(columns, key_filters, pushed), branches
+
+
+def _dating_columns(source: Input) -> tuple[str, ...] | None:
+    """The columns that event times are made of; None for all."""
+    query = dating_query(source)
+    if query is None:
+        return ()
+    return None if query.reads_value else query.fields
 
 
 def _how_many(steps: Sequence[Named]) -> int:

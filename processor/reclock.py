@@ -8,19 +8,26 @@ clock is read.  Whatever follows is a function of it.
   least one millisecond, and the clock going back does not take the time with it.
 * offset: a record's time is `lower` + its rank in the batch by (input, partition,
   offset), so every change shows; `upper` is `lower` + the number of offsets.
+* dated: as soon as one input has times of its own, `upper` is the least frontier of such
+  inputs.  Those of diff topics are read up to it, those of event times as they come, and
+  what lies beyond waits in the shards.  Records of all other inputs have the time
+  `upper - 1`, and are not read while the interval is empty.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ikebana.processor import progress
+from ikebana.processor import diff_input, progress
 from ikebana.processor.decoding import Place
+from ikebana.processor.diff_input import Closed
+from ikebana.processor.input_times import InputTimes
 from ikebana.processor.plan import Input, Plan
 
+LAST_TIME = (1 << 63) - 1
 # A message of the loopback topic holds thousands of updates: this is a large batch.
 MOST_HOPS = 400
 
@@ -33,7 +40,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     `begins` are the first offsets of partitions that this batch sees for the first
     time; `behind` is how many offsets were left for later batches when it was minted.
-    `hops` says up to where the loopback topic is read, by shard.
+    `hops` says up to where the loopback topic is read, by shard.  `known` is what is known
+    of the times of inputs that have their own, `now` the clock, if that counts.
     """
 
     batch: int
@@ -46,6 +54,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
     topic_ids: dict[str, str] = {}
     behind: int = 0
     hops: dict[int, int] = {}
+    known: dict[str, InputTimes] = {}
+    now: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As the JSON object that Spark logs."""
@@ -76,41 +86,179 @@ class Slice:
         return self.end - self.place.start
 
 
+class Look(NamedTuple):
+    """What there is to read at one moment.
+
+    `ends` and `begins` are those of the input topics, `begins` at least of the partitions
+    that the last batch does not know; `hops` is up to where the loopback topic is written,
+    by shard.  `known` is what is known of inputs with times of their own, `closed` what
+    progress says of those that are diff topics.
+    """
+
+    ends: Positions
+    begins: Positions
+    hops: Mapping[int, int] = {}
+    known: Mapping[str, InputTimes] = {}
+    closed: Mapping[str, Sequence[Closed]] = {}
+
+
 def mint(
     plan: Plan,
     last: SourceOffset,
-    ends: Positions,
+    look: Look,
     *,
-    begins: Positions,
     limit: int | None,
-    now_ms: int | None,
-    hops: Mapping[int, int] | None = None,
+    now_ms: int,
+    heartbeat: bool = False,
     most_hops: int = MOST_HOPS,
 ) -> SourceOffset:
-    """The next batch after `last`, of at most about `limit` records up to `ends`.
+    """The next batch after `last`, of at most about `limit` records; `last` if there is none.
 
-    `begins` gives the first offset of each partition that `last` does not know, `hops` up
-    to where the loopback topic is written, by shard.  With nothing to read the batch is a
-    heartbeat in the ingest domain, unless `now_ms` is None: then time stands still, and
-    only what is behind moves.  In the offset domain time stands still without records.  If
-    nothing moves at all, `last` itself comes back.
+    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on.
+    While an operator is behind there is a batch in any case, in which time may stand still.
 
     If the loopback topic has more than `most_hops` messages, the batch takes a portion of
     them and nothing else, and no operator that they go to moves.
     """
-    waiting = {shard: end - last.hops.get(shard, 0) for shard, end in (hops or {}).items()}
+    waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
     all_hops = backlog <= most_hops
-    if not all_hops:
+    reading = _Reading({}, {}, last.upper, 0, {})
+    if all_hops:
+        reading = (_dated if plan.is_dated else _timed)(
+            plan, last, look, limit, now_ms, heartbeat=heartbeat
+        )
+    else:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
-        ends, now_ms = {}, None
+    frontiers = progress.advance_frontiers(
+        progress.edges(plan), last.frontiers, reading.upper, all_hops=all_hops
+    )
+    moved = any(at != last.frontiers.get(name, 0) for name, at in frontiers.items())
+    if all_hops and not moved and not reading.reads and reading.upper == last.upper:
+        return last
+    new = {
+        topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
+        for topic, by in reading.starts.items()
+    }
+    taken = reading.ends
+    return SourceOffset(
+        batch=last.batch + 1,
+        lower=last.upper,
+        upper=reading.upper,
+        # By partition: one that is not read stays where it was.
+        positions={
+            topic: {**last.positions.get(topic, {}), **taken.get(topic, {})}
+            for topic in [*last.positions, *(t for t in taken if t not in last.positions)]
+        },
+        plan=plan.fingerprint(),
+        frontiers=frontiers,
+        begins={topic: by for topic, by in new.items() if by},
+        topic_ids=last.topic_ids,
+        behind=reading.behind,
+        hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
+        known={**_read(last.known), **look.known, **reading.known},
+        now=now_ms if plan.is_dated else 0,
+    )
+
+
+class _Reading(NamedTuple):
+    """What a batch reads, from `starts` up to `ends`, and the time that it closes."""
+
+    starts: Positions
+    ends: Positions
+    upper: int
+    behind: int
+    known: dict[str, InputTimes]
+
+    @property
+    def reads(self) -> bool:
+        return any(end > self.starts[t][p] for t, by in self.ends.items() for p, end in by.items())
+
+
+def _timed(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    limit: int | None,
+    now_ms: int,
+    *,
+    heartbeat: bool,
+) -> _Reading:
+    """A batch whose time we make."""
+    starts, taken, left = _taken(last, look.begins, look.ends, limit)
+    count = _count(starts, taken)
+    upper = last.upper
+    if plan.time == "offset":
+        upper += count
+    elif count or heartbeat:
+        upper = max(now_ms, last.upper) + 1
+    return _Reading(starts, taken, upper, left, {})
+
+
+def _dated(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    limit: int | None,
+    now_ms: int,
+    *,
+    heartbeat: bool,
+) -> _Reading:
+    """A batch whose time is that of the inputs."""
+    closed = {s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.value_format == "diff"}
+    bounds = []
+    for source in plan.inputs:
+        if source.name in closed:
+            (topic,) = source.topics
+            positions = last.positions.get(topic, {})
+            bounds.append(diff_input.reach(closed[source.name], positions, last.upper, limit))
+        elif source.is_dated:
+            bounds.append(look.known.get(source.name, InputTimes()).frontier)
+    # A collection that is closed for ever has a frontier beyond all times.
+    upper = max(last.upper, min([*bounds, LAST_TIME]))
+    moves = upper > last.upper
+    read_as_they_come = {
+        topic
+        for source in plan.inputs
+        if source.name not in closed and (source.is_dated or moves)
+        for topic in source.topics
+    }
+    ends = {topic: by for topic, by in look.ends.items() if topic in read_as_they_come}
+    starts, taken, left = _taken(last, look.begins, ends, limit)
+    known = {}
+    for name, records in closed.items():
+        (topic,) = plan.input(name).topics
+        span = diff_input.span(records, upper, last.upper)
+        before = look.known.get(name, InputTimes())
+        known[name] = msgspec.structs.replace(
+            before,
+            frontier=max(before.frontier, upper),
+            reads=span.reads,
+            progress_at=before.progress_at if span.progress_at is None else span.progress_at,
+        )
+        if span.positions is not None:
+            own = last.positions.get(topic, {})
+            starts[topic] = {p: own.get(p, 0) for p in span.positions}
+            taken[topic] = span.positions
+    return _Reading(starts, taken, upper, left, known)
+
+
+def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+    """What is known, without what the last batch was to read."""
+    return {name: msgspec.structs.replace(times, reads={}) for name, times in known.items()}
+
+
+def _taken(
+    last: SourceOffset, begins: Positions, ends: Positions, limit: int | None
+) -> tuple[Positions, Positions, int]:
+    """From where to where a batch of about `limit` records reads, and what is left."""
     starts = {
         topic: {
             p: last.positions.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in by
         }
         for topic, by in ends.items()
     }
-    lag = sum(ends[t][p] - start for t, by in starts.items() for p, start in by.items())
+    lag = _count(starts, ends)
     taken = ends
     if limit is not None and lag > limit:
         # Every partition gives the same share of its lag, at least one offset.
@@ -120,38 +268,11 @@ def mint(
             }
             for topic, by in starts.items()
         }
-    count = sum(taken[t][p] - start for t, by in starts.items() for p, start in by.items())
-    upper = last.upper
-    if plan.time == "offset":
-        upper += count
-    elif now_ms is not None:
-        upper = max(now_ms, last.upper) + 1
-    frontiers = progress.advance_frontiers(
-        progress.edges(plan), last.frontiers, upper, all_hops=all_hops
-    )
-    moved = any(at != last.frontiers.get(name, 0) for name, at in frontiers.items())
-    if all_hops and upper == last.upper and not moved:
-        return last
-    new = {
-        topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
-        for topic, by in starts.items()
-    }
-    return SourceOffset(
-        batch=last.batch + 1,
-        lower=last.upper,
-        upper=upper,
-        # By partition: one that `ends` happens not to name stays where it was.
-        positions={
-            topic: {**last.positions.get(topic, {}), **taken.get(topic, {})}
-            for topic in [*last.positions, *(t for t in taken if t not in last.positions)]
-        },
-        plan=plan.fingerprint(),
-        frontiers=frontiers,
-        begins={topic: by for topic, by in new.items() if by},
-        topic_ids=last.topic_ids,
-        behind=lag - count,
-        hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
-    )
+    return starts, dict(taken), lag - _count(starts, taken)
+
+
+def _count(starts: Positions, ends: Positions) -> int:
+    return sum(ends[t][p] - start for t, by in starts.items() for p, start in by.items())
 
 
 def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice]:
@@ -164,25 +285,25 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
     for source in plan.inputs:
         partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
-            for partition, until in sorted(end.positions.get(topic, {}).items()):
+            known = start.positions.get(topic, {})
+            ends = end.positions.get(topic, {})
+            if source.value_format == "diff":
+                ends = end.known[source.name].reads if source.name in end.known else {}
+            for partition, until in sorted(ends.items()):
                 begin = end.begins.get(topic, {}).get(partition, 0)
-                since = start.positions.get(topic, {}).get(partition, begin)
-                if until > since:
-                    each = plan.time == "offset"
-                    yield Slice(
-                        source.name,
-                        Place(
-                            topic,
-                            partition,
-                            _order(plan, source, topic),
-                            since,
-                            base if each else end.upper - 1,
-                            each,
-                            partitions,
-                        ),
-                        until,
-                    )
-                    base += until - since
+                since = known.get(partition, begin)
+                if until <= since:
+                    continue
+                order = _order(plan, source, topic)
+                place = Place(topic, partition, order, since, end.upper - 1, each=False)
+                if source.is_dated:
+                    event = source.event_time
+                    latest = None if event is None else event.latest(end.now)
+                    place = replace(place, base=end.lower, upper=end.upper, latest=latest)
+                elif plan.time == "offset":
+                    place = replace(place, base=base, each=True)
+                yield Slice(source.name, replace(place, partitions=partitions), until)
+                base += until - since
 
 
 def _order(plan: Plan, source: Input, topic: str) -> int:

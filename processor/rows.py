@@ -95,6 +95,30 @@ class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
     counts: dict[str, int]
 
 
+class Facts(msgspec.Struct, array_like=True, tag="facts"):
+    """Updates of an input in CDCv2, which may come in any order and any number of times."""
+
+    input: str
+    keys: list[bytes | None]
+    values: list[bytes]
+    times: list[int]
+    diffs: list[int]
+
+
+class Seen(msgspec.Struct, array_like=True, tag="seen"):
+    """What a batch has learned of an input's times, to be known when the next is minted.
+
+    `greatest` is the greatest event time of a partition, `statements` are progress
+    statements (lower, upper, counts by time as `formatting.pack_times` packs them).
+    """
+
+    input: str
+    topic: str
+    partition: int
+    greatest: int | None = None
+    statements: list[tuple[int, int, list[int]]] = []
+
+
 class KeyedUpdate(NamedTuple):
     """The multiplicity of (key, value) changes by `diff` at `time`."""
 
@@ -104,15 +128,17 @@ class KeyedUpdate(NamedTuple):
     diff: int
 
 
-def size_of(row: Symbols | Truncate | Updates | Errors | Ignored) -> int:
+def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
     """How many records or updates a row holds."""
     match row:
-        case Symbols() | Updates():
+        case Symbols() | Updates() | Facts():
             return len(row.keys)
         case Errors():
             return len(row.records)
         case Truncate():
             return 1
+        case Seen():
+            return 0
         case Ignored():
             return sum(row.counts.values())
 

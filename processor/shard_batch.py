@@ -142,6 +142,8 @@ def _marker(
         times={name: packed for name, packed in times.items() if packed},
         intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
         hops_from=tick.hops_from.get(shard, 0),
+        seen=emitted.seen,
+        facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
     )
 
 

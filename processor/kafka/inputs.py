@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from ikebana.arrangements.errors import SourceError
 from ikebana.processor import planner
 from ikebana.processor.kafka import client, loopback, topics
+from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.topics import Positions, Topic
 from ikebana.processor.plan import Plan
 from ikebana.processor.reclock import SourceOffset
@@ -37,12 +38,14 @@ class Inputs:
         self._admin = client.admin(settings)
         self._topics = [topic for source in plan.inputs for topic in source.topics]
         self._hops = planner.has_hops(plan)
+        self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._known: dict[str, Topic] = {}
         self._described = 0.0
 
     def start(self) -> SourceOffset:
         """Where a new checkpoint begins to read, settled once and for all."""
         self._describe({})
+        check_beginnings(self._plan, self._admin)
         begins = topics.beginnings(self._admin, self._partitions)
         ends = topics.ends(self._admin, self._partitions)
         positions: Positions = {}

@@ -16,7 +16,8 @@ from confluent_kafka import Message, Producer
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.kafka.client import enqueue
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.rows import Seen
 
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
@@ -42,8 +43,10 @@ class Marker(msgspec.Struct, frozen=True):
     `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
     update records by output, `times` counts by time as `formatting.pack_times` packs them,
     `counted` whatever else was counted.  `intervals` are those of the outputs, which may
-    be behind that of the source.  `hops_from` is where the batch began to read the shard's
-    partition of the loopback topic.  `epoch` counts rescalings of the checkpoint.
+    be behind that of the source.  `seen` is what the shard was told of inputs' times, `facts`
+    how many facts of CDCv2 were new, by input, packed like `times`.  `hops_from` is where
+    the batch began to read the shard's partition of the loopback topic.  `epoch` counts
+    rescalings of the checkpoint.
     """
 
     checkpoint: str
@@ -63,6 +66,8 @@ class Marker(msgspec.Struct, frozen=True):
     times: dict[str, list[int]] = {}
     intervals: dict[str, tuple[int, int]] = {}
     hops_from: int = 0
+    seen: list[Seen] = []
+    facts: dict[str, list[int]] = {}
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:
@@ -93,6 +98,23 @@ def last_marker(reader: Reader, topic: str, shard: int) -> Marker | None:
     return last_record(reader, topic, partition_of(shard), Marker)
 
 
+def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
+    """The last committed markers of all shards, asked for at once."""
+    ranges = []
+    for shard in range(shards):
+        low, high = reader.watermarks(topic, partition_of(shard))
+        # A marker and the end of its transaction are two offsets.
+        ranges.append(Range(topic, partition_of(shard), max(low, high - 4), high))
+    found = {at: messages[-1] for at, messages in reader.read(ranges)}
+    missing = [shard for shard, at in enumerate(ranges) if at not in found]
+    late = {shard: last_marker(reader, topic, shard) for shard in missing}
+    return [
+        marker
+        for shard, at in enumerate(ranges)
+        if (marker := late[shard] if shard in late else _decoded(found[at], Marker)) is not None
+    ]
+
+
 def last_lease(reader: Reader, topic: str) -> Lease | None:
     """The last committed lease."""
     return last_record(reader, topic, 0, Lease)
@@ -101,13 +123,15 @@ def last_lease(reader: Reader, topic: str) -> Lease | None:
 def last_record(reader: Reader, topic: str, partition: int, kind: type[Record]) -> Record | None:
     """The last committed record of a partition, decoded."""
     message = last_message(reader, topic, partition)
-    if message is None:
-        return None
+    return None if message is None else _decoded(message, kind)
+
+
+def _decoded(message: Message, kind: type[Record]) -> Record:
     try:
         return msgspec.json.decode(message.value() or b"", type=kind)
     except msgspec.MsgspecError as error:
         raise CheckpointError(
-            f"cannot read {topic}[{partition}]@{message.offset()}: {error}",
+            f"cannot read {message.topic()}[{message.partition()}]@{message.offset()}: {error}",
             hint="The markers topic holds what no ikebana of this version wrote.",
         ) from None
 

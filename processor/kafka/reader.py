@@ -10,7 +10,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.processor.kafka import client
@@ -128,6 +135,12 @@ class Reader:
     def close(self) -> None:
         """Give up the connection."""
         self._consumer.close()
+
+
+def timestamp_of(message: Message) -> int | None:
+    """The timestamp of a record, in milliseconds; None if it has none."""
+    kind, timestamp = message.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp)
 
 
 def expired(wanted: Range) -> SourceError:

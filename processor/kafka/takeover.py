@@ -148,7 +148,8 @@ def _claimed(
                     f"was rescaled after batch {first.batch}",
                     hint="The old checkpoint has run since: stop it, and rescale it again.",
                 )
-            marker = first
+            # What the last batch saw of inputs' times is still to be learned.
+            marker = replace(first, seen=marker.seen, facts=marker.facts)
         try:
             commit_marker(fenced, topic, replace(marker, incarnation=incarnation))
         except FencedError:

@@ -22,16 +22,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ikebana.processor import planner, progress, reclock
-from ikebana.processor.codec_of import codec_of, needs_headers
+from ikebana.processor.codec_of import needs_headers
 from ikebana.processor.decoding import Decoding
 from ikebana.processor.envelope import SCHEMA, Tick, pack
 from ikebana.processor.intake import Intake, Message
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.plan import Plan
 from ikebana.processor.reclock import Slice, SourceOffset
 from ikebana.processor.spark import worker
+from ikebana.processor.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
@@ -107,6 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._inputs.look({}).ends
+        if self._inputs.dated is not None:
+            self._inputs.dated.freeze()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         last = SourceOffset.from_json(start)
@@ -117,7 +120,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             found = self._minted(last, limit)
             if found is not None:
                 return found.to_json()
-            if self._target is not None or time.monotonic() > until:
+            once = self._target is not None and not self._waits_for_silence(last)
+            if once or (self._target is None and time.monotonic() > until):
                 return start
             time.sleep(_ASK_EVERY_S)
         stop.with_suffix(".ack").touch()
@@ -125,28 +129,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _minted(self, last: SourceOffset, limit: ReadLimit) -> SourceOffset | None:
         config = self._config
-        look = self._inputs.look(last.positions, last.topic_ids)
-        ends = look.ends if self._target is None else _capped(self._target, last.positions)
+        found = self._inputs.look(last.positions, last.topic_ids)
+        ends = found.ends if self._target is None else _capped(self._target, last.positions)
+        shards = len(config.labels)
+        look = reclock.Look(ends, found.begins, hops=self._inputs.hops(shards))
+        if self._inputs.dated is not None:
+            known, closed = self._inputs.dated.known(last, ends, shards)
+            look = look._replace(known=known, closed=closed)
         now_ms = time.time_ns() // 1_000_000
-        news = any(
-            end > last.positions.get(topic, {}).get(partition, look.begins[topic][partition])
-            for topic, by in ends.items()
-            for partition, end in by.items()
-        )
         silent_s = (now_ms - last.upper) / 1000
-        heartbeat = self._target is None and 0 < config.heartbeat_s <= silent_s
-        if not (news or heartbeat or progress.behind(self._graph, last.frontiers, last.upper)):
-            return None
         minted = reclock.mint(
             config.plan,
-            msgspec.structs.replace(last, topic_ids=look.ids),
-            ends,
-            begins=look.begins,
+            msgspec.structs.replace(last, topic_ids=found.ids),
+            look,
             limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            now_ms=now_ms if news or heartbeat else None,
-            hops=self._inputs.hops(len(config.labels)),
+            now_ms=now_ms,
+            heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
         )
         return minted if minted.batch != last.batch else None
+
+    def _waits_for_silence(self, last: SourceOffset) -> bool:
+        dated, target = self._inputs.dated, self._target
+        if dated is None or target is None:
+            return False
+        return dated.waits_for_silence(
+            last, _capped(target, last.positions), len(self._config.labels)
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
         config = self._config
@@ -208,8 +216,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         with_headers = {
             topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics
         }
+        dated = {
+            topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics
+        }
         for at, messages in reader.read(list(by_range)):
-            chunks = by_range[at].add(_messages(messages, headers=at.topic in with_headers))
+            chunks = by_range[at].add(
+                _messages(messages, headers=at.topic in with_headers, dated=at.topic in dated)
+            )
             if rows := [(labels[shard], chunk) for shard, chunk in chunks]:
                 yield _rows(rows)
         for decoding in by_range.values():
@@ -228,15 +241,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._asked_for_lease = time.monotonic()
 
     @functools.cached_property
-    def _graph(self) -> dict[str, progress.Edges]:
-        return progress.edges(self._config.plan)
-
-    @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
 
 
-def _messages(found: Sequence[Any], *, headers: bool) -> list[Message]:
+def _messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
+    if dated:
+        return [
+            Message(m.offset(), m.key(), m.value(), m.headers(), timestamp_of(m)) for m in found
+        ]
     if headers:
         return [Message(m.offset(), m.key(), m.value(), m.headers()) for m in found]
     return [Message(m.offset(), m.key(), m.value()) for m in found]
@@ -281,11 +294,9 @@ def _capped(
 
 
 @functools.lru_cache(maxsize=32)
-def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake:
+def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
     # A task is given a reader of its own; what it compiles lasts as long as the worker.
-    source, physical = plan.input(name), planner.physical(plan)
-    codec = codec_of(source, physical.readings[name], _registry(registry))
-    return Intake(source, codec, physical)
+    return intake_of(plan.input(name), planner.physical(plan), _registry(registry))
 
 
 @functools.lru_cache(maxsize=4)

@@ -13,6 +13,7 @@ from ikebana.processor.evaluate import evaluate
 from ikebana.processor.linear import steps
 from ikebana.processor.plan import (
     Concat,
+    EventTime,
     Input,
     Linear,
     Output,
@@ -28,6 +29,7 @@ __all__ = [
     "Column",
     "Concat",
     "ConfigError",
+    "EventTime",
     "IkebanaError",
     "Input",
     "Linear",

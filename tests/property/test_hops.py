@@ -22,7 +22,7 @@ from ikebana.processor.codec_of import codec_of
 from ikebana.processor.decoding import Decoding
 from ikebana.processor.envelope import Records, Tick, pack, unpack
 from ikebana.processor.intake import Intake, Message
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.reclock import Look, SourceOffset
 from ikebana.processor.rows import KeyedUpdate
 from strategies import unhurried
 
@@ -80,11 +80,14 @@ class Shell:
         after = reclock.mint(
             self.plan,
             before,
-            {"names": {0: count}},
-            begins={},
+            Look(
+                {"names": {0: count}},
+                {},
+                {shard: len(rows) for shard, rows in enumerate(self._loopback)},
+            ),
             limit=None,
-            now_ms=now_ms,
-            hops={shard: len(rows) for shard, rows in enumerate(self._loopback)},
+            now_ms=now_ms or 0,
+            heartbeat=now_ms is not None,
             most_hops=self._most,
         )
         self.last = after

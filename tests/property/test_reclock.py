@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.plan import TimeDomain
-from ikebana.processor.reclock import Positions, SourceOffset, mint, slices
+from ikebana.processor.reclock import Look, Positions, SourceOffset, mint, slices
 from strategies import unhurried
 
 
@@ -49,7 +49,8 @@ class Log:
 
     def mint(self, limit: int | None, now_ms: int) -> SourceOffset:
         """Mint the next batch; in the offset domain there may be none."""
-        new = mint(self.plan, self.last, self.ends, begins=self.begins, limit=limit, now_ms=now_ms)
+        look = Look(self.ends, self.begins)
+        new = mint(self.plan, self.last, look, limit=limit, now_ms=now_ms, heartbeat=True)
         if new.batch != self.last.batch:
             self.minted.append(new)
         return new
@@ -281,7 +282,9 @@ def test_the_upper_is_one_millisecond_after_the_clock_or_the_last_upper(
     plan = planned("ingest", ("a",))
     last = SourceOffset(4, 40, 50, {"a": {0: 1}}, plan.fingerprint())
 
-    assert mint(plan, last, {"a": {0: 1}}, begins={}, limit=None, now_ms=now_ms).upper == upper
+    look = Look({"a": {0: 1}}, {})
+
+    assert mint(plan, last, look, limit=None, now_ms=now_ms, heartbeat=True).upper == upper
 
 
 OFFSET = SourceOffset(

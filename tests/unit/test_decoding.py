@@ -13,7 +13,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor import planner
 from ikebana.processor.codec_of import codec_of
 from ikebana.processor.decoding import Decoding, Place, shard_of
-from ikebana.processor.envelope import Chunk, Tick, pack, unpack
+from ikebana.processor.envelope import Chunk, Records, Tick, pack, unpack
 from ikebana.processor.intake import Intake, Message
 from ikebana.processor.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
 
@@ -22,7 +22,7 @@ BYTES = Input("in", ("t",), "bytes", "bytes")
 INGEST = Place("t", 3, 1, 10, 99, each=False)
 OFFSET = Place("t", 3, 1, 10, 50, each=True)
 
-Chunks = list[tuple[int, Symbols | Truncate | Updates | Errors | Ignored]]
+Chunks = list[tuple[int, Records]]
 
 
 def decoding_of(source: Input, place: Place, shards: int) -> Decoding:

@@ -265,7 +265,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "{topic: in, format: jsn}",
             [
                 "inputs.i.format: must be one of json, bytes, avro, debezium-json, "
-                "debezium-avro, debezium-flat-json, maxwell, canal, goldengate, dms, or "
+                "debezium-avro, debezium-flat-json, maxwell, canal, goldengate, dms, diff, "
+                "cdcv2-json, cdcv2-avro, or "
                 '{key: …, value: …}; is "jsn"; did you mean "json"? (line 2)'
             ],
             id="choice misspelt",
@@ -276,8 +277,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             [
                 'inputs.i.format.key: must be one of json, bytes, avro; is "maxwell" (line 2)',
                 "inputs.i.format.value: must be one of json, bytes, avro, debezium-json, "
-                "debezium-avro, debezium-flat-json, maxwell, canal, goldengate, dms; is a list "
-                "(line 2)",
+                "debezium-avro, debezium-flat-json, maxwell, canal, goldengate, dms, diff, "
+                "cdcv2-json, cdcv2-avro; is a list (line 2)",
                 'inputs.i.start: must be "earliest" or "latest"; is "newest" (line 2)',
             ],
             id="choices of other kinds",
@@ -662,6 +663,9 @@ def keys_of(part: type[Part], prefix: str = "") -> list[str]:
             keys.append(path)  # whose keys are those of the operator itself
             continue
         inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
+        # A section that may be left out.
+        parts = [a for a in get_args(inner) if isinstance(a, type) and issubclass(a, Part)]
+        inner = parts[0] if type(None) in get_args(inner) and parts else inner
         if get_args(inner)[:1] == (str,) and isinstance(get_args(inner)[1], type):
             inner, path = get_args(inner)[1], path + ".<name>"
         if isinstance(inner, type) and issubclass(inner, Part):

@@ -1,0 +1,199 @@
+"""Inputs with times of their own, as the source sees them before it mints a batch.
+
+Of diff topics: what their progress has closed.  Of all others: what the last batch has
+seen of them, which its markers tell, and which partitions have fallen silent.
+"""
+
+import time
+from collections.abc import Mapping, Set
+
+import msgspec
+from confluent_kafka.admin import AdminClient
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.codecs import progress
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor import input_times
+from ikebana.processor.diff_input import Closed
+from ikebana.processor.event_time import Where
+from ikebana.processor.input_times import InputTimes, Learned
+from ikebana.processor.kafka import markers, topics
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.topics import Positions
+from ikebana.processor.plan import UPDATE_FORMATS, Input, Plan
+from ikebana.processor.reclock import SourceOffset
+
+
+class DatedInputs:
+    """Remembers, between two batches, what changes and what was silent."""
+
+    def __init__(self, plan: Plan, admin: AdminClient, settings: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._admin = admin
+        self._settings = settings
+        self._closed: dict[str, list[Closed]] = {}
+        self._frozen = False
+        self._silent_since: dict[Where, tuple[int, float]] = {}
+        self._learned: tuple[int, Learned] | None = None
+        self._made: Reader | None = None
+
+    def freeze(self) -> None:
+        """Take no more batches of diff topics than are closed by now."""
+        self._progress_of({})
+        self._frozen = True
+
+    def known(
+        self, last: SourceOffset, ends: Positions, shards: int
+    ) -> tuple[dict[str, InputTimes], dict[str, list[Closed]]]:
+        """What is known of the inputs' times after `last`, and what diff topics have closed.
+
+        Raises:
+            SourceError: the progress of a diff topic is of another checkpoint than before.
+        """
+        found = dict(last.known)
+        closed = self._progress_of(found)
+        if any(source.tells_later for source in self._plan.inputs):
+            news = self._news(last, shards)
+            idle = self._idle(last, ends)
+            found = input_times.learned(self._plan, found, news, ends, idle)
+        return found, closed
+
+    def waits_for_silence(self, last: SourceOffset, ends: Positions, shards: int) -> bool:
+        """Whether the frontier would move if all that is read up to its end were idle."""
+        patient = [
+            source
+            for source in self._plan.inputs
+            if source.event_time is not None and source.event_time.idle_ms is not None
+        ]
+        if not patient:
+            return False
+        news = self._news(last, shards)
+        done = {
+            (topic, p)
+            for source in patient
+            for topic in source.topics
+            for p, end in ends.get(topic, {}).items()
+            if last.positions.get(topic, {}).get(p, end) >= end
+        }
+        now = input_times.learned(self._plan, last.known, news, ends, self._idle(last, ends))
+        then = input_times.learned(self._plan, last.known, news, ends, done)
+        return any(then[source.name].frontier > now[source.name].frontier for source in patient)
+
+    def _idle(self, last: SourceOffset, ends: Positions) -> Set[Where]:
+        """The partitions that have had nothing to read for as long as their input says."""
+        moment = time.monotonic()
+        idle = set()
+        for source in self._plan.inputs:
+            event = source.event_time
+            if event is None or event.idle_ms is None:
+                continue
+            for topic in source.topics:
+                for partition, end in ends.get(topic, {}).items():
+                    where = topic, partition
+                    known = self._silent_since.get(where)
+                    if known is None or known[0] != end:
+                        known = self._silent_since[where] = end, moment
+                    read = last.positions.get(topic, {}).get(partition, end) >= end
+                    if read and (moment - known[1]) * 1000 >= event.idle_ms:
+                        idle.add(where)
+        return idle
+
+    def _news(self, last: SourceOffset, shards: int) -> Learned:
+        """What the markers of the last batch tell."""
+        if self._learned is None or self._learned[0] != last.batch:
+            found = [
+                marker
+                for marker in markers.last_markers(self._reader, self._plan.markers_topic, shards)
+                if marker.batch == last.batch
+            ]
+            self._learned = (
+                last.batch,
+                Learned(
+                    [seen for marker in found for seen in marker.seen],
+                    [marker.facts for marker in found],
+                ),
+            )
+        return self._learned[1]
+
+    def _progress_of(self, known: dict[str, InputTimes]) -> dict[str, list[Closed]]:
+        """The closed batches of each diff topic that were not read whole yet."""
+        diffs = [source for source in self._plan.inputs if source.value_format == "diff"]
+        if not diffs:
+            return {}
+        ends = None
+        if not self._frozen:
+            ends = topics.ends(self._admin, {s.topics[0] + ".progress": 1 for s in diffs})
+        for source in diffs:
+            times = known.get(source.name, InputTimes())
+            kept = [c for c in self._closed.get(source.name, ()) if c.after > times.progress_at]
+            if ends is not None:
+                start = kept[-1].after if kept else times.progress_at
+                kept += self._read(source, start, ends[source.topics[0] + ".progress"][0])
+            self._closed[source.name] = kept
+            known[source.name] = msgspec.structs.replace(
+                times, checkpoint=_one_checkpoint(source, times.checkpoint, kept)
+            )
+        return dict(self._closed)
+
+    def _read(self, source: Input, start: int, end: int) -> list[Closed]:
+        topic = source.topics[0] + ".progress"
+        found = []
+        for _, messages in self._reader.read([Range(topic, 0, start, end)]):
+            for message in messages:
+                try:
+                    record = progress.decode(message.value())
+                except DecodeError as error:
+                    raise SourceError(
+                        f"cannot use {topic}[0]@{message.offset()}: {error.reason}",
+                        hint="The topic holds what no ikebana of this version wrote.",
+                    ) from None
+                found.append(Closed(record, message.offset() + 1))
+        return found
+
+    @property
+    def _reader(self) -> Reader:
+        if self._made is None:
+            self._made = Reader(self._settings)
+        return self._made
+
+
+def check_beginnings(plan: Plan, admin: AdminClient) -> None:
+    """Refuse inputs of updates of which no collection can be accumulated any more.
+
+    Raises:
+        SourceError: records at a topic's beginning were deleted, or it has no progress.
+    """
+    for source in plan.inputs:
+        if source.value_format not in UPDATE_FORMATS:
+            continue
+        for topic in source.topics:
+            wanted = [topic, topic + ".progress"] if source.value_format == "diff" else [topic]
+            found = topics.describe(admin, wanted)
+            for name in wanted:
+                if name not in found:
+                    raise SourceError(
+                        f'cannot read "{topic}" as {source.value_format}: topic "{name}" does '
+                        "not exist",
+                        hint="Start the pipeline that writes it, or mend the name.",
+                    )
+            begins = topics.beginnings(admin, {n: t.partitions for n, t in found.items()})
+            for name, by in begins.items():
+                for partition, begin in sorted(by.items()):
+                    if begin > 0:
+                        raise SourceError(
+                            f'cannot accumulate "{topic}": the beginning of '
+                            f"{name}[{partition}] was deleted",
+                            hint="Such topics need retention.ms=-1 and retention.bytes=-1.",
+                        )
+
+
+def _one_checkpoint(source: Input, known: str, closed: list[Closed]) -> str:
+    for record, _ in closed:
+        if known and record.checkpoint != known:
+            raise SourceError(
+                f'topic "{source.topics[0]}" was written by checkpoint {known}, and is now '
+                f"by {record.checkpoint}: its updates begin anew",
+                hint="Start with a new checkpoint and new output topics.",
+            )
+        known = record.checkpoint
+    return known
