@@ -1,0 +1,103 @@
+"""Facts: updates that come in any order and any number of times, each kept once.
+
+A fact waits until the frontier has passed its time, and is then released with all others
+of that time.  (key, value, time) has one diff: with another one it is an error.
+
+The interval ends at a frontier before which all facts were found in earlier batches.  So
+what comes of a time before `upper` is a repetition: of what is held, or, before `lower`,
+of what was released, which nothing is remembered of.  A fact in the interval that is
+not held is one more than progress has counted, and an error.
+
+Entries lie in order of time, and others than those that come or are due are not looked at.
+Times are 64-bit integers; negative ones lie before every `lower`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.cdcv2_reader import ContradictionError
+from ikebana.processor.rows import KeyedUpdate
+
+_Entry = tuple[bytes | None, bytes, int]
+_TIME_BYTES = 8
+
+
+class Found(NamedTuple):
+    """What is released, of times in the interval, and what a batch has brought.
+
+    `counts` are the facts by time that were not held before, all at or beyond `upper`;
+    `repeated` is how many of a batch's facts were there already.
+    """
+
+    updates: list[KeyedUpdate]
+    counts: dict[int, int]
+    repeated: int
+
+
+def step(store: Store, facts: Sequence[KeyedUpdate], interval: Interval) -> Found:
+    """Hold the facts that are new, and release those of the interval.
+
+    Raises:
+        ContradictionError: a fact contradicts another one, or the frontier.
+    """
+    held = Part(store, b"f")
+    arriving: dict[bytes, KeyedUpdate] = {}
+    for fact in facts:
+        if fact.time >= interval.lower:
+            _agree(arriving.setdefault(_place(fact), fact), fact.diff)
+    counts: Counter[int] = Counter()
+    places = list(arriving)
+    for place, entry in zip(places, held.get_many(places), strict=True):
+        fact = arriving[place]
+        if entry is not None:
+            _agree(fact, msgspec.msgpack.decode(entry, type=_Entry)[2])
+            continue
+        if fact.time < interval.upper:
+            raise ContradictionError(fact.time, "there are more of them than progress counts")
+        counts[fact.time] += 1
+        held.put(place, msgspec.msgpack.encode((fact.key, fact.value, fact.diff)))
+    released, updates = [], []
+    for place, entry in held.scan(b""):
+        time = _time_of(place)
+        # Entries lie in order of time, so the first one beyond the frontier ends it.
+        if time >= interval.upper:
+            break
+        key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
+        updates.append(KeyedUpdate(key, value, time, diff))
+        released.append(place)
+    for place in released:
+        held.delete(place)
+    return Found(updates, dict(counts), len(facts) - counts.total())
+
+
+def due_times(store: Store) -> list[int]:
+    """The times of all facts that are held, in order."""
+    return [_time_of(place) for place, _ in Part(store, b"f").scan(b"")]
+
+
+def key_of(entry: bytes) -> bytes:
+    """What decides the shard of an entry: the shard that its repetitions come to."""
+    key: bytes | None
+    key, value, _ = msgspec.msgpack.decode(entry, type=_Entry)
+    return bytes(value) if key is None else key
+
+
+def _agree(fact: KeyedUpdate, diff: int) -> None:
+    if fact.diff != diff:
+        raise ContradictionError(fact.time, "one of them comes with two diffs")
+
+
+def _place(fact: KeyedUpdate) -> bytes:
+    # Data may be long, and differ only at the end: of equal time they lie by their digest.
+    data = msgspec.msgpack.encode((fact.key, fact.value))
+    return fact.time.to_bytes(_TIME_BYTES, "big") + blake2b(data, digest_size=16).digest()
+
+
+def _time_of(place: bytes) -> int:
+    return int.from_bytes(place[:_TIME_BYTES], "big")
