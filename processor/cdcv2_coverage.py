@@ -85,7 +85,7 @@ def united(statements: Iterable[Progress]) -> list[Progress]:
         for time in (*before, *given):
             if time < covered and counts.get(time, 0) != given.get(time, 0):
                 raise ContradictionError(time, "progress gives two counts of them")
-        fresh = sorted(time for time, count in given.items() if count and time >= covered)
+        fresh = sorted(time for time in given if time >= covered)
         times += fresh
         counts.update((time, given[time]) for time in fresh)
         pieces[-1] = pieces[-1]._replace(upper=max(covered, upper))

@@ -26,9 +26,13 @@ ONLY_IN = {
     "rocksdict": "arrangements/rocks.py",
 }
 PURE = (
+    "processor/cdcv2_coverage.py",
     "processor/dataflow.py",
+    "processor/diff_input.py",
     "processor/evaluate.py",
     "processor/explain/",
+    "processor/event_time.py",
+    "processor/input_times.py",
     "processor/intake.py",
     "processor/kernels/",
     "processor/plan.py",
