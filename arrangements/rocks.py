@@ -61,7 +61,7 @@ class LocalDatabase:
             found: list[bytes | None] = self._database.get([_ENTRY + key for key in keys])
         return found
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         lower = _ENTRY + prefix
         if (end := _after(lower)) is not None:
@@ -69,7 +69,7 @@ class LocalDatabase:
         with _damage():
             # Not items(): that ends at a damaged block as if there were no more entries.
             entry = self._database.iter(read_opt=options)
-            entry.seek(lower)
+            entry.seek(lower + start)
             try:
                 while entry.valid():
                     yield entry.key()[1:], entry.value()

@@ -19,7 +19,7 @@ _steps = st.lists(
         st.tuples(st.just("put"), _keys, _values),
         st.tuples(st.just("delete"), _keys),
         st.tuples(st.just("get_many"), st.lists(_keys, max_size=5)),
-        st.tuples(st.just("scan"), _keys),
+        st.tuples(st.just("scan"), _keys, _keys),
     ),
     max_size=20,
 )
@@ -63,15 +63,19 @@ def _set(database: LocalDatabase, entries: dict[bytes, bytes]) -> None:
     database.apply([sorted((changes | entries).items())], "a state")
 
 
-def _scanned(entries: dict[bytes, bytes], prefix: bytes) -> list[tuple[bytes, bytes]]:
-    return sorted(entry for entry in entries.items() if entry[0].startswith(prefix))
+def _scanned(
+    entries: dict[bytes, bytes], prefix: bytes, start: bytes = b""
+) -> list[tuple[bytes, bytes]]:
+    found = sorted(entry for entry in entries.items() if entry[0].startswith(prefix))
+    return [entry for entry in found if entry[0] >= prefix + start]
 
 
 def _reads_as(store: Readable, entries: dict[bytes, bytes]) -> None:
     asked = [*sorted(entries, reverse=True), b"absent", *entries]
     assert store.get_many(asked) == [entries.get(key) for key in asked]
     for prefix in (b"", b"\x00", b"a", b"e", b"\xfe\xff", b"\xff", b"\xff\xff"):
-        assert list(store.scan(prefix)) == _scanned(entries, prefix)
+        for start in (b"", b"\x00", b"e", b"\xff\xff"):
+            assert list(store.scan(prefix, start)) == _scanned(entries, prefix, start)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +106,8 @@ def test_a_store_is_a_dict_read_in_key_order(
                 model.pop(key, None)
             case ("get_many", keys):
                 assert store.get_many(keys) == [model.get(key) for key in keys]
-            case ("scan", prefix):
-                assert list(store.scan(prefix)) == _scanned(model, prefix)
+            case ("scan", prefix, start):
+                assert list(store.scan(prefix, start)) == _scanned(model, prefix, start)
     _reads_as(store, model)
 
 
