@@ -26,7 +26,9 @@ class Readable(Protocol):
         """Yield the entries whose key starts with `prefix`, in key order.
 
         With a `start`, those from `prefix + start` on: what was deleted before it costs
-        nothing, where a scan that passes it may pay for each.  The entries are those at the time of the call or later: a scan must not be
+        nothing, where a scan that passes it may pay for each.
+
+        The entries are those at the time of the call or later: a scan must not be
         relied on while the same keys are written.
         """
         ...

@@ -17,6 +17,7 @@ the others is an update of a row: its old value goes and a new one comes.
 
 import argparse
 import cProfile
+import functools
 import pstats
 import random
 import shutil
@@ -99,7 +100,7 @@ def measure_hold(pending: Sequence[int], batches: int) -> None:
     edge = max(1, batches // 4)
     table = Table("pending", "median", *_PARTS, "mean", f"first {edge}", f"last {edge}", "most")
     for count in pending:
-        costs = _in_folder(lambda folder, count=count: _hold(folder, count, batches))
+        costs = _in_folder(functools.partial(_hold, pending=count, batches=batches))
         totals = [sum(cost.values()) for cost in costs]
         table.add_row(
             f"{count:,}",
@@ -118,9 +119,10 @@ def _hold(folder: Path, pending: int, batches: int) -> list[dict[str, float]]:
     shard, draw = Batches(folder), random.Random(1)
 
     def step(updates: list[KeyedUpdate], upper: int) -> int:
-        return shard.run(
-            lambda store: len(hold.step(operator_part(store, "hold out"), updates, upper))
-        )
+        def kernel(store: Store) -> int:
+            return len(hold.step(operator_part(store, "hold out"), updates, upper))
+
+        return shard.run(kernel)
 
     for start in range(0, pending, _LOADED_AT_ONCE):
         ids = range(start, min(start + _LOADED_AT_ONCE, pending))
@@ -146,9 +148,7 @@ def measure_reduce(records: int, values: Sequence[int], *, profile: bool) -> Non
     for count in values:
         profiler = cProfile.Profile() if profile else None
         costs, out = _in_folder(
-            lambda folder, count=count, profiler=profiler: _reduce(
-                folder, records, count, profiler
-            )
+            functools.partial(_reduce, records=records, values=count, profiler=profiler)
         )
         a_record = [sum(cost.values()) / _REDUCE_BATCH * 1e6 for cost in costs]
         low, middle, high = statistics.quantiles(a_record, n=4)

@@ -1,6 +1,8 @@
 """One contract for every store: a dict, read by keys or in key order."""
 
+import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
+from ikebana.arrangements.run import Change
 from ikebana.arrangements.store import MemoryStore, Overlay, Part, Readable, Store
 
 _keys = st.lists(st.sampled_from(b"\x00ae\xfe\xff"), max_size=3).map(bytes)
@@ -133,6 +136,20 @@ def test_a_store_takes_put_delete_and_put_of_one_key(
     store.put(b"k", b"")
     assert store.get_many([b"k", b"l", b"k"]) == [b"", b"1", b""]
     assert list(store.scan(b"")) == [(b"k", b""), (b"l", b"1")]
+
+
+def test_a_local_database_merges_its_files_however_short_batches_are(tmp_path: Path) -> None:
+    """Merging 20 MB takes longer than one of these batches, and comes to its end all the same."""
+    databases, draw = LocalDatabases(tmp_path, "checkpoint"), random.Random(1)
+    loaded: list[Change] = [(b"%09d" % at, draw.randbytes(200)) for at in range(100_000)]
+    files = []
+    for batch in range(40):
+        database = databases.open(0)
+        database.apply([loaded[batch::1_000] if batch else loaded], f"batch {batch}")
+        databases.release(database)
+        files.append(len(list(database.path.glob("*.sst"))))
+
+    assert max(files) <= 20
 
 
 @given(entries=_entries, changes=_changes)
