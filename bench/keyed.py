@@ -6,7 +6,8 @@
     python bench/keyed.py reduce --profile
 
 Every batch opens the shard, runs the kernel, writes the delta file and closes, as a task
-of `ikebana run` does.  Figures are CPU time of this process with RocksDB's threads.
+of `ikebana run` does, with the garbage collector set as there.  Figures are CPU time of
+this process with RocksDB's threads.
 
 hold: updates of the future that fall due one a millisecond.  A batch is one second: it
 releases 1,000, takes in 1,000 at the far end, and adds to 1,000 that lie anywhere.
@@ -41,6 +42,7 @@ from ikebana.processor.dataflow import operator_part
 from ikebana.processor.kernels import hold, reduce
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows import KeyedUpdate
+from ikebana.processor.spark.worker import settle
 
 Result = TypeVar("Result")
 
@@ -89,6 +91,7 @@ def main() -> None:
     parser.add_argument("--values", type=int, nargs="+", default=[1_000, 200_000])
     parser.add_argument("--profile", action="store_true", help="reduce: where the time goes")
     args = parser.parse_args()
+    settle()
     if args.what in ("all", "hold"):
         measure_hold(args.pending, args.batches)
     if args.what in ("all", "reduce"):

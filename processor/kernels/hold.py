@@ -12,6 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import sums
 from ikebana.processor.rows import KeyedUpdate
 
 _Entry = tuple[bytes | None, bytes, int]
@@ -27,16 +28,12 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
     held = Part(store, _HELD)
     due: dict[tuple[bytes | None, bytes, int], int] = {}
     later: dict[bytes, KeyedUpdate] = {}
-    for update in updates:
-        key, value, time, diff = update
+    for (key, value, time), diff in sums(updates).items():
         assert 0 <= time < _END, f"time {time} is none of 64 bits"
         if time < upper:
-            due[key, value, time] = due.get((key, value, time), 0) + diff
+            due[key, value, time] = diff
         else:
-            place = _place(update)
-            if place in later:
-                diff += later[place].diff
-            later[place] = update._replace(diff=diff)
+            later[_place(key, value, time)] = KeyedUpdate(key, value, time, diff)
     places = list(later)
     for place, entry in zip(places, held.get_many(places), strict=True):
         key, value, _, diff = later[place]
@@ -98,10 +95,10 @@ def combined(one: bytes, other: bytes) -> bytes | None:
     return msgspec.msgpack.encode((key, value, diff)) if diff else None
 
 
-def _place(update: KeyedUpdate) -> bytes:
+def _place(key: bytes | None, value: bytes, time: int) -> bytes:
     # Data may be long, and differ only at the end: of equal time they lie by their digest.
-    data = msgspec.msgpack.encode((update.key, update.value))
-    return _packed(update.time) + blake2b(data, digest_size=16).digest()
+    data = msgspec.msgpack.encode((key, value))
+    return _packed(time) + blake2b(data, digest_size=16).digest()
 
 
 def _least(store: Store) -> int:
