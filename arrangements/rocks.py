@@ -32,7 +32,7 @@ _STATE = b"\x00state"
 _ENTRY = b"e"
 _WRITE_BUFFER = 16 << 20
 _BLOCK_CACHE = 32 << 20
-# Every batch adds a file, and to merge files may rewrite much of what is there: seldom.
+# Every batch adds a file, and a merge may rewrite much of what is there: it is to be rare.
 _FILES_TO_MERGE = 16
 _POLL_S = 0.002
 
@@ -115,8 +115,8 @@ class LocalDatabase:
     def close(self) -> None:
         """Give the folder back; the data stay.  Once closed, this does nothing."""
         with _damage(), contextlib.suppress(DbClosedError):
-            # RocksDB merges files beside the batch.  A close throws away what it has done
-            # by then, and a merge that takes longer than a batch would never come to an end.
+            # RocksDB merges files beside the batch.  A close throws away what it has done by
+            # then: a merge that takes longer than each batch would be begun anew in each.
             while self._database.property_int_value("rocksdb.num-running-compactions"):
                 time.sleep(_POLL_S)
             self._database.close()
