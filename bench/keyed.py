@@ -46,7 +46,8 @@ from ikebana.processor.spark.worker import settle
 
 Result = TypeVar("Result")
 
-_CONSOLE = Console()
+# Wide enough for its tables where there is no terminal to ask.
+_CONSOLE = Console(width=110)
 _RETAINED = 10
 _PARTS = ("open", "kernel", "commit", "close")
 _SECOND = 1_000
