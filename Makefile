@@ -39,9 +39,10 @@ types: $(STAMP)  ## Check types
 
 check: lint types test  ## Everything that CI runs
 
-bench: $(STAMP)  ## Measure the main job, and what pushdown saves; about 25 minutes
+bench: $(STAMP)  ## Measure the main job, pushdown, and kernels; about 40 minutes
 	$(BIN)/python bench/upsert.py
 	$(BIN)/python bench/pushdown.py
+	$(BIN)/python bench/keyed.py
 
 chaos: $(STAMP)  ## kill -9 whatever there is, 30 times in each time domain, and judge
 	$(BIN)/python bench/chaos.py --rounds 30 --time ingest

@@ -7,6 +7,7 @@ and of no use.  Only this module knows rocksdict.
 
 import contextlib
 import shutil
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ _STATE = b"\x00state"
 _ENTRY = b"e"
 _WRITE_BUFFER = 16 << 20
 _BLOCK_CACHE = 32 << 20
+# Every batch adds a file, and a merge may rewrite much of what is there: it is to be rare.
+_FILES_TO_MERGE = 16
+_POLL_S = 0.002
 
 
 class LocalDamageError(Exception):
@@ -61,7 +65,7 @@ class LocalDatabase:
             found: list[bytes | None] = self._database.get([_ENTRY + key for key in keys])
         return found
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         lower = _ENTRY + prefix
         if (end := _after(lower)) is not None:
@@ -69,7 +73,7 @@ class LocalDatabase:
         with _damage():
             # Not items(): that ends at a damaged block as if there were no more entries.
             entry = self._database.iter(read_opt=options)
-            entry.seek(lower)
+            entry.seek(lower + start)
             try:
                 while entry.valid():
                     yield entry.key()[1:], entry.value()
@@ -111,6 +115,10 @@ class LocalDatabase:
     def close(self) -> None:
         """Give the folder back; the data stay.  Once closed, this does nothing."""
         with _damage(), contextlib.suppress(DbClosedError):
+            # RocksDB merges files beside the batch.  A close throws away what it has done by
+            # then: a merge that takes longer than each batch would be begun anew in each.
+            while self._database.property_int_value("rocksdb.num-running-compactions"):
+                time.sleep(_POLL_S)
             self._database.close()
 
     def discard(self) -> None:
@@ -166,13 +174,17 @@ def _open(path: Path) -> Rdict:
     options.set_max_write_buffer_number(2)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_background_jobs(1)
+    options.set_level_zero_file_num_compaction_trigger(_FILES_TO_MERGE)
+    options.set_level_zero_slowdown_writes_trigger(2 * _FILES_TO_MERGE)
+    options.set_level_zero_stop_writes_trigger(4 * _FILES_TO_MERGE)
     options.set_keep_log_file_num(1)
     options.set_stats_dump_period_sec(0)
     table = BlockBasedOptions()
     table.set_bloom_filter(10, False)  # noqa: FBT003 - rocksdict's own signature
     table.set_block_cache(Cache(_BLOCK_CACHE))
     options.set_block_based_table_factory(table)
-    return Rdict(str(path), options, access_type=AccessType.read_write())
+    # Named, or else a database that is there already keeps the options it was made with.
+    return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
 
 
 def _sweep(path: Path) -> None:

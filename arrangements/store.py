@@ -22,8 +22,11 @@ class Readable(Protocol):
         """Look up keys; the answers stand in the order asked, None where absent."""
         ...
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries whose key starts with `prefix`, in key order.
+
+        With a `start`, those from `prefix + start` on: what was deleted before it costs
+        nothing, where a scan that passes it may pay for each.
 
         The entries are those at the time of the call or later: a scan must not be
         relied on while the same keys are written.
@@ -54,11 +57,11 @@ class MemoryStore:
         entry = self._entries.get
         return [entry(key) for key in keys]
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         if self._sorted is None:
             self._sorted = sorted(self._entries)
         keys = self._sorted
-        for at in range(bisect.bisect_left(keys, prefix), len(keys)):
+        for at in range(bisect.bisect_left(keys, prefix + start), len(keys)):
             key = keys[at]
             if not key.startswith(prefix):
                 return
@@ -92,12 +95,12 @@ class Overlay:
         found = dict(zip(missing, self._base.get_many(missing), strict=True))
         return [changes[key] if key in changes else found[key] for key in keys]
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        changed = self._changed(prefix)
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        changed = self._changed(prefix, start)
         # At equal keys merge takes the first iterable's entry first: the change wins.
         merged = heapq.merge(
             ((key, self.changes.get(key)) for key in changed),
-            self._base.scan(prefix),
+            self._base.scan(prefix, start),
             key=lambda entry: entry[0],
         )
         last: bytes | None = None
@@ -116,12 +119,12 @@ class Overlay:
             self._sorted = None
         self.changes[key] = None
 
-    def _changed(self, prefix: bytes) -> list[bytes]:
-        """The changed keys that begin with `prefix`, in order."""
+    def _changed(self, prefix: bytes, start: bytes) -> list[bytes]:
+        """The changed keys that begin with `prefix`, in order, from `prefix + start` on."""
         if self._sorted is None:
             self._sorted = sorted(self.changes)
         keys = self._sorted
-        begin = end = bisect.bisect_left(keys, prefix)
+        begin = end = bisect.bisect_left(keys, prefix + start)
         while end < len(keys) and keys[end].startswith(prefix):
             end += 1
         return keys[begin:end]
@@ -142,9 +145,9 @@ class Part:
         prefix = self._prefix
         return self._store.get_many([prefix + key for key in keys])
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         cut = len(self._prefix)
-        for key, value in self._store.scan(self._prefix + prefix):
+        for key, value in self._store.scan(self._prefix + prefix, start):
             yield key[cut:], value
 
     def put(self, key: bytes, value: bytes) -> None:

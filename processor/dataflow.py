@@ -100,6 +100,12 @@ def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
     return hold.combined(one, other)
 
 
+def of_one_shard(place: bytes) -> bool:
+    """Whether an entry says something of its shard alone, and has no place in another."""
+    operator, _, inner = place.partition(b"\0")
+    return operator.startswith((_HOLD.encode(), _HOLD_IN.encode())) and hold.of_one_shard(inner)
+
+
 def operator_of(place: bytes) -> str:
     """The operator that an entry of a shard belongs to."""
     return place[: place.index(b"\0")].decode()

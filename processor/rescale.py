@@ -24,7 +24,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.processor.checkpoint import Birth, Checkpoint
-from ikebana.processor.dataflow import combined, key_of
+from ikebana.processor.dataflow import combined, key_of, of_one_shard
 from ikebana.processor.decoding import shard_of
 
 _HELD = 5_000
@@ -94,6 +94,8 @@ def rescale(
 def united(merged: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
     """Entries in order of their places, those of one place made one."""
     for place, group in groupby(merged, key=itemgetter(0)):
+        if of_one_shard(place):
+            continue
         (_, entry), *others = group
         whole: bytes | None = entry
         for _, other in others:

@@ -67,8 +67,9 @@ def step(
     orders = _orders(aggregates)
     changes, errors = _changes(updates, interval, aggregates, orders)
     places = [_STATE + key for key in changes]
-    for times in changes.values():
-        places += {place for change in times.values() for place in change.places()}
+    if orders:
+        for times in changes.values():
+            places += {place for change in times.values() for place in change.places()}
     before = dict(zip(places, store.get_many(places), strict=True))
     emitted: list[KeyedUpdate] = []
     after: dict[bytes, bytes | None] = {}
@@ -151,6 +152,8 @@ def _start(key: bytes, number: bytes) -> bytes:
 
 class _Change:
     """What the updates of one key and time add to its sums, and to the counts of values."""
+
+    __slots__ = ("counts", "rows", "totals", "values")
 
     def __init__(self, aggregates: int) -> None:
         self.rows = 0
@@ -272,14 +275,16 @@ class _Group:
         self._values = {
             order: _Values(store, _start(key, number)) for order, number in orders.items()
         }
-        none = len(aggregates)
-        self._state = _State(0, [0] * none, [_ZERO] * none)
+        self._state: _State
         self.result: bytes | None = None
 
     def load(self, found: Mapping[bytes, bytes | None], changes: Iterable[_Change]) -> None:
         """Take the state, and the counts that are about to change, from what was read."""
         if (entry := found[self._place]) is not None:
             self._state, self.result = _split(entry)
+        else:
+            none = len(self._aggregates)
+            self._state = _State(0, [0] * none, [_ZERO] * none)
         for change in changes:
             for order, diffs in change.values.items():
                 self._values[order].load({place: found[place] for place in diffs})
@@ -290,8 +295,9 @@ class _Group:
         state.rows += change.rows
         for at, (count, total) in enumerate(zip(change.counts, change.totals, strict=True)):
             state.counts[at] += count
-            # Normalized: a total that comes back to a number comes back to its bytes.
-            state.totals[at] = _EXACT.normalize(_EXACT.add(state.totals[at], total))
+            if total:
+                # Normalized: a total that comes back to a number comes back to its bytes.
+                state.totals[at] = _EXACT.normalize(_EXACT.add(state.totals[at], total))
         for order, diffs in change.values.items():
             more = self._values[order].add(diffs)
             for at, aggregate in enumerate(self._aggregates):
@@ -315,7 +321,6 @@ class _Group:
 
     def _result(self, at: int) -> Any:
         aggregate, count = self._aggregates[at], self._state.counts[at]
-        order = _order_of(aggregate)
         match aggregate.kind:
             case "count" | "distinct":
                 return count
@@ -325,6 +330,7 @@ class _Group:
                 if not count:
                     return None
                 return canonical_of(_AVERAGE.divide(self._state.totals[at], Decimal(count)))
+        order = _order_of(aggregate)
         assert order is not None
         if aggregate.kind == "top":
             return self._values[order].first(aggregate.limit)

@@ -1,6 +1,8 @@
 """One contract for every store: a dict, read by keys or in key order."""
 
+import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
+from ikebana.arrangements.run import Change
 from ikebana.arrangements.store import MemoryStore, Overlay, Part, Readable, Store
 
 _keys = st.lists(st.sampled_from(b"\x00ae\xfe\xff"), max_size=3).map(bytes)
@@ -19,7 +22,7 @@ _steps = st.lists(
         st.tuples(st.just("put"), _keys, _values),
         st.tuples(st.just("delete"), _keys),
         st.tuples(st.just("get_many"), st.lists(_keys, max_size=5)),
-        st.tuples(st.just("scan"), _keys),
+        st.tuples(st.just("scan"), _keys, _keys),
     ),
     max_size=20,
 )
@@ -63,15 +66,19 @@ def _set(database: LocalDatabase, entries: dict[bytes, bytes]) -> None:
     database.apply([sorted((changes | entries).items())], "a state")
 
 
-def _scanned(entries: dict[bytes, bytes], prefix: bytes) -> list[tuple[bytes, bytes]]:
-    return sorted(entry for entry in entries.items() if entry[0].startswith(prefix))
+def _scanned(
+    entries: dict[bytes, bytes], prefix: bytes, start: bytes = b""
+) -> list[tuple[bytes, bytes]]:
+    found = sorted(entry for entry in entries.items() if entry[0].startswith(prefix))
+    return [entry for entry in found if entry[0] >= prefix + start]
 
 
 def _reads_as(store: Readable, entries: dict[bytes, bytes]) -> None:
     asked = [*sorted(entries, reverse=True), b"absent", *entries]
     assert store.get_many(asked) == [entries.get(key) for key in asked]
     for prefix in (b"", b"\x00", b"a", b"e", b"\xfe\xff", b"\xff", b"\xff\xff"):
-        assert list(store.scan(prefix)) == _scanned(entries, prefix)
+        for start in (b"", b"\x00", b"e", b"\xff\xff"):
+            assert list(store.scan(prefix, start)) == _scanned(entries, prefix, start)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +109,8 @@ def test_a_store_is_a_dict_read_in_key_order(
                 model.pop(key, None)
             case ("get_many", keys):
                 assert store.get_many(keys) == [model.get(key) for key in keys]
-            case ("scan", prefix):
-                assert list(store.scan(prefix)) == _scanned(model, prefix)
+            case ("scan", prefix, start):
+                assert list(store.scan(prefix, start)) == _scanned(model, prefix, start)
     _reads_as(store, model)
 
 
@@ -129,6 +136,20 @@ def test_a_store_takes_put_delete_and_put_of_one_key(
     store.put(b"k", b"")
     assert store.get_many([b"k", b"l", b"k"]) == [b"", b"1", b""]
     assert list(store.scan(b"")) == [(b"k", b""), (b"l", b"1")]
+
+
+def test_a_local_database_merges_its_files_however_short_batches_are(tmp_path: Path) -> None:
+    """Merging 20 MB takes longer than one of these batches, and comes to its end all the same."""
+    databases, draw = LocalDatabases(tmp_path, "checkpoint"), random.Random(1)
+    loaded: list[Change] = [(b"%09d" % at, draw.randbytes(200)) for at in range(100_000)]
+    files = []
+    for batch in range(40):
+        database = databases.open(0)
+        database.apply([loaded[batch::1_000] if batch else loaded], f"batch {batch}")
+        databases.release(database)
+        files.append(len(list(database.path.glob("*.sst"))))
+
+    assert max(files) <= 20
 
 
 @given(entries=_entries, changes=_changes)

@@ -20,7 +20,7 @@ from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.dataflow import advance, key_of, operator_part
+from ikebana.processor.dataflow import advance, key_of, of_one_shard, operator_part
 from ikebana.processor.decoding import shard_of
 from ikebana.processor.kernels import hold
 from ikebana.processor.reclock import SourceOffset
@@ -148,6 +148,24 @@ def test_what_two_shards_hold_of_one_datum_becomes_one(
     for place, entry in united(heapq.merge(*shards)):
         store.put(place, entry)
 
+    assert hold.step(operator_part(store, "hold out"), [], 10) == expected
+
+
+def test_where_a_shard_looks_for_what_is_due_does_not_go_to_another() -> None:
+    """One shard may hold what is earlier than all that another holds: it is found."""
+    shards = []
+    for key, time in ((b"k", 90), (b"l", 9)):
+        store = MemoryStore()
+        hold.step(operator_part(store, "hold out"), [KeyedUpdate(key, b"v", time, 1)], 5)
+        shards.append(list(store.scan(b"")))
+    late, (early, begins_at) = shards
+    assert of_one_shard(begins_at[0])
+    store = MemoryStore()
+
+    for place, entry in united(heapq.merge(late, [early])):
+        store.put(place, entry)
+
+    expected = [KeyedUpdate(b"l", b"v", 9, 1)]
     assert hold.step(operator_part(store, "hold out"), [], 10) == expected
 
 

@@ -1,0 +1,238 @@
+"""Kernels over a real shard, measured without Kafka and Spark: hold and reduce.
+
+    python bench/keyed.py                                  both, full size: about 20 minutes
+    python bench/keyed.py hold --pending 100000 1000000
+    python bench/keyed.py reduce --records 200000
+    python bench/keyed.py reduce --profile
+
+Every batch opens the shard, runs the kernel, writes the delta file and closes, as a task
+of `ikebana run` does, with the garbage collector set as there.  Figures are CPU time of
+this process with RocksDB's threads.
+
+hold: updates of the future that fall due one a millisecond.  A batch is one second: it
+releases 1,000, takes in 1,000 at the far end, and adds to 1,000 that lie anywhere.
+
+reduce: rows counted by a value.  The first half of the records fill the relation, each of
+the others is an update of a row: its old value goes and a new one comes.
+"""
+
+import argparse
+import cProfile
+import functools
+import pstats
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import LocalDatabases
+from ikebana.arrangements.shard import opened
+from ikebana.arrangements.store import Store
+from ikebana.processor.dataflow import operator_part
+from ikebana.processor.kernels import hold, reduce
+from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.rows import KeyedUpdate
+from ikebana.processor.spark.worker import settle
+
+Result = TypeVar("Result")
+
+# Wide enough for its tables where there is no terminal to ask.
+_CONSOLE = Console(width=110)
+_RETAINED = 10
+_PARTS = ("open", "kernel", "commit", "close")
+_SECOND = 1_000
+_LOADED_AT_ONCE = 500_000
+_REDUCE_BATCH = 100_000
+
+
+class Batches:
+    """The batches of one shard, and the CPU seconds of each by part."""
+
+    def __init__(self, folder: Path) -> None:
+        self.costs: list[dict[str, float]] = []
+        self._files = Folder.at(str(folder), "shards", "0000")
+        self._local = LocalDatabases(folder / "local", "bench")
+        self._manifest = Manifest("bench", 0)
+        self._batch = 0
+
+    def run(self, kernel: Callable[[Store], int]) -> int:
+        """One batch; what the kernel returns."""
+        marks = [time.process_time()]
+        with opened(self._files, self._local, self._manifest) as shard:
+            marks.append(time.process_time())
+            found = shard.attempt(kernel)
+            marks.append(time.process_time())
+            shard.clean(self._batch, _RETAINED)
+            self._manifest = shard.commit(self._batch, _RETAINED)
+            marks.append(time.process_time())
+        marks.append(time.process_time())
+        self._batch += 1
+        spent = zip(_PARTS, marks, marks[1:], strict=False)
+        self.costs.append({part: after - before for part, before, after in spent})
+        return found
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "hold", "reduce"])
+    parser.add_argument("--pending", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--batches", type=int, default=400, help="hold: batches measured")
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--values", type=int, nargs="+", default=[1_000, 200_000])
+    parser.add_argument("--profile", action="store_true", help="reduce: where the time goes")
+    args = parser.parse_args()
+    settle()
+    if args.what in ("all", "hold"):
+        measure_hold(args.pending, args.batches)
+    if args.what in ("all", "reduce"):
+        measure_reduce(args.records, args.values, profile=args.profile)
+
+
+def measure_hold(pending: Sequence[int], batches: int) -> None:
+    """The CPU milliseconds of a batch, by how many updates are pending."""
+    edge = max(1, batches // 4)
+    table = Table("pending", "median", *_PARTS, "mean", f"first {edge}", f"last {edge}", "most")
+    for count in pending:
+        costs = _in_folder(functools.partial(_hold, pending=count, batches=batches))
+        totals = [sum(cost.values()) for cost in costs]
+        table.add_row(
+            f"{count:,}",
+            _ms(statistics.median(totals)),
+            *(_ms(statistics.median(cost[part] for cost in costs)) for part in _PARTS),
+            _ms(statistics.fmean(totals)),
+            _ms(statistics.median(totals[:edge])),
+            _ms(statistics.median(totals[-edge:])),
+            _ms(max(totals)),
+        )
+    _CONSOLE.print("hold: CPU ms a batch that releases 1,000")
+    _CONSOLE.print(table)
+
+
+def _hold(folder: Path, pending: int, batches: int) -> list[dict[str, float]]:
+    shard, draw = Batches(folder), random.Random(1)
+
+    def step(updates: list[KeyedUpdate], upper: int) -> int:
+        def kernel(store: Store) -> int:
+            return len(hold.step(operator_part(store, "hold out"), updates, upper))
+
+        return shard.run(kernel)
+
+    for start in range(0, pending, _LOADED_AT_ONCE):
+        ids = range(start, min(start + _LOADED_AT_ONCE, pending))
+        assert step([_due(at) for at in ids], 0) == 0
+    loaded = len(shard.costs)
+    for lower in range(0, batches * _SECOND, _SECOND):
+        upper, far = lower + _SECOND, lower + pending
+        updates = [_due(at) for at in range(far, far + _SECOND)]
+        updates += [_due(draw.randrange(upper, far)) for _ in range(_SECOND)]
+        assert step(updates, upper) == _SECOND
+    return shard.costs[loaded:]
+
+
+def _due(at: int) -> KeyedUpdate:
+    """An update of a row of its own that falls due at millisecond `at`."""
+    value = b'{"amount":%d.25,"id":%d,"status":"open"}' % (at % 997, at)
+    return KeyedUpdate(b'{"id":%d}' % at, value, at, 1)
+
+
+def measure_reduce(records: int, values: Sequence[int], *, profile: bool) -> None:
+    """The CPU microseconds of a record, by how many values there are."""
+    table = Table("values", "us a record", *_PARTS, "noise", "updates out")
+    for count in values:
+        profiler = cProfile.Profile() if profile else None
+        costs, out = _in_folder(
+            functools.partial(_reduce, records=records, values=count, profiler=profiler)
+        )
+        a_record = [sum(cost.values()) / _REDUCE_BATCH * 1e6 for cost in costs]
+        low, middle, high = statistics.quantiles(a_record, n=4)
+        table.add_row(
+            f"{count:,}",
+            f"{middle:.2f}",
+            *(
+                f"{statistics.median(cost[part] for cost in costs) / _REDUCE_BATCH * 1e6:.2f}"
+                for part in _PARTS
+            ),
+            f"{low:.2f} to {high:.2f}",
+            f"{out:,}",
+        )
+        if profiler is not None:
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    _CONSOLE.print(f"reduce: batches of {_REDUCE_BATCH:,}; medians, noise is the middle half")
+    _CONSOLE.print(table)
+
+
+def _reduce(
+    folder: Path, records: int, values: int, profiler: cProfile.Profile | None
+) -> tuple[list[dict[str, float]], int]:
+    shard, aggregates, out = Batches(folder), [Aggregate("count", "count")], 0
+    for at, updates in enumerate(_in_batches(_counted(records, values))):
+
+        def step(store: Store, at: int = at, updates: list[KeyedUpdate] = updates) -> int:
+            part, interval = operator_part(store, "reduce counts"), Interval(at, at + 1)
+            return len(reduce.step(part, updates, interval, aggregates).updates)
+
+        if profiler is not None:
+            profiler.enable()
+        out += shard.run(step)
+        if profiler is not None:
+            profiler.disable()
+    return shard.costs, out
+
+
+def _counted(records: int, values: int) -> Iterator[KeyedUpdate]:
+    """The updates of rows, as an upsert gives them; the time is that of the batch."""
+    draw, current = random.Random(1), [0] * (records // 2)
+    made = 0
+    for row in range(len(current)):
+        current[row] = draw.randrange(values)
+        yield _row(current[row], made // _REDUCE_BATCH, 1)
+        made += 1
+    while made < records:
+        row, value = draw.randrange(len(current)), draw.randrange(values)
+        yield _row(current[row], made // _REDUCE_BATCH, -1)
+        yield _row(value, made // _REDUCE_BATCH, 1)
+        current[row] = value
+        made += 2
+
+
+def _row(value: int, time: int, diff: int) -> KeyedUpdate:
+    # A count of rows has no argument, so the planner's select leaves an empty row.
+    return KeyedUpdate(b'{"status":%d}' % value, b"{}", time, diff)
+
+
+def _in_batches(updates: Iterator[KeyedUpdate]) -> Iterator[list[KeyedUpdate]]:
+    held: list[KeyedUpdate] = []
+    for update in updates:
+        held.append(update)
+        if len(held) == _REDUCE_BATCH:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _in_folder(measured: Callable[[Path], Result]) -> Result:
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-bench-"))
+    try:
+        return measured(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f}"
+
+
+if __name__ == "__main__":
+    main()
