@@ -36,6 +36,7 @@ from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
 from ikebana.processor.plan import ERRORS, Plan
 from ikebana.processor.rows import KeyedUpdate, size_of
+from ikebana.processor.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,17 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         )
     files = Folder.at(job.location, "shards", f"{shard:04d}")
     local = LocalDatabases(Path(job.local), f"{job.checkpoint}-{job.epoch}")
+    watch = Stopwatch()
     with opened(files, local, manifest) as store:
+        watch.lap("catch_up")
         store.clean(tick.batch, job.retained)
+        watch.lap("store")
         emitted = store.attempt(lambda part: advance(job.plan, part, records, tick.interval_of()))
+        watch.lap("compute")
         after = store.commit(tick.batch, job.retained)
+    watch.lap("store")
     messages = _messages(job.plan, emitted.updates)
+    watch.lap("compute")
     with producer.transaction() as sender:
         counts = {}
         for output in job.plan.published:
@@ -105,7 +112,10 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
         times = {name: pack_times(found.times) for name, found in messages.items()}
-        marker = _marker(job, tick, shard, records, counts, after, emitted.counted, times)
+        # What is not known yet is how long the commit takes.
+        watch.lap("send")
+        found = (counts, after, emitted.counted, times, watch.laps)
+        marker = _marker(job, tick, shard, records, *found)
         markers.produce_marker(sender, topic, marker)
         faults.point("before_commit", tick.batch, shard)
     faults.point("after_commit", tick.batch, shard)
@@ -121,6 +131,7 @@ def _marker(
     manifest: Manifest,
     counted: Mapping[str, int],
     times: dict[str, list[int]],
+    took: dict[str, float],
 ) -> Marker:
     return Marker(
         checkpoint=job.checkpoint,
@@ -138,6 +149,7 @@ def _marker(
         manifest=manifest,
         counted=dict(counted),
         times={name: packed for name, packed in times.items() if packed},
+        took={phase: round(seconds, 6) for phase, seconds in took.items()},
     )
 
 
