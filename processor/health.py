@@ -104,23 +104,29 @@ class Health:
         quiet_s, doing = self.quiet_s, self._doing
         limit_s = self._limits.stuck_after if doing is None else self._limits.start_within
         if self._ended:
-            return Verdict(False, "the query has ended")
+            return Verdict(good=False, reason="the query has ended")
         if quiet_s > limit_s:
             since = "the last batch" if doing is None else f"start-up came to: {doing}"
-            return Verdict(False, f"stuck: {quiet_s:.0f} s since {since}, limit {limit_s:.0f} s")
-        return Verdict(True, f"live: {quiet_s:.0f} s since the last sign of life")
+            return Verdict(
+                good=False, reason=f"stuck: {quiet_s:.0f} s since {since}, limit {limit_s:.0f} s"
+            )
+        return Verdict(good=True, reason=f"live: {quiet_s:.0f} s since the last sign of life")
 
     def ready(self) -> Verdict:
         """Whether what it publishes is as new as it should be."""
         lag_s, limit_s = self.lag_s, self._limits.ready_within
         if self._ended:
-            return Verdict(False, "the query has ended")
+            return Verdict(good=False, reason="the query has ended")
         if self._doing is not None:
-            return Verdict(False, f"not ready: start-up has come to: {self._doing}")
+            return Verdict(good=False, reason=f"not ready: start-up has come to: {self._doing}")
         if lag_s is None:
-            return Verdict(False, "not ready: the backlog of the start is not done")
+            return Verdict(good=False, reason="not ready: the backlog of the start is not done")
         told = f"lag {lag_s:.0f} s, limit {limit_s:.0f} s"
-        return Verdict(True, f"ready: {told}") if lag_s <= limit_s else Verdict(False, told)
+        return (
+            Verdict(good=True, reason=f"ready: {told}")
+            if lag_s <= limit_s
+            else Verdict(good=False, reason=told)
+        )
 
     def _sign(self) -> float:
         self._last_sign = self._clock()

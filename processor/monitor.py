@@ -47,7 +47,7 @@ class Monitor:
     """Is told what happens and answers what is asked; each from any thread."""
 
     def __init__(self, plan: Plan, health: Health) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._plan = plan
         self._health = health
         self._registry = CollectorRegistry()

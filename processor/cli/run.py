@@ -57,9 +57,9 @@ def run_command(
             plan,
             settings,
             once=once,
-            on_batch=_both(display.batch, monitor and monitor.batch),
-            on_step=_both(display.step, monitor and monitor.step),
-            on_trigger=monitor and monitor.trigger,
+            on_batch=_both(display.batch, monitor.batch if monitor else None),
+            on_step=_both(display.step, monitor.step if monitor else None),
+            on_trigger=monitor.trigger if monitor else None,
         )
         if monitor is not None:
             monitor.started(running)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BATCHES_UNTIL_STUCK = 3
 
 
-class _Address(click.ParamType):
+class _Address(click.ParamType[tuple[str, int]]):
     name = "address"
 
     def convert(

@@ -41,7 +41,8 @@ class Marker(msgspec.Struct, frozen=True):
 
     `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
     update records by output, `times` counts by time as `formatting.pack_times` packs them,
-    `counted` whatever else was counted, `took` seconds by phase.  `epoch` counts rescalings of the checkpoint.
+    `counted` whatever else was counted, `took` seconds by phase.  `epoch` counts
+    rescalings of the checkpoint.
     """
 
     checkpoint: str

@@ -29,7 +29,7 @@ from ikebana.processor.settings import Settings
 from ikebana.processor.shard_batch import Job, encode_state
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig
-from ikebana.processor.spark.triggers import Told, Triggers
+from ikebana.processor.spark.triggers import Told, listen
 
 _LOOK_EVERY_S = 0.1
 _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
@@ -163,7 +163,7 @@ def start(
         max_batch_s=settings.max_batch_s,
     )
     if on_trigger is not None:
-        spark.streams.addListener(Triggers(on_trigger))
+        listen(spark, on_trigger)
     on_step("starting the query")
     query = _query(spark, config, job, birth, taken, settings, on_batch, once=once)
     return Running(query, checkpoint, stop, job, spark.sparkContext.uiWebUrl)
