@@ -1,9 +1,9 @@
 """Metrics and health of a running pipeline over HTTP, from the driver's process.
 
 `/metrics` is for Prometheus, `/live` and `/ready` for whoever restarts and routes: 200
-or 503, and a line that says why.  `/metrics/spark` passes on what Spark says of itself,
-if its UI is on.  There is no authentication: what is told are names of the pipeline
-file, numbers and sizes, never data.
+or 503, and a line that says why.  `/metrics/spark` passes on what Spark says of its
+driver and executors, if its UI is on.  There is no authentication: what is told are
+names of the pipeline file, numbers and sizes, never data.
 """
 
 import threading
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # From a batch of nothing to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TEXT = "text/plain; charset=utf-8"
-_SPARK_PATHS = ("/metrics/prometheus/", "/metrics/executors/prometheus/")
+_SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
 
 
@@ -99,17 +99,16 @@ class Monitor:
         return content_type, encode(self._registry)
 
     def spark(self) -> tuple[int, bytes]:
-        """What Spark's UI serves for Prometheus: status and text."""
+        """What Spark's UI serves of executors for Prometheus: status and text."""
         if self._spark_ui is None:
             return 404, b"Spark's UI is off: set spark.ui.enabled under spark in the file\n"
-        found = b""
         try:
-            for path in _SPARK_PATHS:
-                with urllib.request.urlopen(self._spark_ui + path, timeout=_SPARK_WITHIN_S) as got:
-                    found += got.read()
+            with urllib.request.urlopen(
+                self._spark_ui + _SPARK_PATH, timeout=_SPARK_WITHIN_S
+            ) as found:
+                return 200, found.read()
         except (urllib.error.URLError, TimeoutError) as error:
             return 502, f"Spark's UI does not answer: {error}\n".encode()
-        return 200, found
 
     def _take(self, samples: Iterable[Sample]) -> None:
         for metric, labels, value in samples:

@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 _BATCHES_UNTIL_STUCK = 3
 
 
-class _Address(click.ParamType[tuple[str, int]]):
-    name = "address"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        host, colon, port = str(value).rpartition(":")
-        if not colon or not port.isdigit() or int(port) > 0xFFFF:
-            self.fail(f'"{value}" is no HOST:PORT', param, ctx)
-        return host.removeprefix("[").removesuffix("]"), int(port)
+def _address(value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 0xFFFF:
+        raise click.BadParameter(f'"{value}" is no HOST:PORT')
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 _SECONDS = click.FloatRange(min=0, min_open=True)
@@ -39,7 +34,7 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
             click.option(
                 "--http",
                 metavar="HOST:PORT",
-                type=_Address(),
+                type=_address,
                 envvar="IKEBANA_HTTP",
                 help="Serve /metrics, /live and /ready there. [env: IKEBANA_HTTP; default: off]",
             ),

@@ -76,5 +76,5 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
     assert frontier <= pipeline.progress()[-1].upper
     phases = set(re.findall(r'ikebana_shard_phase_seconds_total\{phase="(\w+)"', text))
     assert phases == {"catch_up", "compute", "store", "send"}
-    assert spark_status == 200
-    assert "executor" in spark
+    assert spark_status == 200, spark
+    assert "metrics_executor_completedTasks_total{" in spark

@@ -1,0 +1,368 @@
+"""Checks of the brokers before a start: topics, rights, and what belongs together.
+
+Rights are asked for where the brokers tell them: of topics that exist, by what they say
+that we may do, and of topics that a start would make, by having them judge the request
+without doing it.  Rights on transactional ids they tell to nobody but administrators.
+
+A pipeline may be running meanwhile.  What it writes is read before the log that must be
+ahead of it, and compared with that of before where it must not be behind.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from msgspec.structs import replace
+
+from ikebana.arrangements.errors import IkebanaError
+from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, newborn
+from ikebana.processor.codec_of import needs_registry
+from ikebana.processor.kafka import client, markers, takeover, topics
+from ikebana.processor.kafka.client import patiently
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.plan import Plan
+from ikebana.processor.preflight import Check, Kept, checked, kept, refused
+from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.settings import Settings
+
+_REQUEST_S = 10.0
+_REGISTRY_S = 5.0
+_FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_READ = {AclOperation.READ: "Read", AclOperation.DESCRIBE: "Describe"}
+_WRITE = {AclOperation.WRITE: "Write", AclOperation.DESCRIBE: "Describe"}
+
+
+class Found(NamedTuple):
+    """A topic as the brokers tell of it, and what they let us do with it."""
+
+    topic: topics.Topic
+    allowed: frozenset[AclOperation]
+
+
+def of_brokers(settings: Settings) -> list[Check]:
+    """Whether the brokers answer to each of the clients' settings."""
+    clients = {
+        "kafka": dict(settings.kafka),
+        "source.kafka": {**settings.kafka, **settings.source_kafka},
+        "sink.kafka": {**settings.kafka, **settings.sink_kafka},
+    }
+
+    found = []
+    for name, its in clients.items():
+        if name == "kafka" or its != clients["kafka"]:
+            what = "brokers" if name == "kafka" else f"brokers by {name}"
+            found.append(checked(what, functools.partial(_answer, its)))
+    return found
+
+
+def _answer(settings: Mapping[str, str]) -> str:
+    client.reach(settings)
+    return f"{settings['bootstrap.servers']} answers"
+
+
+def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Inputs, outputs and the pipeline's own topics; the brokers answer.
+
+    What the checkpoint says is only compared with if it can be read.
+    """
+    try:
+        held = kept(Checkpoint(settings.checkpoint))
+    except IkebanaError:
+        held = None
+    yield from _of_inputs(plan, settings, held)
+    admin = client.admin(settings.kafka)
+    writing = client.admin({**settings.kafka, **settings.sink_kafka})
+    own = [plan.markers_topic]
+    own += [name for output in plan.published for name in (output.topic, output.progress_topic)]
+    found = _described(writing, own)
+    bad = False
+    for name in own:
+        if (state := found[name]) is not None:
+            check = _of_own(name, state)
+            bad |= check.status != "ok"
+            yield check
+    shards = settings.shards if held is None or held.birth is None else held.birth.shards
+    missing = takeover.missing_topics(
+        plan, settings, shards, admin, {name for name, state in found.items() if state is not None}
+    )
+    for name, partitions, made_with in missing:
+        yield _of_missing(admin, name, partitions, settings.replication_factor, made_with)
+    if held is None or bad:
+        why = "the checkpoint could not be read" if held is None else "a topic may not be used"
+        yield Check("what belongs together", "unknown", f"not looked at: {why}")
+        return
+    existing = {name: state.topic for name, state in found.items() if isinstance(state, Found)}
+    yield _together(plan, settings, admin, held, existing)
+
+
+def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
+    """How long transactions may last, and who may begin them."""
+    admin = client.admin({**settings.kafka, **settings.sink_kafka})
+    yield _of_timeout(admin, settings.max_batch_s)
+    # One that is new will get an id of its own.
+    prefix = f"ikebana-{checkpoint_id or ''}"
+    asked_for = markers.driver_id(checkpoint_id or "new")
+    what = f'transactional ids "{prefix}…"'
+    remedy = (
+        f'Make sure that Write and Describe are granted on transactional ids prefixed "{prefix}".'
+    )
+    asked = AclBindingFilter(
+        ResourceType.TRANSACTIONAL_ID,
+        asked_for,
+        ResourcePatternType.MATCH,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    try:
+        bindings = patiently(lambda: admin.describe_acls(asked).result(_REQUEST_S), "the brokers")
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.SECURITY_DISABLED:
+            yield Check(what, "ok", "the brokers check no rights")
+            return
+        yield Check(what, "unknown", f"the brokers do not tell: {error.args[0].str()}", remedy)
+        return
+    user = settings.sink_kafka.get("sasl.username", settings.kafka.get("sasl.username"))
+    yield _judged(what, bindings, {"User:*", f"User:{user}"} if user else {"User:*"}, remedy)
+
+
+def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Whether the schema registry answers, if any input needs it."""
+    if not any(map(needs_registry, plan.inputs)):
+        return
+    # Its client takes a while to import, and few need it.
+    from ikebana.processor.kafka.registry import Registry
+
+    def look() -> str:
+        Registry(settings.registry, _REGISTRY_S).reach()
+        return "it answers"
+
+    yield checked("schema registry", look)
+
+
+def _of_inputs(plan: Plan, settings: Settings, held: Kept | None) -> Iterator[Check]:
+    admin = client.admin({**settings.kafka, **settings.source_kafka})
+    names = [name for source in plan.inputs for name in source.topics]
+    found = _described(admin, names)
+    read = None if held is None else _read_so_far(settings, held)
+    for name in names:
+        what, state = f'input topic "{name}"', found[name]
+        if state is None:
+            remedy = "Create it, or mend its name in the pipeline file."
+            yield Check(what, "failed", "does not exist", remedy)
+        elif isinstance(state, KafkaError):
+            yield _forbidden(what, state, _READ.values())
+        elif lacking := [told for right, told in _READ.items() if right not in state.allowed]:
+            yield Check(what, "failed", "may not be read", _grant(lacking))
+        elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
+            yield Check(
+                what,
+                "failed",
+                "was deleted and made anew: its offsets mean other records now",
+                "Start with a new checkpoint and new output topics.",
+            )
+        else:
+            positions = {} if read is None else read.positions.get(name, {})
+            yield _of_positions(what, admin, name, state.topic.partitions, positions)
+
+
+def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
+    """Up to where the checkpoint has read for good."""
+    if held.birth is None or held.logged is None:
+        return None
+    if held.logged.committed < held.birth.first_batch:
+        return held.birth.start
+    committed = held.logged.committed - held.birth.first_batch
+    return Checkpoint(settings.checkpoint).offset(committed)
+
+
+def _of_positions(
+    what: str, admin: AdminClient, name: str, partitions: int, positions: Mapping[int, int]
+) -> Check:
+    """Whether what comes next is still there."""
+    begins = topics.beginnings(admin, {name: partitions})[name]
+    gone = [p for p, begin in begins.items() if begin > positions.get(p, begin)]
+    if not gone:
+        return Check(what, "ok", f"{partitions} partitions, may be read")
+    at = ", ".join(f"{name}[{p}]@{positions[p]}" for p in gone)
+    return Check(
+        what,
+        "failed",
+        f"{at} comes next, and is no longer there",
+        "Raise the topic's retention. To go on without the lost records, start with a new "
+        "checkpoint and new output topics.",
+    )
+
+
+def _of_own(name: str, state: Found | KafkaError) -> Check:
+    what = f'topic "{name}"'
+    if isinstance(state, KafkaError):
+        return _forbidden(what, state, _WRITE.values())
+    if lacking := [told for right, told in _WRITE.items() if right not in state.allowed]:
+        return Check(what, "failed", "may not be written", _grant(lacking))
+    return Check(what, "ok", f"{state.topic.partitions} partitions, may be written")
+
+
+def _of_missing(
+    admin: AdminClient,
+    name: str,
+    partitions: int,
+    replication: int,
+    made_with: Mapping[str, str],
+) -> Check:
+    """Whether a start may make a topic; the brokers judge it and make none."""
+    what = f'topic "{name}"'
+    new = NewTopic(name, partitions, replication, config=dict(made_with))
+    try:
+        patiently(
+            lambda: admin.create_topics([new], request_timeout=_REQUEST_S, validate_only=True)[
+                name
+            ].result(),
+            what,
+        )
+    except KafkaException as error:
+        settings = ", ".join(f"{key}={value}" for key, value in sorted(made_with.items()))
+        return Check(
+            what,
+            "failed",
+            f"does not exist and cannot be made: {error.args[0].str()}",
+            f"Make it with {partitions} partitions and {settings}, or grant Create. "
+            "sink.replication_factor and sink.topic_settings change what is asked for.",
+        )
+    return Check(what, "ok", f"will be made, with {partitions} partitions")
+
+
+def _together(
+    plan: Plan,
+    settings: Settings,
+    admin: AdminClient,
+    held: Kept,
+    existing: Mapping[str, topics.Topic],
+) -> Check:
+    """Whether checkpoint, markers and outputs are of one history, as a start will ask."""
+    what = "what belongs together"
+    checkpoint, birth = Checkpoint(settings.checkpoint), held.birth
+    if birth is None:
+        nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+        birth = newborn(settings.checkpoint, plan, settings.shards, nothing)
+    reader = Reader(settings.kafka)
+    try:
+        topic = plan.markers_topic
+        shards = min(birth.shards, existing[topic].partitions - 1) if topic in existing else 0
+        lease = markers.last_lease(reader, topic) if topic in existing else None
+        takeover.check_lease(plan, birth, lease, existing)
+        known: dict[int, markers.Marker | None] = dict.fromkeys(range(birth.shards))
+        known |= {shard: markers.last_marker(reader, topic, shard) for shard in range(shards)}
+        last = takeover.last_of_outputs(plan, reader, existing)
+        logged = _logged(checkpoint, birth, held.logged)
+        takeover.check_outputs(plan, birth, logged, last, admin, existing)
+        takeover.check_markers(birth, logged, known, plan)
+    except IkebanaError as error:
+        return refused(what, error)
+    except KafkaException as error:
+        return Check(what, "unknown", f"could not be read: {error.args[0].str()}")
+    finally:
+        reader.close()
+    if lease is None:
+        return Check(what, "ok", "nothing of this name has run yet")
+    return Check(what, "ok", f"instance {lease.incarnation} was the last, by {lease.holder}")
+
+
+def _logged(checkpoint: Checkpoint, birth: Birth, before: Logged | None) -> Logged:
+    """The log's end now, with what was committed before the markers were read."""
+    if before is None:
+        return Logged(None, birth.first_batch - 1, birth.first_batch - 1)
+    return replace(checkpoint.logged(birth.first_batch), committed=before.committed)
+
+
+def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, Found | KafkaError | None]:
+    """Each topic with our rights on it, or why it is not told; None if there is none."""
+    asked = TopicCollection(list(names))
+
+    def ask() -> dict[str, Found | KafkaError | None]:
+        found: dict[str, Found | KafkaError | None] = {}
+        answers = admin.describe_topics(
+            asked, include_authorized_operations=True, request_timeout=_REQUEST_S
+        )
+        for name, answer in answers.items():
+            try:
+                told = answer.result()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found[name] = None
+                elif cause.code() in _FORBIDDEN:
+                    found[name] = cause
+                else:
+                    raise
+                continue
+            topic = topics.Topic(str(told.topic_id), len(told.partitions))
+            found[name] = Found(topic, frozenset(told.authorized_operations or ()))
+        return found
+
+    return patiently(ask, "the brokers")
+
+
+def _of_timeout(admin: AdminClient, max_batch_s: float) -> Check:
+    """Whether the brokers let a transaction last as long as a batch may."""
+    what, name = "run.max_batch", "transaction.max.timeout.ms"
+
+    def ask() -> str:
+        broker = next(iter(admin.list_topics(timeout=_REQUEST_S).brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
+        return str(answer.result()[name].value)
+
+    try:
+        limit_ms = int(patiently(ask, "the brokers"))
+    except KafkaException as error:
+        told = f"the brokers do not tell {name}: {error.args[0].str()}"
+        return Check(what, "unknown", told, f"It must be {max_batch_s * 1000:.0f} or more.")
+    if limit_ms < max_batch_s * 1000:
+        return Check(
+            what,
+            "failed",
+            f"is {max_batch_s:.0f} s, the brokers end transactions after {limit_ms / 1000:.0f} s",
+            f"Lower run.max_batch, or raise {name} on the brokers.",
+        )
+    return Check(what, "ok", f"{max_batch_s:.0f} s, the brokers allow {limit_ms / 1000:.0f} s")
+
+
+def _judged(what: str, bindings: Iterable[AclBinding], principals: set[str], remedy: str) -> Check:
+    """What rules on transactional ids say of us; groups and super users they do not."""
+    writing = [
+        binding
+        for binding in bindings
+        if binding.operation in (AclOperation.WRITE, AclOperation.ALL)
+        and binding.principal in principals
+    ]
+    if any(binding.permission_type == AclPermissionType.DENY for binding in writing):
+        return Check(what, "failed", "writing is denied by a rule", remedy)
+    if writing:
+        return Check(what, "ok", f"granted to {writing[0].principal}")
+    return Check(what, "unknown", "no rule names us: only a super user may write them", remedy)
+
+
+def _forbidden(what: str, error: KafkaError, rights: Iterable[str]) -> Check:
+    return Check(what, "failed", f"may not be seen: {error.str()}", _grant(rights))
+
+
+def _grant(rights: Iterable[str]) -> str:
+    return f"Grant {' and '.join(rights)} on it to the principal of this client."
