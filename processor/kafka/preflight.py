@@ -10,7 +10,7 @@ ahead of it, and compared with that of before where it must not be behind.
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, newborn
 from ikebana.processor.codec_of import needs_registry
+from ikebana.processor.explain.words import counted
 from ikebana.processor.kafka import client, markers, takeover, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Reader
@@ -53,6 +54,10 @@ class Found(NamedTuple):
 
     topic: topics.Topic
     allowed: frozenset[AclOperation]
+
+
+# A topic that is there, why it is not told of, or None if there is none.
+State: TypeAlias = Found | KafkaError | None
 
 
 def of_brokers(settings: Settings) -> list[Check]:
@@ -87,14 +92,15 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         held = None
     yield from _of_inputs(plan, settings, held)
     admin = client.admin(settings.kafka)
-    writing = client.admin({**settings.kafka, **settings.sink_kafka})
-    own = [plan.markers_topic]
-    own += [name for output in plan.published for name in (output.topic, output.progress_topic)]
-    found = _described(writing, own)
+    read = [plan.markers_topic, *(output.progress_topic for output in plan.published)]
+    own = [*read, *(output.topic for output in plan.published)]
+    found = _described(client.admin({**settings.kafka, **settings.sink_kafka}), own)
+    # Producers may be somebody else than consumers.
+    readable = _described(admin, read) if settings.sink_kafka else found
     bad = False
     for name in own:
         if (state := found[name]) is not None:
-            check = _of_own(name, state)
+            check = _of_own(name, state, readable[name] if name in read else None)
             bad |= check.status != "ok"
             yield check
     shards = settings.shards if held is None or held.birth is None else held.birth.shards
@@ -200,7 +206,7 @@ def _of_positions(
     begins = topics.beginnings(admin, {name: partitions})[name]
     gone = [p for p, begin in begins.items() if begin > positions.get(p, begin)]
     if not gone:
-        return Check(what, "ok", f"{partitions} partitions, may be read")
+        return Check(what, "ok", f"{counted(partitions, 'partition')}, may be read")
     at = ", ".join(f"{name}[{p}]@{positions[p]}" for p in gone)
     return Check(
         what,
@@ -211,13 +217,21 @@ def _of_positions(
     )
 
 
-def _of_own(name: str, state: Found | KafkaError) -> Check:
-    what = f'topic "{name}"'
+def _of_own(name: str, state: State, readable: State) -> Check:
+    """Whether a topic may be written, and read if it is one of those that we read."""
+    what, told = f'topic "{name}"', "may be written"
     if isinstance(state, KafkaError):
         return _forbidden(what, state, _WRITE.values())
-    if lacking := [told for right, told in _WRITE.items() if right not in state.allowed]:
+    assert state is not None
+    if lacking := [right for of, right in _WRITE.items() if of not in state.allowed]:
         return Check(what, "failed", "may not be written", _grant(lacking))
-    return Check(what, "ok", f"{state.topic.partitions} partitions, may be written")
+    if isinstance(readable, Found):
+        if lacking := [right for of, right in _READ.items() if of not in readable.allowed]:
+            return Check(what, "failed", "may not be read", _grant(lacking))
+        told = "may be read and written"
+    elif isinstance(readable, KafkaError):
+        return _forbidden(what, readable, _READ.values())
+    return Check(what, "ok", f"{counted(state.topic.partitions, 'partition')}, {told}")
 
 
 def _of_missing(
@@ -243,10 +257,10 @@ def _of_missing(
             what,
             "failed",
             f"does not exist and cannot be made: {error.args[0].str()}",
-            f"Make it with {partitions} partitions and {settings}, or grant Create. "
+            f"Make it with {counted(partitions, 'partition')} and {settings}, or grant Create. "
             "sink.replication_factor and sink.topic_settings change what is asked for.",
         )
-    return Check(what, "ok", f"will be made, with {partitions} partitions")
+    return Check(what, "ok", f"will be made, with {counted(partitions, 'partition')}")
 
 
 def _together(
@@ -292,12 +306,12 @@ def _logged(checkpoint: Checkpoint, birth: Birth, before: Logged | None) -> Logg
     return replace(checkpoint.logged(birth.first_batch), committed=before.committed)
 
 
-def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, Found | KafkaError | None]:
+def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     """Each topic with our rights on it, or why it is not told; None if there is none."""
     asked = TopicCollection(list(names))
 
-    def ask() -> dict[str, Found | KafkaError | None]:
-        found: dict[str, Found | KafkaError | None] = {}
+    def ask() -> dict[str, State]:
+        found: dict[str, State] = {}
         answers = admin.describe_topics(
             asked, include_authorized_operations=True, request_timeout=_REQUEST_S
         )
@@ -357,7 +371,7 @@ def _judged(what: str, bindings: Iterable[AclBinding], principals: set[str], rem
         return Check(what, "failed", "writing is denied by a rule", remedy)
     if writing:
         return Check(what, "ok", f"granted to {writing[0].principal}")
-    return Check(what, "unknown", "no rule names us: only a super user may write them", remedy)
+    return Check(what, "unknown", "no rule that names us was found", remedy)
 
 
 def _forbidden(what: str, error: KafkaError, rights: Iterable[str]) -> Check:
