@@ -45,6 +45,9 @@ _FORBIDDEN = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+# Settings of brokers.
+_LONGEST = "transaction.max.timeout.ms"
+_AUTHORIZER = "authorizer.class.name"
 _READ = {AclOperation.READ: "Read", AclOperation.DESCRIBE: "Describe"}
 _WRITE = {AclOperation.WRITE: "Write", AclOperation.DESCRIBE: "Describe"}
 
@@ -120,17 +123,28 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
 def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
     """How long transactions may last, and who may begin them."""
     admin = client.admin({**settings.kafka, **settings.sink_kafka})
-    yield _of_timeout(admin, settings.max_batch_s)
+    try:
+        told = _broker_settings(admin)
+    except KafkaException as error:
+        told = {}
+        yield Check(
+            "run.max_batch",
+            "unknown",
+            f"the brokers do not tell {_LONGEST}: {error.args[0].str()}",
+            f"It must be {settings.max_batch_s * 1000:.0f} or more.",
+        )
+    else:
+        yield _of_timeout(settings.max_batch_s, int(told[_LONGEST]) / 1000)
     # One that is new will get an id of its own.
     prefix = f"ikebana-{checkpoint_id or ''}"
-    asked_for = markers.driver_id(checkpoint_id or "new")
     what = f'transactional ids "{prefix}…"'
-    remedy = (
-        f'Make sure that Write and Describe are granted on transactional ids prefixed "{prefix}".'
-    )
+    remedy = f'Grant Write and Describe on transactional ids that begin with "{prefix}".'
+    if told.get(_AUTHORIZER) == "":
+        yield Check(what, "ok", "the brokers check no rights")
+        return
     asked = AclBindingFilter(
         ResourceType.TRANSACTIONAL_ID,
-        asked_for,
+        markers.driver_id(checkpoint_id or "new"),
         ResourcePatternType.MATCH,
         None,
         None,
@@ -140,9 +154,6 @@ def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[C
     try:
         bindings = patiently(lambda: admin.describe_acls(asked).result(_REQUEST_S), "the brokers")
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.SECURITY_DISABLED:
-            yield Check(what, "ok", "the brokers check no rights")
-            return
         yield Check(what, "unknown", f"the brokers do not tell: {error.args[0].str()}", remedy)
         return
     user = settings.sink_kafka.get("sasl.username", settings.kafka.get("sasl.username"))
@@ -334,29 +345,29 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     return patiently(ask, "the brokers")
 
 
-def _of_timeout(admin: AdminClient, max_batch_s: float) -> Check:
-    """Whether the brokers let a transaction last as long as a batch may."""
-    what, name = "run.max_batch", "transaction.max.timeout.ms"
+def _broker_settings(admin: AdminClient) -> dict[str, str]:
+    """The settings of one broker, by which the others are taken to be set too."""
 
-    def ask() -> str:
+    def ask() -> dict[str, str]:
         broker = next(iter(admin.list_topics(timeout=_REQUEST_S).brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
-        return str(answer.result()[name].value)
+        return {name: entry.value for name, entry in answer.result().items()}
 
-    try:
-        limit_ms = int(patiently(ask, "the brokers"))
-    except KafkaException as error:
-        told = f"the brokers do not tell {name}: {error.args[0].str()}"
-        return Check(what, "unknown", told, f"It must be {max_batch_s * 1000:.0f} or more.")
-    if limit_ms < max_batch_s * 1000:
+    return patiently(ask, "the brokers")
+
+
+def _of_timeout(max_batch_s: float, longest_s: float) -> Check:
+    """Whether the brokers let a transaction last as long as a batch may."""
+    what = "run.max_batch"
+    if longest_s < max_batch_s:
         return Check(
             what,
             "failed",
-            f"is {max_batch_s:.0f} s, the brokers end transactions after {limit_ms / 1000:.0f} s",
-            f"Lower run.max_batch, or raise {name} on the brokers.",
+            f"is {max_batch_s:.0f} s, the brokers end transactions after {longest_s:.0f} s",
+            f"Lower run.max_batch, or raise {_LONGEST} on the brokers.",
         )
-    return Check(what, "ok", f"{max_batch_s:.0f} s, the brokers allow {limit_ms / 1000:.0f} s")
+    return Check(what, "ok", f"{max_batch_s:.0f} s, the brokers allow {longest_s:.0f} s")
 
 
 def _judged(what: str, bindings: Iterable[AclBinding], principals: set[str], remedy: str) -> Check:
