@@ -43,13 +43,13 @@ def run_command(
     plan, settings = pipeline.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
-    stopping = _stop_on_signals()
     watching = (
         nullcontext()
         if http is None
         else watched(plan, settings, http, ready_within, stuck_after, start_within)
     )
     with BatchDisplay(plan, once=once) as display, watching as monitor:
+        stopping = _stop_on_signals()
         # Importing Spark takes a second: a mistake in the file is told before that.
         from ikebana.processor.spark import query
 
