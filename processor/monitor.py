@@ -34,7 +34,7 @@ from ikebana.processor.metrics import WHOLE, Frontiers, Metric, Sample, Trigger
 from ikebana.processor.plan import Plan
 
 if TYPE_CHECKING:
-    from ikebana.processor.spark.query import BatchReport, Running
+    from ikebana.processor.spark.query import BatchReport
 
 # From a batch of nothing to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -61,12 +61,10 @@ class Monitor:
         """Start-up has come to this step."""
         self._health.step(what)
 
-    def started(self, running: "Running") -> None:
-        """The query has been started."""
-        self._spark_ui = running.spark_ui
-        self._take(
-            metrics.of_start(self._plan, __version__, running.checkpoint_id, running.incarnation)
-        )
+    def started(self, checkpoint: str, incarnation: int, spark_ui: str | None) -> None:
+        """The pipeline has been taken over, and its query started."""
+        self._spark_ui = spark_ui
+        self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation))
 
     def batch(self, report: "BatchReport") -> None:
         """A batch has been committed."""

@@ -62,7 +62,7 @@ def run_command(
             on_trigger=monitor.trigger if monitor else None,
         )
         if monitor is not None:
-            monitor.started(running)
+            monitor.started(running.checkpoint_id, running.incarnation, running.spark_ui)
         display.step("waiting for records")
         running.wait(stopping.is_set)
         display.done(stopped=stopping.is_set())

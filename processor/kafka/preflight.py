@@ -9,8 +9,8 @@ ahead of it, and compared with that of before where it must not be behind.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, ParamSpec, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -37,6 +37,8 @@ from ikebana.processor.plan import Plan
 from ikebana.processor.preflight import Check, Kept, checked, kept, refused
 from ikebana.processor.reclock import SourceOffset
 from ikebana.processor.settings import Settings
+
+P = ParamSpec("P")
 
 _REQUEST_S = 10.0
 _REGISTRY_S = 5.0
@@ -84,6 +86,27 @@ def _answer(settings: Mapping[str, str]) -> str:
     return f"{settings['bootstrap.servers']} answers"
 
 
+def _told(
+    what: str,
+) -> Callable[[Callable[P, Iterator[Check]]], Callable[P, Iterator[Check]]]:
+    """Make what ends some checks in the middle one more of them."""
+
+    def told(checks: Callable[P, Iterator[Check]]) -> Callable[P, Iterator[Check]]:
+        @functools.wraps(checks)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> Iterator[Check]:
+            try:
+                yield from checks(*args, **kwargs)
+            except IkebanaError as error:
+                yield refused(what, error)
+            except KafkaException as error:
+                yield Check(what, "unknown", f"could not be looked at: {error.args[0].str()}")
+
+        return guarded
+
+    return told
+
+
+@_told("topics")
 def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     """Inputs, outputs and the pipeline's own topics; the brokers answer.
 
@@ -120,21 +143,12 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     yield _together(plan, settings, admin, held, existing)
 
 
+@_told("transactions")
 def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
     """How long transactions may last, and who may begin them."""
     admin = client.admin({**settings.kafka, **settings.sink_kafka})
-    try:
-        told = _broker_settings(admin)
-    except KafkaException as error:
-        told = {}
-        yield Check(
-            "run.max_batch",
-            "unknown",
-            f"the brokers do not tell {_LONGEST}: {error.args[0].str()}",
-            f"It must be {settings.max_batch_s * 1000:.0f} or more.",
-        )
-    else:
-        yield _of_timeout(settings.max_batch_s, int(told[_LONGEST]) / 1000)
+    told = _broker_settings(admin)
+    yield _of_timeout(settings.max_batch_s, told.get(_LONGEST))
     # One that is new will get an id of its own.
     prefix = f"ikebana-{checkpoint_id or ''}"
     what = f'transactional ids "{prefix}…"'
@@ -151,11 +165,8 @@ def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[C
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    try:
-        bindings = patiently(lambda: admin.describe_acls(asked).result(_REQUEST_S), "the brokers")
-    except KafkaException as error:
-        yield Check(what, "unknown", f"the brokers do not tell: {error.args[0].str()}", remedy)
-        return
+    # Who may not see rules is answered as if there were none.
+    bindings = patiently(lambda: admin.describe_acls(asked).result(_REQUEST_S), "the brokers")
     user = settings.sink_kafka.get("sasl.username", settings.kafka.get("sasl.username"))
     yield _judged(what, bindings, {"User:*", f"User:{user}"} if user else {"User:*"}, remedy)
 
@@ -346,7 +357,7 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
 
 
 def _broker_settings(admin: AdminClient) -> dict[str, str]:
-    """The settings of one broker, by which the others are taken to be set too."""
+    """The settings of one broker, which stands for all; empty if they are not told us."""
 
     def ask() -> dict[str, str]:
         broker = next(iter(admin.list_topics(timeout=_REQUEST_S).brokers))
@@ -354,12 +365,25 @@ def _broker_settings(admin: AdminClient) -> dict[str, str]:
         answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
         return {name: entry.value for name, entry in answer.result().items()}
 
-    return patiently(ask, "the brokers")
+    try:
+        return patiently(ask, "the brokers")
+    except KafkaException as error:
+        if error.args[0].code() not in _FORBIDDEN:
+            raise
+        return {}
 
 
-def _of_timeout(max_batch_s: float, longest_s: float) -> Check:
+def _of_timeout(max_batch_s: float, longest_ms: str | None) -> Check:
     """Whether the brokers let a transaction last as long as a batch may."""
     what = "run.max_batch"
+    if longest_ms is None:
+        return Check(
+            what,
+            "unknown",
+            f"the brokers do not tell {_LONGEST}",
+            f"It must be {max_batch_s * 1000:.0f} or more.",
+        )
+    longest_s = int(longest_ms) / 1000
     if longest_s < max_batch_s:
         return Check(
             what,
@@ -382,7 +406,7 @@ def _judged(what: str, bindings: Iterable[AclBinding], principals: set[str], rem
         return Check(what, "failed", "writing is denied by a rule", remedy)
     if writing:
         return Check(what, "ok", f"granted to {writing[0].principal}")
-    return Check(what, "unknown", "no rule that names us was found", remedy)
+    return Check(what, "unknown", "the brokers tell of no rule for us", remedy)
 
 
 def _forbidden(what: str, error: KafkaError, rights: Iterable[str]) -> Check:

@@ -242,6 +242,7 @@ def test_rights_are_told_as_far_as_brokers_tell_them(tmp_path: Path) -> None:
         unruled = told(pipe)
         topic, ids = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
         cluster = ResourceType.BROKER
+        see, configs = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
         allow, deny = AclPermissionType.ALLOW, AclPermissionType.DENY
         # An answer never comes once its client is gone.
         admin = admin_of(servers)
@@ -261,9 +262,17 @@ def test_rights_are_told_as_far_as_brokers_tell_them(tmp_path: Path) -> None:
         for answer in made.values():
             answer.result(30)
         ruled = told(pipe)
+        blind = told(replace(pipe, source="hidden", output="", checkpoint=tmp_path / "blind"))
+        made = admin.create_acls(
+            [rule(cluster, "kafka-cluster", right, deny) for right in (see, configs)]
+        )
+        for answer in made.values():
+            answer.result(30)
+        unseen = told(pipe)
 
     may = 'transactional ids "ikebana-…"'
-    assert unruled.pop(may) == "unknown: no rule that names us was found"
+    unruled_may = unruled.pop(may)
+    assert unruled_may == "unknown: the brokers tell of no rule for us"
     assert [words for words in unruled.values() if not words.startswith("ok: ")] == []
     assert ruled['input topic "seen"'] == "failed: may not be read"
     assert ruled['topic "hidden"'].startswith("failed: may not be seen")
@@ -271,3 +280,8 @@ def test_rights_are_told_as_far_as_brokers_tell_them(tmp_path: Path) -> None:
     assert ruled['topic "shop.errors"'].startswith("failed: does not exist and cannot be made")
     assert ruled[may] == "ok: granted to User:*"
     assert ruled[BELONGS] == "unknown: not looked at: a topic may not be used"
+    # A topic that is to be made like an input of which nothing is told cannot be judged.
+    assert blind['input topic "hidden"'].startswith("failed: may not be seen")
+    assert blind["topics"].startswith("unknown: could not be looked at")
+    assert unseen["run.max_batch"] == "unknown: the brokers do not tell transaction.max.timeout.ms"
+    assert unseen[may] == unruled_may

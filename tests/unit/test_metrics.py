@@ -21,7 +21,7 @@ from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.metrics import METRICS, Frontiers, Sample, Trigger
 from ikebana.processor.monitor import Monitor, serving
 from ikebana.processor.plan import Input, Output, Plan, TimeDomain, Upsert
-from ikebana.processor.spark.query import BatchReport, Running
+from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.spark.triggers import trigger_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
@@ -178,9 +178,7 @@ def test_a_trigger_is_read_from_what_spark_says() -> None:
 
 def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
-    running = Running.__new__(Running)
-    running.checkpoint_id, running.incarnation, running.spark_ui = "c", 2, None
-    monitor.started(running)
+    monitor.started("c", 2, None)
     monitor.batch(report(marker(0, BASE, DELTA, took={"catch_up": 0.1})))
     monitor.trigger(Trigger(PHASES, 15, 0, looked=True))
 
