@@ -12,7 +12,6 @@ cancelled before they were written is not known to anyone.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ikebana.processor import planner
 from ikebana.processor.health import Health
 from ikebana.processor.plan import Plan
 
@@ -43,21 +42,16 @@ class Sample(NamedTuple):
     value: float
 
 
-class Frontiers(NamedTuple):
-    """Up to where times are closed."""
-
-    operators: Mapping[str, int]
-    outputs: Mapping[str, int]
-
-
 class Trigger(NamedTuple):
     """A micro-batch as Spark saw it: milliseconds by phase, and offsets.
 
-    `done` are offsets read, summed over partitions, `behind` those left for later when it
-    was minted; `looked` says whether that was in this trigger, and not before a restart.
+    `frontiers` are those of operators. `done` are offsets read, summed over partitions,
+    `behind` those left for later when it was minted; `looked` says whether that was in
+    this trigger, and not before a restart.
     """
 
     phases_ms: Mapping[str, int]
+    frontiers: Mapping[str, int]
     done: int
     behind: int
     looked: bool
@@ -129,12 +123,9 @@ BASE_BYTES = _metric("state_base_bytes", "gauge", "Size of a shard's base", "sha
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def frontiers_of(plan: Plan, report: "BatchReport") -> Frontiers:
-    """The frontier of each operator that has one of its own, and of each output."""
-    return Frontiers(
-        dict.fromkeys(planner.roots(plan), report.upper),
-        dict.fromkeys((output.name for output in plan.published), report.upper),
-    )
+def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
+    """The frontier of each output after a batch."""
+    return dict.fromkeys((output.name for output in plan.published), report.upper)
 
 
 def of_plan(plan: Plan) -> Iterator[Sample]:
@@ -161,10 +152,7 @@ def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
         yield Sample(UPDATES, (output,), count)
     for kind, count in report.counted.items():
         yield Sample(COUNTED_KINDS, (kind,), count)
-    frontiers = frontiers_of(plan, report)
-    for operator, frontier in frontiers.operators.items():
-        yield Sample(OPERATOR_FRONTIER, (operator,), frontier)
-    for output, frontier in frontiers.outputs.items():
+    for output, frontier in frontiers_of(plan, report).items():
         yield Sample(OUTPUT_FRONTIER, (output,), frontier)
     for marker in report.markers:
         shard, manifest = str(marker.shard), marker.manifest
@@ -181,6 +169,8 @@ def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
 
 def of_trigger(trigger: Trigger) -> Iterator[Sample]:
     """What Spark says of a batch."""
+    for operator, frontier in trigger.frontiers.items():
+        yield Sample(OPERATOR_FRONTIER, (operator,), frontier)
     for phase, took_ms in trigger.phases_ms.items():
         if phase == WHOLE:
             yield Sample(BATCH_SECONDS, (), took_ms / 1000)
@@ -189,18 +179,21 @@ def of_trigger(trigger: Trigger) -> Iterator[Sample]:
 
 
 def of_moment(
-    plan: Plan, health: Health, frontiers: Frontiers | None, now_ms: int
+    plan: Plan,
+    health: Health,
+    operators: Mapping[str, int],
+    outputs: Mapping[str, int],
+    now_ms: int,
 ) -> Iterator[Sample]:
-    """What changes by itself as time goes on."""
+    """What changes by itself as time goes on; given are the last frontiers."""
     yield Sample(LIVE, (), health.live().good)
     yield Sample(READY, (), health.ready().good)
     yield Sample(QUIET, (), health.quiet_s)
     if (lag_s := health.lag_s) is not None:
         yield Sample(LAG, (), lag_s)
-    if frontiers is None or plan.time != "ingest":
+    if plan.time != "ingest":
         return
-    # A batch of a heartbeat is a moment ahead of the clock of another machine.
-    for operator, frontier in frontiers.operators.items():
-        yield Sample(OPERATOR_LAG, (operator,), max(0, now_ms - frontier) / 1000)
-    for output, frontier in frontiers.outputs.items():
-        yield Sample(OUTPUT_LAG, (output,), max(0, now_ms - frontier) / 1000)
+    # A frontier can be ahead of this clock by a moment: it is after what was read at it.
+    for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):
+        for name, frontier in frontiers.items():
+            yield Sample(metric, (name,), max(0, now_ms - frontier) / 1000)

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
@@ -30,7 +30,7 @@ from ikebana import __version__
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor import metrics
 from ikebana.processor.health import Health, Verdict
-from ikebana.processor.metrics import WHOLE, Frontiers, Metric, Sample, Trigger
+from ikebana.processor.metrics import WHOLE, Metric, Sample, Trigger
 from ikebana.processor.plan import Plan
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class Monitor:
         self._registry = CollectorRegistry()
         self._made = {metric: _made(metric, self._registry) for metric in metrics.METRICS}
         ProcessCollector(registry=self._registry)
-        self._frontiers: Frontiers | None = None
+        self._operators: Mapping[str, int] = {}
+        self._outputs: Mapping[str, int] = {}
         self._spark_ui: str | None = None
         self._take(metrics.of_plan(plan))
 
@@ -69,7 +70,7 @@ class Monitor:
     def batch(self, report: "BatchReport") -> None:
         """A batch has been committed."""
         self._health.committed()
-        self._frontiers = metrics.frontiers_of(self._plan, report)
+        self._outputs = metrics.frontiers_of(self._plan, report)
         self._take(metrics.of_batch(self._plan, report))
 
     def trigger(self, trigger: Trigger | None) -> None:
@@ -77,6 +78,7 @@ class Monitor:
         if trigger is None:
             self._health.idle()
             return
+        self._operators = trigger.frontiers
         self._take(metrics.of_trigger(trigger))
         offered = trigger.done + trigger.behind if trigger.looked else None
         self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, trigger.done, offered)
@@ -92,7 +94,9 @@ class Monitor:
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """All metrics now, as the asker wants them: content type and text."""
         now_ms = time.time_ns() // 1_000_000
-        self._take(metrics.of_moment(self._plan, self._health, self._frontiers, now_ms))
+        self._take(
+            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
+        )
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
 

@@ -52,6 +52,7 @@ def trigger_of(progress: Mapping[str, Any]) -> Trigger:
     offset = SourceOffset.from_json(progress["sources"][0]["endOffset"])
     return Trigger(
         phases_ms=progress["durationMs"],
+        frontiers=offset.frontiers,
         done=sum(at for by in offset.positions.values() for at in by.values()),
         behind=offset.behind,
         # A batch that was logged before a restart is not minted again.

@@ -18,7 +18,7 @@ from ikebana.arrangements.run import Run
 from ikebana.processor import metrics
 from ikebana.processor.health import Health, Limits
 from ikebana.processor.kafka.markers import Marker
-from ikebana.processor.metrics import METRICS, Frontiers, Sample, Trigger
+from ikebana.processor.metrics import METRICS, Sample, Trigger
 from ikebana.processor.monitor import Monitor, serving
 from ikebana.processor.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.query import BatchReport
@@ -106,7 +106,6 @@ def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
         Sample(metrics.UPDATES, ("out",), 9),
         Sample(metrics.UPDATES, ("errors",), 1),
         Sample(metrics.COUNTED_KINDS, ("drift",), 2),
-        Sample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
         Sample(metrics.OUTPUT_FRONTIER, ("out",), 2000),
         Sample(metrics.OUTPUT_FRONTIER, ("errors",), 2000),
     }
@@ -135,9 +134,10 @@ def test_a_shard_says_what_its_files_are() -> None:
     ]
 
 
-def test_the_whole_of_a_trigger_is_no_phase_of_it() -> None:
-    """Phases add up to about what the histogram has once."""
-    assert list(metrics.of_trigger(Trigger(PHASES, 0, 0, looked=True))) == [
+def test_a_trigger_says_how_long_it_took_and_up_to_where_operators_are() -> None:
+    """The whole is no phase: phases add up to about what the histogram has once."""
+    assert list(metrics.of_trigger(Trigger(PHASES, {"current": 2000}, 0, 0, looked=True))) == [
+        Sample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
         Sample(metrics.BATCH_SECONDS, (), 1.5),
         Sample(metrics.PHASE_SECONDS, ("addBatch",), 1.2),
         Sample(metrics.PHASE_SECONDS, ("latestOffset",), 0.03),
@@ -146,17 +146,19 @@ def test_the_whole_of_a_trigger_is_no_phase_of_it() -> None:
 
 def test_frontiers_have_an_age_where_times_are_milliseconds(health: Health) -> None:
     """Offsets have none, and a frontier ahead of this machine's clock is not negative."""
-    frontiers = Frontiers({"current": 2000}, {"out": 9000})
+    operators, outputs = {"current": 2000}, {"out": 9000}
 
     aged = {
-        sample for sample in metrics.of_moment(plan_of(), health, frontiers, 5000) if sample.labels
+        sample
+        for sample in metrics.of_moment(plan_of(), health, operators, outputs, 5000)
+        if sample.labels
     }
 
     assert aged == {
         Sample(metrics.OPERATOR_LAG, ("current",), 3.0),
         Sample(metrics.OUTPUT_LAG, ("out",), 0.0),
     }
-    offsets = metrics.of_moment(plan_of("offset"), health, frontiers, 5000)
+    offsets = metrics.of_moment(plan_of("offset"), health, operators, outputs, 5000)
     assert not [sample for sample in offsets if sample.labels]
 
 
@@ -168,11 +170,12 @@ def test_a_trigger_is_read_from_what_spark_says() -> None:
         "upper": 5,
         "positions": {"orders": {"0": 10, "1": 5}},
         "plan": "",
+        "frontiers": {"current": 5},
         "behind": 4,
     }
     progress = {"durationMs": PHASES, "sources": [{"endOffset": offset}]}
 
-    assert trigger_of(progress) == Trigger(PHASES, 15, 4, looked=True)
+    assert trigger_of(progress) == Trigger(PHASES, {"current": 5}, 15, 4, looked=True)
     assert not trigger_of({**progress, "durationMs": {"addBatch": 1}}).looked
 
 
@@ -180,7 +183,7 @@ def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
     monitor.started("c", 2, None)
     monitor.batch(report(marker(0, BASE, DELTA, took={"catch_up": 0.1})))
-    monitor.trigger(Trigger(PHASES, 15, 0, looked=True))
+    monitor.trigger(Trigger(PHASES, {"current": 2000}, 15, 0, looked=True))
 
 
 def scrape(monitor: Monitor) -> str:
