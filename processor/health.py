@@ -2,7 +2,8 @@
 
 *Lag* is the age of the last moment of which it is known that all that was in the input
 topics then is published now.  A batch that looked at the topics when it began offers
-such a moment; it counts as soon as as many offsets are done as there were.  So a
+such a moment; it counts as soon as as many offsets are read as there were, and the
+frontier of every operator has come up to the batch that read the last of them.  So a
 pipeline that is never without a backlog, but keeps up, is as far behind as that backlog
 is old.  Offsets are summed over partitions, of which each gives a batch its share.
 
@@ -21,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Moments that wait for their offsets; the oldest are forgotten, which makes the lag longer.
+# Moments that wait; the oldest are forgotten, which makes the lag longer.
 _MOST_OFFERED = 10_000
 
 
@@ -31,6 +32,20 @@ class Limits(NamedTuple):
     ready_within: float
     stuck_after: float
     start_within: float
+
+
+class Progress(NamedTuple):
+    """How far a batch has come.
+
+    `done` are the offsets read; `offered` those that there were when it began, None if it
+    did not look.  What it read has times before `upper`; times before `closed` are done
+    with by all operators.
+    """
+
+    done: int
+    offered: int | None
+    upper: int
+    closed: int
 
 
 class Verdict(NamedTuple):
@@ -51,7 +66,9 @@ class Health:
         self._doing: str | None = "starting"
         self._ended = False
         self._caught_up: float | None = None
+        # Moments, and what they wait for: first offsets, then a frontier.
         self._offered: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
+        self._read: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
 
     def step(self, what: str) -> None:
         """Start-up has come to this step."""
@@ -64,23 +81,23 @@ class Health:
         with self._lock:
             self._sign()
 
-    def batch(self, took_s: float, done: int, offered: int | None) -> None:
-        """A batch has ended that began `took_s` ago, and brought the offsets read to `done`.
-
-        `offered` is how many offsets there were when it began; None if it did not look.
-        """
+    def batch(self, took_s: float, batch: Progress) -> None:
+        """A batch has ended that began `took_s` ago."""
         with self._lock:
             now = self._sign()
-            if offered is not None:
-                self._offered.append((now - took_s, offered))
-            while self._offered and self._offered[0][1] <= done:
-                self._caught_up, _ = self._offered.popleft()
+            if batch.offered is not None:
+                self._offered.append((now - took_s, batch.offered))
+            while self._offered and self._offered[0][1] <= batch.done:
+                self._read.append((self._offered.popleft()[0], batch.upper))
+            while self._read and self._read[0][1] <= batch.closed:
+                self._caught_up, _ = self._read.popleft()
 
     def idle(self) -> None:
         """There is nothing to do."""
         with self._lock:
             self._caught_up = self._sign()
             self._offered.clear()
+            self._read.clear()
 
     def end(self) -> None:
         """The query has ended, however it did."""

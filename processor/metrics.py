@@ -12,7 +12,7 @@ cancelled before they were written is not known to anyone.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ikebana.processor.health import Health
+from ikebana.processor.health import Health, Progress
 from ikebana.processor.plan import Plan
 
 if TYPE_CHECKING:
@@ -43,18 +43,12 @@ class Sample(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """A micro-batch as Spark saw it: milliseconds by phase, and offsets.
-
-    `frontiers` are those of operators. `done` are offsets read, summed over partitions,
-    `behind` those left for later when it was minted; `looked` says whether that was in
-    this trigger, and not before a restart.
-    """
+    """A micro-batch as Spark saw it: milliseconds by phase, and up to where it came."""
 
     phases_ms: Mapping[str, int]
     frontiers: Mapping[str, int]
-    done: int
-    behind: int
-    looked: bool
+    """Of operators."""
+    progress: Progress
 
 
 def _metric(name: str, kind: Kind, told: str, *labels: str) -> Metric:

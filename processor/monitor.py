@@ -80,8 +80,7 @@ class Monitor:
             return
         self._operators = trigger.frontiers
         self._take(metrics.of_trigger(trigger))
-        offered = trigger.done + trigger.behind if trigger.looked else None
-        self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, trigger.done, offered)
+        self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, trigger.progress)
 
     def live(self) -> Verdict:
         """See `Health.live`."""

@@ -12,6 +12,7 @@ import msgspec
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from ikebana.processor.health import Progress
 from ikebana.processor.metrics import Trigger
 from ikebana.processor.reclock import SourceOffset
 
@@ -50,11 +51,17 @@ class _Events:
 def trigger_of(progress: Mapping[str, Any]) -> Trigger:
     """A trigger, from what Spark's JSON says of its query's progress."""
     offset = SourceOffset.from_json(progress["sources"][0]["endOffset"])
+    phases_ms = progress["durationMs"]
+    done = sum(at for by in offset.positions.values() for at in by.values())
+    # A batch that was logged before a restart is not minted again, and did not look.
+    looked = "latestOffset" in phases_ms
     return Trigger(
-        phases_ms=progress["durationMs"],
-        frontiers=offset.frontiers,
-        done=sum(at for by in offset.positions.values() for at in by.values()),
-        behind=offset.behind,
-        # A batch that was logged before a restart is not minted again.
-        looked="latestOffset" in progress["durationMs"],
+        phases_ms,
+        offset.frontiers,
+        Progress(
+            done=done,
+            offered=done + offset.behind if looked else None,
+            upper=offset.upper,
+            closed=min(offset.frontiers.values(), default=offset.upper),
+        ),
     )

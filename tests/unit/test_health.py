@@ -1,8 +1,10 @@
 """Live and ready, told by a clock that the test moves."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ikebana.processor.health import Health, Limits
+from ikebana.processor.health import Health, Limits, Progress
 
 LIMITS = Limits(ready_within=60, stuck_after=900, start_within=3600)
 
@@ -18,6 +20,11 @@ class Clock:
 
     def passes(self, seconds: float) -> None:
         self.now += seconds
+
+
+def read(done: int, offered: int | None) -> Progress:
+    """A batch whose records need no hop: what is read is closed."""
+    return Progress(done, offered, upper=done, closed=done)
 
 
 @pytest.fixture
@@ -98,7 +105,7 @@ def test_a_batch_is_a_sign_of_life_while_there_is_a_backlog(health: Health, cloc
     for done in range(0, 10_000, 100):
         clock.passes(60)
         health.committed()
-        health.batch(took_s=60, done=done, offered=20_000)
+        health.batch(60, read(done, 20_000))
 
     assert health.live().good
     assert health.ready() == (False, "not ready: the backlog of the start is not done")
@@ -109,7 +116,7 @@ def test_what_there_was_when_a_batch_began_is_done_when_it_ends(
 ) -> None:
     """The lag counts from the look at the topics, not from the commit."""
     clock.passes(100)
-    health.batch(took_s=40, done=500, offered=500)
+    health.batch(40, read(500, 500))
 
     assert health.lag_s == 40
 
@@ -122,16 +129,30 @@ def test_the_lag_is_the_age_of_the_backlog(health: Health, clock: Clock) -> None
     """A pipeline that is always 150 offsets behind, of 100 a batch of 10 s, lags 30 s."""
     for batch in range(1, 20):
         clock.passes(10)
-        health.batch(took_s=10, done=100 * batch, offered=100 * batch + 150)
+        health.batch(10, read(100 * batch, 100 * batch + 150))
 
     # The look of two batches ago has been caught up with by this one, when it began.
     assert health.lag_s == 30
     assert health.ready().good
 
 
+def test_what_is_read_counts_when_every_operator_is_done_with_it(
+    health: Health, clock: Clock
+) -> None:
+    """An operator that is two hops deep publishes what a batch read two batches later."""
+    lags = []
+    for closed in (0, 0, 500, 500):
+        clock.passes(10)
+        health.batch(10, Progress(500, 500, upper=500, closed=closed))
+        lags.append(health.lag_s)
+
+    # The third began 10 s ago itself, and closes what all three have read.
+    assert lags == [None, None, 10, 10]
+
+
 def test_a_batch_of_before_a_restart_offers_no_moment(health: Health, clock: Clock) -> None:
     """It was minted by another run, hours ago perhaps: what came since is not known."""
-    health.batch(took_s=1, done=500, offered=None)
+    health.batch(1, read(500, None))
 
     assert health.lag_s is None
     assert not health.ready().good
@@ -145,3 +166,42 @@ def test_an_ended_query_is_neither(health: Health) -> None:
 
     assert health.live() == (False, "the query has ended")
     assert health.ready() == (False, "the query has ended")
+
+
+_steps = st.tuples(
+    st.integers(1, 9),  # seconds
+    st.integers(0, 5),  # offsets read
+    st.integers(0, 5),  # offsets that came in
+    st.integers(0, 5),  # frontier
+    st.booleans(),  # whether it looked
+)
+
+
+@given(st.lists(_steps, max_size=12))
+def test_the_lag_is_that_of_the_newest_moment_all_of_which_is_published(
+    steps: list[tuple[int, int, int, int, bool]],
+) -> None:
+    """As found by comparing every look with every batch since, for any course of events."""
+    clock = Clock()
+    health = Health(LIMITS, clock)
+    done = there = closed = 0
+    # When it began, offsets that there were, offsets read, its upper.
+    batches: list[tuple[float, int | None, int, int]] = []
+    for seconds, reads, comes, closes, looked in steps:
+        begun = clock.now
+        there += comes
+        done = min(done + reads, there)
+        closed = min(closed + closes, done)
+        clock.passes(seconds)
+        health.batch(seconds, Progress(done, there if looked else None, done, closed))
+        batches.append((begun, there if looked else None, done, done))
+
+        published = [
+            begun
+            for at, (begun, offered, _, _) in enumerate(batches)
+            if offered is not None
+            for upper in [u for _, _, read, u in batches[at:] if read >= offered][:1]
+            if upper <= closed
+        ]
+        expected = clock.now - max(published) if published else None
+        assert health.lag_s == expected

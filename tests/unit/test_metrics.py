@@ -16,7 +16,7 @@ from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.processor import metrics
-from ikebana.processor.health import Health, Limits
+from ikebana.processor.health import Health, Limits, Progress
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.metrics import METRICS, Sample, Trigger
 from ikebana.processor.monitor import Monitor, serving
@@ -26,6 +26,7 @@ from ikebana.processor.spark.triggers import trigger_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
+TRIGGER = Trigger(PHASES, {"current": 2000}, Progress(15, 15, 2000, 2000))
 
 
 def plan_of(time: TimeDomain = "ingest") -> Plan:
@@ -136,7 +137,7 @@ def test_a_shard_says_what_its_files_are() -> None:
 
 def test_a_trigger_says_how_long_it_took_and_up_to_where_operators_are() -> None:
     """The whole is no phase: phases add up to about what the histogram has once."""
-    assert list(metrics.of_trigger(Trigger(PHASES, {"current": 2000}, 0, 0, looked=True))) == [
+    assert list(metrics.of_trigger(TRIGGER)) == [
         Sample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
         Sample(metrics.BATCH_SECONDS, (), 1.5),
         Sample(metrics.PHASE_SECONDS, ("addBatch",), 1.2),
@@ -170,20 +171,24 @@ def test_a_trigger_is_read_from_what_spark_says() -> None:
         "upper": 5,
         "positions": {"orders": {"0": 10, "1": 5}},
         "plan": "",
-        "frontiers": {"current": 5},
+        "frontiers": {"current": 5, "total": 3},
         "behind": 4,
     }
     progress = {"durationMs": PHASES, "sources": [{"endOffset": offset}]}
 
-    assert trigger_of(progress) == Trigger(PHASES, {"current": 5}, 15, 4, looked=True)
-    assert not trigger_of({**progress, "durationMs": {"addBatch": 1}}).looked
+    found = trigger_of(progress)
+    replayed = trigger_of({**progress, "durationMs": {"addBatch": 1}})
+
+    frontiers = {"current": 5, "total": 3}
+    assert found == Trigger(PHASES, frontiers, Progress(done=15, offered=19, upper=5, closed=3))
+    assert replayed.progress.offered is None
 
 
 def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
     monitor.started("c", 2, None)
     monitor.batch(report(marker(0, BASE, DELTA, took={"catch_up": 0.1})))
-    monitor.trigger(Trigger(PHASES, {"current": 2000}, 15, 0, looked=True))
+    monitor.trigger(TRIGGER)
 
 
 def scrape(monitor: Monitor) -> str:
