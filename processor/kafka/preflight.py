@@ -40,6 +40,7 @@ from ikebana.processor.settings import Settings
 
 P = ParamSpec("P")
 
+_NEVER_RUN = "nothing of this name has run yet"
 _REQUEST_S = 10.0
 _REGISTRY_S = 5.0
 _FORBIDDEN = {
@@ -295,6 +296,9 @@ def _together(
     """Whether checkpoint, markers and outputs are of one history, as a start will ask."""
     what = "what belongs together"
     checkpoint, birth = Checkpoint(settings.checkpoint), held.birth
+    if birth is None and not existing:
+        # A consumer, which a look would take, has brokers make their topic of groups.
+        return Check(what, "ok", _NEVER_RUN)
     if birth is None:
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
         birth = newborn(settings.checkpoint, plan, settings.shards, nothing)
@@ -317,7 +321,7 @@ def _together(
     finally:
         reader.close()
     if lease is None:
-        return Check(what, "ok", "nothing of this name has run yet")
+        return Check(what, "ok", _NEVER_RUN)
     return Check(what, "ok", f"instance {lease.incarnation} was the last, by {lease.holder}")
 
 
