@@ -60,6 +60,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     yield from preflight.of_checkpoint(plan, settings)
     # A mistake in the file is told before Kafka's client is loaded.
     from ikebana.processor.kafka import preflight as kafka
+    from ikebana.processor.kafka import preflight_transactions
 
     yield from kafka.of_registry(plan, settings)
     brokers = kafka.of_brokers(settings)
@@ -72,7 +73,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
         birth = Checkpoint(settings.checkpoint).birth()
     except (IkebanaError, OSError):
         birth = None
-    yield from kafka.of_transactions(settings, birth.id if birth else None)
+    yield from preflight_transactions.of_transactions(settings, birth.id if birth else None)
 
 
 def _print(check: Check) -> None:

@@ -2,7 +2,7 @@
 
 Rights are asked for where the brokers tell them: of topics that exist, by what they say
 that we may do, and of topics that a start would make, by having them judge the request
-without doing it.  Rights on transactional ids they tell to nobody but administrators.
+without doing it.
 
 A pipeline may be running meanwhile.  What it writes is read before the log that must be
 ahead of it, and compared with that of before where it must not be behind.
@@ -14,15 +14,9 @@ from typing import NamedTuple, ParamSpec, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
     AclOperation,
-    AclPermissionType,
     AdminClient,
-    ConfigResource,
     NewTopic,
-    ResourcePatternType,
-    ResourceType,
 )
 from msgspec.structs import replace
 
@@ -43,14 +37,10 @@ P = ParamSpec("P")
 _NEVER_RUN = "nothing of this name has run yet"
 _REQUEST_S = 10.0
 _REGISTRY_S = 5.0
-_FORBIDDEN = {
+FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-# Settings of brokers.
-_LONGEST = "transaction.max.timeout.ms"
-_AUTHORIZER = "authorizer.class.name"
 _READ = {AclOperation.READ: "Read", AclOperation.DESCRIBE: "Describe"}
 _WRITE = {AclOperation.WRITE: "Write", AclOperation.DESCRIBE: "Describe"}
 
@@ -87,12 +77,12 @@ def _answer(settings: Mapping[str, str]) -> str:
     return f"{settings['bootstrap.servers']} answers"
 
 
-def _told(
+def told_whole(
     what: str,
 ) -> Callable[[Callable[P, Iterator[Check]]], Callable[P, Iterator[Check]]]:
     """Make what ends some checks in the middle one more of them."""
 
-    def told(checks: Callable[P, Iterator[Check]]) -> Callable[P, Iterator[Check]]:
+    def wrapped(checks: Callable[P, Iterator[Check]]) -> Callable[P, Iterator[Check]]:
         @functools.wraps(checks)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Iterator[Check]:
             try:
@@ -104,10 +94,10 @@ def _told(
 
         return guarded
 
-    return told
+    return wrapped
 
 
-@_told("topics")
+@told_whole("topics")
 def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     """Inputs, outputs and the pipeline's own topics; the brokers answer.
 
@@ -142,34 +132,6 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         return
     existing = {name: state.topic for name, state in found.items() if isinstance(state, Found)}
     yield _together(plan, settings, admin, held, existing)
-
-
-@_told("transactions")
-def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
-    """How long transactions may last, and who may begin them."""
-    admin = client.admin({**settings.kafka, **settings.sink_kafka})
-    told = _broker_settings(admin)
-    yield _of_timeout(settings.max_batch_s, told.get(_LONGEST))
-    # One that is new will get an id of its own.
-    prefix = f"ikebana-{checkpoint_id or ''}"
-    what = f'transactional ids "{prefix}…"'
-    remedy = f'Grant Write and Describe on transactional ids that begin with "{prefix}".'
-    if told.get(_AUTHORIZER) == "":
-        yield Check(what, "ok", "the brokers check no rights")
-        return
-    asked = AclBindingFilter(
-        ResourceType.TRANSACTIONAL_ID,
-        markers.driver_id(checkpoint_id or "new"),
-        ResourcePatternType.MATCH,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    # Who may not see rules is answered as if there were none.
-    bindings = patiently(lambda: admin.describe_acls(asked).result(_REQUEST_S), "the brokers")
-    user = settings.sink_kafka.get("sasl.username", settings.kafka.get("sasl.username"))
-    yield _judged(what, bindings, {"User:*", f"User:{user}"} if user else {"User:*"}, remedy)
 
 
 def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
@@ -348,7 +310,7 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
                 cause = error.args[0]
                 if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     found[name] = None
-                elif cause.code() in _FORBIDDEN:
+                elif cause.code() in FORBIDDEN:
                     found[name] = cause
                 else:
                     raise
@@ -358,59 +320,6 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
         return found
 
     return patiently(ask, "the brokers")
-
-
-def _broker_settings(admin: AdminClient) -> dict[str, str]:
-    """The settings of one broker, which stands for all; empty if they are not told us."""
-
-    def ask() -> dict[str, str]:
-        broker = next(iter(admin.list_topics(timeout=_REQUEST_S).brokers))
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
-        return {name: entry.value for name, entry in answer.result().items()}
-
-    try:
-        return patiently(ask, "the brokers")
-    except KafkaException as error:
-        if error.args[0].code() not in _FORBIDDEN:
-            raise
-        return {}
-
-
-def _of_timeout(max_batch_s: float, longest_ms: str | None) -> Check:
-    """Whether the brokers let a transaction last as long as a batch may."""
-    what = "run.max_batch"
-    if longest_ms is None:
-        return Check(
-            what,
-            "unknown",
-            f"the brokers do not tell {_LONGEST}",
-            f"It must be {max_batch_s * 1000:.0f} or more.",
-        )
-    longest_s = int(longest_ms) / 1000
-    if longest_s < max_batch_s:
-        return Check(
-            what,
-            "failed",
-            f"is {max_batch_s:.0f} s, the brokers end transactions after {longest_s:.0f} s",
-            f"Lower run.max_batch, or raise {_LONGEST} on the brokers.",
-        )
-    return Check(what, "ok", f"{max_batch_s:.0f} s, the brokers allow {longest_s:.0f} s")
-
-
-def _judged(what: str, bindings: Iterable[AclBinding], principals: set[str], remedy: str) -> Check:
-    """What rules on transactional ids say of us; groups and super users they do not."""
-    writing = [
-        binding
-        for binding in bindings
-        if binding.operation in (AclOperation.WRITE, AclOperation.ALL)
-        and binding.principal in principals
-    ]
-    if any(binding.permission_type == AclPermissionType.DENY for binding in writing):
-        return Check(what, "failed", "writing is denied by a rule", remedy)
-    if writing:
-        return Check(what, "ok", f"granted to {writing[0].principal}")
-    return Check(what, "unknown", "the brokers tell of no rule for us", remedy)
 
 
 def _forbidden(what: str, error: KafkaError, rights: Iterable[str]) -> Check:
