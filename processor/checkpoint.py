@@ -7,6 +7,7 @@ and state files, carries the id, so that nothing of one checkpoint is ever taken
 something of another.
 """
 
+import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -118,6 +119,28 @@ class Checkpoint:
             out.write(content)
         if local:
             self._system.move(aside, path)
+
+    def probe(self) -> None:
+        """Write a small file, read it and remove it, which leaves everything as it was.
+
+        On a local file system where the location does not exist yet, this is done in the
+        nearest folder that does.
+
+        Raises: OSError, for what cannot be done.
+        """
+        folder = self._path
+        if isinstance(self._system, fs.LocalFileSystem):
+            while not os.path.exists(folder):
+                folder = os.path.dirname(folder)
+        path = f"{folder}/.ikebana-probe-{uuid.uuid4().hex}"
+        with self._system.open_output_stream(path) as out:
+            out.write(b"probe")
+        try:
+            with self._system.open_input_stream(path) as stream:
+                if stream.read() != b"probe":
+                    raise OSError(f"{path} does not hold what was written")
+        finally:
+            self._system.delete_file(path)
 
     def logged(self, first_batch: int) -> Logged:
         """The last entries of Spark's offset and commit logs."""

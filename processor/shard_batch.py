@@ -36,6 +36,7 @@ from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
 from ikebana.processor.plan import Plan
 from ikebana.processor.rows import size_of
+from ikebana.processor.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,15 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
     files = Folder.at(job.location, "shards", f"{shard:04d}")
     local = LocalDatabases(Path(job.local), f"{job.checkpoint}-{job.epoch}")
     intervals = tick.interval_of()
+    watch = Stopwatch()
     with opened(files, local, manifest) as store:
+        watch.lap("catch_up")
         store.clean(tick.batch, job.retained)
+        watch.lap("store")
         emitted = store.attempt(lambda part: advance(job.plan, part, records, intervals))
+        watch.lap("compute")
         after = store.commit(tick.batch, job.retained)
+    watch.lap("store")
     with producer.transaction() as sender:
         counts = {}
         for output in job.plan.published:
@@ -106,7 +112,9 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
             )
         for target, row in hops.chunks(emitted.hops, len(job.labels)):
             loopback.produce(sender, job.plan.loopback_topic, target, pack(row))
-        marker = _marker(job, tick, shard, records, counts, after, emitted)
+        # What is not known yet is how long the commit takes.
+        watch.lap("send")
+        marker = _marker(job, tick, shard, records, counts, after, emitted, watch.laps)
         markers.produce_marker(sender, topic, marker)
         faults.point("before_commit", tick.batch, shard)
     faults.point("after_commit", tick.batch, shard)
@@ -121,6 +129,7 @@ def _marker(
     counts: dict[str, int],
     manifest: Manifest,
     emitted: Emitted,
+    took: Mapping[str, float],
 ) -> Marker:
     outputs = progress.output_intervals(job.plan, tick.interval_of())
     times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
@@ -144,6 +153,7 @@ def _marker(
         hops_from=tick.hops_from.get(shard, 0),
         seen=emitted.seen,
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
+        took={phase: round(seconds, 6) for phase, seconds in took.items()},
     )
 
 

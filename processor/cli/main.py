@@ -13,6 +13,7 @@ from ikebana.arrangements.errors import FencedError, IkebanaError
 # Name: module, and what the list of commands says of it.
 _COMMANDS = {
     "run": ("run", "Run a pipeline."),
+    "preflight": ("preflight", "Check whether a pipeline could start now."),
     "explain": ("explain", "Show what a pipeline will do."),
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
     "check": ("check", "Verify what an output topic promises."),

@@ -3,12 +3,18 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from ikebana.processor import pipeline
 from ikebana.processor.cli.batches import BatchDisplay
+from ikebana.processor.cli.watching import watchable, watched
+
+Told = TypeVar("Told")
 
 
 @click.command("run")
@@ -16,8 +22,17 @@ from ikebana.processor.cli.batches import BatchDisplay
 @click.option("--once", is_flag=True, help="End when everything that is there now is done.")
 @click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
 @click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@watchable
 def run_command(
-    file: Path, *, once: bool, bootstrap_servers: str | None, checkpoint: str | None
+    file: Path,
+    *,
+    once: bool,
+    bootstrap_servers: str | None,
+    checkpoint: str | None,
+    http: tuple[str, int] | None,
+    ready_within: float,
+    stuck_after: float | None,
+    start_within: float,
 ) -> None:
     """Run PIPELINE, a YAML file, exactly once.
 
@@ -28,17 +43,40 @@ def run_command(
     plan, settings = pipeline.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
-    stopping = _stop_on_signals()
-    with BatchDisplay(plan, once=once) as display:
+    watching = (
+        nullcontext()
+        if http is None
+        else watched(plan, settings, http, ready_within, stuck_after, start_within)
+    )
+    with BatchDisplay(plan, once=once) as display, watching as monitor:
+        stopping = _stop_on_signals()
         # Importing Spark takes a second: a mistake in the file is told before that.
         from ikebana.processor.spark import query
 
         running = query.start(
-            plan, settings, once=once, on_batch=display.batch, on_step=display.step
+            plan,
+            settings,
+            once=once,
+            on_batch=_both(display.batch, monitor.batch if monitor else None),
+            on_step=_both(display.step, monitor.step if monitor else None),
+            on_trigger=monitor.trigger if monitor else None,
         )
+        if monitor is not None:
+            monitor.started(running.checkpoint_id, running.incarnation, running.spark_ui)
         display.step("waiting for records")
         running.wait(stopping.is_set)
         display.done(stopped=stopping.is_set())
+
+
+def _both(
+    one: Callable[[Told], None], other: Callable[[Told], None] | None
+) -> Callable[[Told], None]:
+    def tell(value: Told) -> None:
+        one(value)
+        if other is not None:
+            other(value)
+
+    return tell
 
 
 def _stop_on_signals() -> threading.Event:

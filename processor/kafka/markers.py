@@ -42,11 +42,11 @@ class Marker(msgspec.Struct, frozen=True):
 
     `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
     update records by output, `times` counts by time as `formatting.pack_times` packs them,
-    `counted` whatever else was counted.  `intervals` are those of the outputs, which may
-    be behind that of the source.  `seen` is what the shard was told of inputs' times, `facts`
-    how many facts of CDCv2 were new, by input, packed like `times`.  `hops_from` is where
-    the batch began to read the shard's partition of the loopback topic.  `epoch` counts
-    rescalings of the checkpoint.
+    `counted` whatever else was counted, `took` seconds by phase.  `intervals` are those of
+    the outputs, which may be behind that of the source.  `seen` is what the shard was told
+    of inputs' times, `facts` how many facts of CDCv2 were new, by input, packed like
+    `times`.  `hops_from` is where the batch began to read the shard's partition of the
+    loopback topic.  `epoch` counts rescalings of the checkpoint.
     """
 
     checkpoint: str
@@ -68,6 +68,7 @@ class Marker(msgspec.Struct, frozen=True):
     hops_from: int = 0
     seen: list[Seen] = []
     facts: dict[str, list[int]] = {}
+    took: dict[str, float] = {}
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:

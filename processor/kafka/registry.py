@@ -84,6 +84,14 @@ class Registry:
         self._unknown: dict[int | str, tuple[float, str]] = {}
         self._seen = False
 
+    def reach(self) -> None:
+        """See that there is a registry and that it lets us in.
+
+        Raises:
+            SourceError: it is away, refuses us, or is something else.
+        """
+        self._see()
+
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
         if (found := self._schemas.get(id)) is not None:
             return found

@@ -9,7 +9,7 @@ that finds a greater incarnation stops for good.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
@@ -87,16 +87,17 @@ def take_over(
     before: Lease | None = None
     if topic in existing:
         before = markers.last_lease(reader, topic) if existing[topic].partitions else None
-        _check_lease(plan, birth, before, existing)
+        check_lease(plan, birth, before, existing)
         for shard in range(min(birth.shards, existing[topic].partitions - 1)):
             # Ends what a task of an older instance left open, so that it can be read past.
             _fence(sink, birth, shard, settings)
             known[shard] = markers.last_marker(reader, topic, shard)
+    last = last_of_outputs(plan, reader, existing)
     # A batch is logged before it is committed anywhere, so the log is read last: an older
     # instance that still runs cannot have put a marker beyond it.
     logged = look()
-    progress = _check_outputs(plan, birth, logged, reader, admin, existing)
-    _check_markers(birth, logged, known, plan)
+    progress = check_outputs(plan, birth, logged, last, admin, existing)
+    check_markers(birth, logged, known, plan)
     accepted()
     _create(plan, settings, birth, admin, existing)
     found = topics.describe(admin, _told(plan))
@@ -180,20 +181,30 @@ def _first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
     )
 
 
-def _check_outputs(
+def last_of_outputs(
+    plan: Plan, reader: Reader, existing: Mapping[str, topics.Topic]
+) -> dict[str, ProgressRecord | None]:
+    """The last progress of each output, by the output's name."""
+    return {
+        output.name: last_progress(reader, output.progress_topic)
+        if output.progress_topic in existing
+        else None
+        for output in plan.published
+    }
+
+
+def check_outputs(
     plan: Plan,
     birth: Birth,
     logged: Logged,
-    reader: Reader,
+    progress: Mapping[str, ProgressRecord | None],
     admin: AdminClient,
     existing: Mapping[str, topics.Topic],
 ) -> int:
     """Refuse outputs that are not this checkpoint's; return the last published batch."""
     published = []
     for output in plan.published:
-        last: ProgressRecord | None = None
-        if output.progress_topic in existing:
-            last = last_progress(reader, output.progress_topic)
+        last = progress[output.name]
         if last is not None and last.checkpoint != birth.id:
             raise CheckpointError(
                 f'output topic "{output.topic}" belongs to another checkpoint '
@@ -229,9 +240,10 @@ def _check_partitions(output: Output, last: ProgressRecord | None, topic: topics
         )
 
 
-def _check_lease(
+def check_lease(
     plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, topics.Topic]
 ) -> None:
+    """Refuse a pipeline that another checkpoint, or a newer form of this one, has taken."""
     if before is None:
         return
     if before.checkpoint != birth.id:
@@ -266,9 +278,10 @@ def _told(plan: Plan) -> list[str]:
     return [*(output.topic for output in plan.published), *own]
 
 
-def _check_markers(
+def check_markers(
     birth: Birth, logged: Logged, known: Mapping[int, Marker | None], plan: Plan
 ) -> None:
+    """Refuse markers that are not of what the checkpoint has logged."""
     if (
         logged.offset is not None
         and logged.batch > logged.committed
@@ -331,26 +344,37 @@ def _create(
     existing: Mapping[str, topics.Topic],
 ) -> None:
     """Make the topics that are missing."""
-    wanted = plan.markers_topic
     partitions = birth.shards + 1
-    if wanted in existing and existing[wanted].partitions < partitions:
-        topics.add_partitions(admin, wanted, partitions)
+    markers_topic = existing.get(plan.markers_topic)
+    if markers_topic is not None and markers_topic.partitions < partitions:
+        topics.add_partitions(admin, plan.markers_topic, partitions)
+    looped = existing.get(plan.loopback_topic) if planner.has_hops(plan) else None
+    if looped is not None and looped.partitions < birth.shards:
+        topics.add_partitions(admin, plan.loopback_topic, birth.shards)
+    for name, count, own in missing_topics(plan, settings, birth.shards, admin, existing):
+        topics.create(admin, name, count, settings.replication_factor, own)
 
-    def make(name: str, count: int, own: Mapping[str, str]) -> None:
-        if name not in existing:
-            topic_settings = {**own, **settings.topic_settings}
-            topics.create(admin, name, count, settings.replication_factor, topic_settings)
 
-    make(wanted, partitions, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
+def missing_topics(
+    plan: Plan,
+    settings: Settings,
+    shards: int,
+    admin: AdminClient,
+    existing: Container[str],
+) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """The topics that a start makes: name, number of partitions, settings."""
+    wanted: list[tuple[str, int | Output, Mapping[str, str]]] = [
+        (plan.markers_topic, shards + 1, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
+    ]
     if planner.has_hops(plan):
-        looped = plan.loopback_topic
-        if looped in existing and existing[looped].partitions < birth.shards:
-            topics.add_partitions(admin, looped, birth.shards)
-        make(looped, birth.shards, _DIFF_TOPIC)
+        wanted.append((plan.loopback_topic, shards, _DIFF_TOPIC))
     for output in plan.published:
         own = _UPSERT_TOPIC if output.format == "upsert" else _DIFF_TOPIC
-        make(output.topic, _partitions(plan, output, admin), own)
-        make(output.progress_topic, 1, _DIFF_TOPIC)
+        wanted += [(output.topic, output, own), (output.progress_topic, 1, _DIFF_TOPIC)]
+    for name, count, own_settings in wanted:
+        if name not in existing:
+            partitions = count if isinstance(count, int) else _partitions(plan, count, admin)
+            yield name, partitions, {**own_settings, **settings.topic_settings}
 
 
 def _partitions(plan: Plan, output: Output, admin: AdminClient) -> int:

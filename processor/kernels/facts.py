@@ -63,7 +63,8 @@ def step(store: Store, facts: Sequence[KeyedUpdate], interval: Interval) -> Foun
         counts[fact.time] += 1
         held.put(place, msgspec.msgpack.encode((fact.key, fact.value, fact.diff)))
     released, updates = [], []
-    for place, entry in held.scan(b""):
+    # Nothing is held of earlier times, but what was may still lie in the way.
+    for place, entry in held.scan(b"", _packed(interval.lower)):
         time = _time_of(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
         if time >= interval.upper:
@@ -96,7 +97,11 @@ def _agree(fact: KeyedUpdate, diff: int) -> None:
 def _place(fact: KeyedUpdate) -> bytes:
     # Data may be long, and differ only at the end: of equal time they lie by their digest.
     data = msgspec.msgpack.encode((fact.key, fact.value))
-    return fact.time.to_bytes(_TIME_BYTES, "big") + blake2b(data, digest_size=16).digest()
+    return _packed(fact.time) + blake2b(data, digest_size=16).digest()
+
+
+def _packed(time: int) -> bytes:
+    return time.to_bytes(_TIME_BYTES, "big")
 
 
 def _time_of(place: bytes) -> int:

@@ -140,7 +140,7 @@ def step(store: Store, symbols: Sequence[Event], interval: Interval, machine: Ma
     """
     kept, waiting = Part(store, b"k"), Part(store, b"w")
     # What waited has arrived first; sort() is stable.
-    due = _due(waiting, interval.upper)
+    due = _due(waiting, interval)
     early: list[Event] = []
     for event in symbols:
         time = event.time
@@ -286,14 +286,16 @@ def _wait(waiting: Part, events: Sequence[Event]) -> None:
         waiting.put(place, _encode(earlier + by_place[place]))
 
 
-def _due(waiting: Part, upper: int) -> list[Event]:
-    """Take out what waited for a time before `upper`."""
+def _due(waiting: Part, interval: Interval) -> list[Event]:
+    """Take out what waited for a time of the interval."""
     events: list[Event] = []
     places = []
-    for place, entry in waiting.scan(b""):
+    # Nothing waits for earlier times, but what did may still lie in the way.
+    start = interval.lower.to_bytes(_TIME_BYTES, "big")
+    for place, entry in waiting.scan(b"", start):
         time = int.from_bytes(place[:_TIME_BYTES], "big")
         # Places are in order of time, so the first one beyond the frontier ends it.
-        if time >= upper:
+        if time >= interval.upper:
             break
         order, key = _place_of(place[_TIME_BYTES:])
         events += [Event(key, time, order, *symbol) for symbol in _waiting_of(entry)]

@@ -267,7 +267,7 @@ def _in_sequence(
     truncated = any(isinstance(chunk, Truncate) for chunk in chunks)
     if not full or truncated or any(isinstance(chunk.times, int) for chunk in full):
         return None
-    if next(iter(waiting.scan(b"")), None) is not None:
+    if next(iter(waiting.scan(b"", _packed(interval.lower))), None) is not None:
         return None
     ordered = sorted(full, key=_first_time)
     last = interval.lower - 1
@@ -288,7 +288,7 @@ def _by_time(
     waiting: Part, chunks: Sequence[Symbols | Truncate], interval: Interval
 ) -> Iterable[Moment]:
     """What happens time by time; what is not yet due goes to `waiting`."""
-    due = _due(waiting, interval.upper)
+    due = _due(waiting, interval)
     same_time = not due and len({_time_of(chunk) for chunk in chunks}) == 1
     if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
         # Nearly every batch in the ingest domain: no row needs a tuple of its own.
@@ -456,20 +456,25 @@ def _wait(waiting: Part, row: _Row, index: int) -> None:
         entry.partial = symbol
     else:
         entry.value = symbol
-    place = b"".join(n.to_bytes(8, "big") for n in (*_rank(row), index))
+    place = b"".join(map(_packed, (*_rank(row), index)))
     waiting.put(place, msgspec.msgpack.encode(entry))
 
 
-def _due(waiting: Part, upper: int) -> list[_Row]:
-    """Take out what waited for a time before `upper`."""
+def _packed(time: int) -> bytes:
+    return time.to_bytes(8, "big")
+
+
+def _due(waiting: Part, interval: Interval) -> list[_Row]:
+    """Take out what waited for a time of the interval."""
     rows: list[_Row] = []
     places = []
-    for place, entry in waiting.scan(b""):
+    # Nothing waits for earlier times, but what did may still lie in the way.
+    for place, entry in waiting.scan(b"", _packed(interval.lower)):
         time, order, partition, offset = (
             int.from_bytes(place[at : at + 8], "big") for at in range(0, 32, 8)
         )
         # Places are in order of time, so the first one beyond the frontier ends it.
-        if time >= upper:
+        if time >= interval.upper:
             break
         found = msgspec.msgpack.decode(entry, type=Waiting)
         symbol: Symbol = found.value

@@ -30,6 +30,7 @@ from ikebana.processor.settings import Settings
 from ikebana.processor.shard_batch import Job, encode_state
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig
+from ikebana.processor.spark.triggers import Told, listen
 
 _LOOK_EVERY_S = 0.1
 _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
@@ -48,12 +49,18 @@ class BatchReport(NamedTuple):
     counted: dict[str, int]
     state_bytes: int
     seconds: float
+    markers: list[Marker]
 
 
 class Running:
     """A pipeline that is running; made by `start`."""
 
-    def __init__(self, query: StreamingQuery, checkpoint: Checkpoint, stop: Path) -> None:
+    def __init__(
+        self, query: StreamingQuery, checkpoint: Checkpoint, stop: Path, job: Job, ui: str | None
+    ) -> None:
+        self.checkpoint_id = job.checkpoint
+        self.incarnation = job.incarnation
+        self.spark_ui = ui
         self._query = query
         self._checkpoint = checkpoint
         self._stop = stop
@@ -92,8 +99,11 @@ def start(
     once: bool,
     on_batch: Callable[[BatchReport], None],
     on_step: Callable[[str], None],
+    on_trigger: Told | None = None,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
+
+    `on_trigger` is also told of triggers that found nothing to do.
 
     Raises:
         IkebanaError: checkpoint, topics and plan do not belong together.
@@ -153,9 +163,11 @@ def start(
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
     )
+    if on_trigger is not None:
+        listen(spark, on_trigger)
     on_step("starting the query")
     query = _query(spark, config, job, birth, taken, settings, on_batch, once=once)
-    return Running(query, checkpoint, stop)
+    return Running(query, checkpoint, stop, job, spark.sparkContext.uiWebUrl)
 
 
 def _query(
@@ -245,6 +257,7 @@ def _report(markers: list[Marker], seconds: float) -> BatchReport:
         counted=dict(sum((Counter(m.counted) for m in markers), Counter[str]())),
         state_bytes=sum(marker.manifest.size for marker in markers),
         seconds=seconds,
+        markers=markers,
     )
 
 

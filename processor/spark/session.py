@@ -38,6 +38,8 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
+    # How fresh what an idle pipeline says of itself is.
+    "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

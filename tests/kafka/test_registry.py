@@ -179,6 +179,20 @@ V2 = row(ID, {"name": "name", "type": "string", "default": "nobody"})
 
 
 @needs_client
+def test_a_registry_is_known_by_what_it_answers(served: Served) -> None:
+    """It is reached without asking for a schema; what refuses us, or is none, is told."""
+    served.reading().reach()
+    assert [path for path, _ in served.registry.requests] == ["/schemas/types"]
+
+    served.registry.answers = [(403, b"{}")]
+    with pytest.raises(SourceError, match="it refuses us"):
+        served.reading().reach()
+    served.registry.answers = [(404, b"{}")]
+    with pytest.raises(SourceError, match="it knows no schema types"):
+        served.reading().reach()
+
+
+@needs_client
 def test_a_schema_is_asked_for_once(served: Served) -> None:
     """A schema never changes under its id."""
     number = served.register("rows-value", V1)

@@ -18,7 +18,7 @@ from ikebana.processor.cdcv2_reader import Cdcv2Reader, ContradictionError
 from ikebana.processor.decoding import shard_of
 from ikebana.processor.formatting import add_times, pack_times
 from ikebana.processor.kernels import facts
-from ikebana.processor.rows import KeyedUpdate
+from ikebana.processor.rows import NO_KEY, KeyedUpdate
 from strategies import cuts, unhurried
 
 
@@ -79,7 +79,7 @@ def logged(coverage: Coverage) -> str:
 
 def home(key: bytes | None, value: bytes, shards: int) -> int:
     """The shard of a fact."""
-    return shard_of(value if key is None else key, shards)
+    return shard_of(NO_KEY if key is None else key, shards)
 
 
 def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:

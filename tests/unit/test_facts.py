@@ -133,8 +133,8 @@ class CountingStore(MemoryStore):
         self.handed_out += len(keys)
         return super().get_many(keys)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for entry in super().scan(prefix):
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        for entry in super().scan(prefix, start):
             self.handed_out += 1
             yield entry
 

@@ -22,6 +22,7 @@ ALLOWED = {
 ONLY_IN = {
     "confluent_kafka": "processor/kafka/",
     "duckdb": "processor/linear/",
+    "prometheus_client": "processor/monitor.py",
     "pyspark": "processor/spark/",
     "rocksdict": "arrangements/rocks.py",
 }

@@ -1,0 +1,82 @@
+"""`ikebana preflight`: whether a pipeline could start, checked before it does."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from ikebana.arrangements.errors import IkebanaError
+from ikebana.processor import pipeline, preflight
+from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.preflight import Check
+
+EXIT_FAILED = 1
+
+
+@click.command("preflight")
+@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as one JSON object.")
+def preflight_command(
+    file: Path, *, bootstrap_servers: str | None, checkpoint: str | None, as_json: bool
+) -> None:
+    """Check whether PIPELINE could start now, and change nothing.
+
+    The pipeline file, the checkpoint, the brokers, topics and rights, the schema
+    registry, and whether all of them belong together.  A running pipeline is not
+    disturbed.  The one trace is a small file that is written where the checkpoint is, and
+    removed.
+
+    Exit status 0: no check has failed.  1: one has; what to do is said below it.
+    "unknown" is what the brokers tell nobody without trying, and is no failure.
+    """
+    found: list[Check] = []
+    for check in checks(file, bootstrap_servers, checkpoint):
+        found.append(check)
+        if not as_json:
+            _print(check)
+    good = all(check.status != "failed" for check in found)
+    if as_json:
+        click.echo(msgspec.json.encode({"ok": good, "checks": found}))
+    sys.exit(0 if good else EXIT_FAILED)
+
+
+def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator[Check]:
+    """Every check that makes sense, as it is done."""
+    what = f"pipeline file {file}"
+    try:
+        plan, settings = pipeline.read(
+            file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
+        )
+        plan = plan.portable()
+    except IkebanaError as error:
+        yield preflight.refused(what, error)
+        return
+    yield Check(what, "ok", f"pipeline {plan.name}, {settings.shards} shards")
+    yield from preflight.of_checkpoint(plan, settings)
+    # A mistake in the file is told before Kafka's client is loaded.
+    from ikebana.processor.kafka import preflight as kafka
+    from ikebana.processor.kafka import preflight_transactions
+
+    yield from kafka.of_registry(plan, settings)
+    brokers = kafka.of_brokers(settings)
+    yield from brokers
+    if any(check.status != "ok" for check in brokers):
+        yield Check("topics and rights", "unknown", "not looked at: the brokers do not answer")
+        return
+    yield from kafka.of_topics(plan, settings)
+    try:
+        birth = Checkpoint(settings.checkpoint).birth()
+    except (IkebanaError, OSError):
+        birth = None
+    yield from preflight_transactions.of_transactions(settings, birth.id if birth else None)
+
+
+def _print(check: Check) -> None:
+    click.echo(f"{check.status:<8}{check.check}: {check.told}")
+    if check.remedy and check.status != "ok":
+        click.echo(f"{'':<8}{check.remedy}")

@@ -1,0 +1,151 @@
+"""Whether a running pipeline is alive, and whether it has caught up.
+
+*Lag* is the age of the last moment of which it is known that all that was in the input
+topics then is published now.  A batch that looked at the topics when it began offers
+such a moment; it counts as soon as as many offsets are read as there were, and the
+frontier of every operator has come up to the batch that read the last of them.  So a
+pipeline that is never without a backlog, but keeps up, is as far behind as that backlog
+is old.  Offsets are summed over partitions, of which each gives a batch its share.
+
+*Ready* is a lag within a limit.  *Live* is a sign of life within a limit: a batch that
+was committed, or a look that found nothing to do.  A limit on that must be longer than
+the longest batch, and than the time for which brokers that are away are waited for: a
+pipeline ends by itself after that, and a restart before would help nobody.  Until the
+first sign of life after the start, which may take fetching all state, the limit is one
+of its own.
+
+No clock is read here but the one that is given, which must never go back.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+# Moments that wait; the oldest are forgotten, which makes the lag longer.
+_MOST_OFFERED = 10_000
+
+
+class Limits(NamedTuple):
+    """Seconds: the lag of a ready pipeline, and the silence of a live one."""
+
+    ready_within: float
+    stuck_after: float
+    start_within: float
+
+
+class Progress(NamedTuple):
+    """How far a batch has come.
+
+    `done` are the offsets read; `offered` those that there were when it began, None if it
+    did not look.  What it read has times before `upper`; times before `closed` are done
+    with by all operators.
+    """
+
+    done: int
+    offered: int | None
+    upper: int
+    closed: int
+
+
+class Verdict(NamedTuple):
+    """Whether it is so, and why, in a line."""
+
+    good: bool
+    reason: str
+
+
+class Health:
+    """What is known of one run; told by any thread, asked by any thread."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last_sign = clock()
+        self._doing: str | None = "starting"
+        self._ended = False
+        self._caught_up: float | None = None
+        # Moments, and what they wait for: first offsets, then a frontier.
+        self._offered: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
+        self._read: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
+
+    def step(self, what: str) -> None:
+        """Start-up has come to this step."""
+        with self._lock:
+            self._last_sign = self._clock()
+            self._doing = what
+
+    def committed(self) -> None:
+        """A batch has been committed; what it was, `batch` is told a moment later."""
+        with self._lock:
+            self._sign()
+
+    def batch(self, took_s: float, batch: Progress) -> None:
+        """A batch has ended that began `took_s` ago."""
+        with self._lock:
+            now = self._sign()
+            if batch.offered is not None:
+                self._offered.append((now - took_s, batch.offered))
+            while self._offered and self._offered[0][1] <= batch.done:
+                self._read.append((self._offered.popleft()[0], batch.upper))
+            while self._read and self._read[0][1] <= batch.closed:
+                self._caught_up, _ = self._read.popleft()
+
+    def idle(self) -> None:
+        """There is nothing to do."""
+        with self._lock:
+            self._caught_up = self._sign()
+            self._offered.clear()
+            self._read.clear()
+
+    def end(self) -> None:
+        """The query has ended, however it did."""
+        with self._lock:
+            self._ended = True
+
+    @property
+    def quiet_s(self) -> float:
+        """How long ago the last sign of life was."""
+        with self._lock:
+            return self._clock() - self._last_sign
+
+    @property
+    def lag_s(self) -> float | None:
+        """The lag; None as long as it is not known."""
+        with self._lock:
+            return None if self._caught_up is None else self._clock() - self._caught_up
+
+    def live(self) -> Verdict:
+        """Whether it goes on; if not, a restart may help."""
+        quiet_s, doing = self.quiet_s, self._doing
+        limit_s = self._limits.stuck_after if doing is None else self._limits.start_within
+        if self._ended:
+            return Verdict(good=False, reason="the query has ended")
+        if quiet_s > limit_s:
+            since = "the last batch" if doing is None else f"start-up came to: {doing}"
+            return Verdict(
+                good=False, reason=f"stuck: {quiet_s:.0f} s since {since}, limit {limit_s:.0f} s"
+            )
+        return Verdict(good=True, reason=f"live: {quiet_s:.0f} s since the last sign of life")
+
+    def ready(self) -> Verdict:
+        """Whether what it publishes is as new as it should be."""
+        lag_s, limit_s = self.lag_s, self._limits.ready_within
+        if self._ended:
+            return Verdict(good=False, reason="the query has ended")
+        if self._doing is not None:
+            return Verdict(good=False, reason=f"not ready: start-up has come to: {self._doing}")
+        if lag_s is None:
+            return Verdict(good=False, reason="not ready: the backlog of the start is not done")
+        told = f"lag {lag_s:.0f} s, limit {limit_s:.0f} s"
+        return (
+            Verdict(good=True, reason=f"ready: {told}")
+            if lag_s <= limit_s
+            else Verdict(good=False, reason=told)
+        )
+
+    def _sign(self) -> float:
+        self._last_sign = self._clock()
+        self._doing = None
+        return self._last_sign

@@ -1,0 +1,103 @@
+"""Checks before a start: what would refuse it, or end it at once, and what to do.
+
+A check is *ok*, *failed*, or *unknown* where nobody tells without trying.  Nothing is
+changed: no topic is made, no transaction begun, nobody fenced, so a pipeline that runs
+goes on.  The one trace is a small file that is written beside the checkpoint's and
+removed again.
+
+Here are the values, and the checks that need no broker; those of brokers are in
+`kafka.preflight`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ikebana.arrangements.errors import CheckpointError, IkebanaError
+from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, check_unchanged
+from ikebana.processor.plan import Plan
+from ikebana.processor.settings import Settings
+
+Status = Literal["ok", "failed", "unknown"]
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What was looked at, how it is, and what to do about it."""
+
+    check: str
+    status: Status
+    told: str
+    remedy: str = ""
+
+
+class Kept(NamedTuple):
+    """What a checkpoint's location holds; without a birth record, nothing yet."""
+
+    birth: Birth | None
+    logged: Logged | None
+
+
+def checked(what: str, look: Callable[[], str]) -> Check:
+    """A check that is ok if `look` returns what it saw, and failed if it raises."""
+    try:
+        return Check(what, "ok", look())
+    except IkebanaError as error:
+        return refused(what, error)
+
+
+def refused(what: str, error: IkebanaError) -> Check:
+    """The check that has failed with this error."""
+    return Check(what, "failed", error.message, error.hint or "")
+
+
+def kept(checkpoint: Checkpoint) -> Kept:
+    """Read what is there.
+
+    Raises:
+        CheckpointError: it cannot be read, or is not what it should be.
+    """
+    try:
+        birth = checkpoint.birth()
+        return Kept(birth, None if birth is None else checkpoint.logged(birth.first_batch))
+    except OSError as error:
+        raise _unreachable(checkpoint, "read", error) from error
+
+
+def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Whether the checkpoint can be used, by this plan, and written."""
+    where = f'checkpoint "{settings.checkpoint}"'
+
+    def look() -> str:
+        found = kept(Checkpoint(settings.checkpoint))
+        if found.birth is None or found.logged is None:
+            return "new: nothing is there yet"
+        return f"{found.birth.id}, committed up to batch {found.logged.committed}"
+
+    def write() -> str:
+        checkpoint = Checkpoint(settings.checkpoint)
+        try:
+            checkpoint.probe()
+        except OSError as error:
+            raise _unreachable(checkpoint, "write", error) from error
+        return "a small file was written, read and removed"
+
+    def compare() -> str:
+        birth = Checkpoint(settings.checkpoint).birth()
+        if birth is None:
+            return "nothing to compare with yet"
+        check_unchanged(birth, plan, settings.shards)
+        return "the plan and the number of shards are the checkpoint's"
+
+    readable = checked(f"{where}: read", look)
+    yield readable
+    yield checked(f"{where}: write", write)
+    if readable.status == "ok":
+        yield checked(f"{where}: same plan", compare)
+
+
+def _unreachable(checkpoint: Checkpoint, verb: str, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f'could not {verb} "{checkpoint.location}": {error}',
+        hint="Check run.checkpoint, its rights, and the credentials of its file system.",
+    )

@@ -1,0 +1,67 @@
+"""What Spark says of each trigger of a query, as a value for whoever watches.
+
+Spark's own Python listener takes an event apart property by property, in some hundred
+calls into the JVM: 30 ms of CPU a batch, on either side.  Here an event is one JSON text,
+got in one call.  It comes after the batch is committed, in a thread of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from ikebana.processor.health import Progress
+from ikebana.processor.metrics import Trigger
+from ikebana.processor.reclock import SourceOffset
+
+Told = Callable[[Trigger | None], None]
+
+
+def listen(spark: SparkSession, tell: Told) -> None:
+    """Tell each trigger that ran a batch, and None now and then for those that had none."""
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    streaming = spark._jvm.org.apache.spark.sql.streaming
+    spark.streams._jsqm.addListener(streaming.PythonStreamingQueryListenerWrapper(_Events(tell)))
+
+
+class _Events:
+    """The Java interface that Spark's listeners in Python have."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def __init__(self, tell: Told) -> None:
+        self._tell = tell
+
+    def onQueryStarted(self, event: Any) -> None:
+        """The start is known without it."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._tell(trigger_of(msgspec.json.decode(event.progress().json())))
+
+    def onQueryIdle(self, event: Any) -> None:
+        self._tell(None)
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """The end is known without it."""
+
+
+def trigger_of(progress: Mapping[str, Any]) -> Trigger:
+    """A trigger, from what Spark's JSON says of its query's progress."""
+    offset = SourceOffset.from_json(progress["sources"][0]["endOffset"])
+    phases_ms = progress["durationMs"]
+    done = sum(at for by in offset.positions.values() for at in by.values())
+    # A batch that was logged before a restart is not minted again, and did not look.
+    looked = "latestOffset" in phases_ms
+    return Trigger(
+        phases_ms,
+        offset.frontiers,
+        Progress(
+            done=done,
+            offered=done + offset.behind if looked else None,
+            upper=offset.upper,
+            closed=min(offset.frontiers.values(), default=offset.upper),
+        ),
+    )

@@ -1,0 +1,287 @@
+"""Preflight over real brokers: what it finds, and that it leaves everything as it was."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from ikebana.processor import pipeline
+from ikebana.processor.checkpoint import Checkpoint, newborn
+from ikebana.processor.cli.preflight import checks
+from ikebana.processor.kafka.broker import Broker, running
+from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.takeover import Takeover, take_over
+from pipelines import (
+    Pipeline,
+    admin_of,
+    configure,
+    create,
+    delete_before,
+    ends_of,
+    produce,
+    recreate,
+)
+
+pytestmark = pytest.mark.kafka
+
+BELONGS = "what belongs together"
+
+
+@pytest.fixture
+def fresh(broker: Broker, topic_name: Callable[[str], str], tmp_path: Path) -> Pipeline:
+    """A pipeline that has never run, with its input."""
+    name = topic_name("preflight")
+    create(broker.bootstrap_servers, name + ".in", 2)
+    return Pipeline(tmp_path, broker.bootstrap_servers, name, name + ".in")
+
+
+def started(pipe: Pipeline) -> Takeover:
+    """Do what the driver does before its first batch."""
+    plan, settings = pipeline.read(pipe.file(), environ=os.environ)
+    checkpoint = Checkpoint(settings.checkpoint)
+    birth = checkpoint.birth()
+    if birth is None:
+        start = Inputs(plan, settings.kafka).start()
+        birth = newborn(settings.checkpoint, plan, settings.shards, start)
+        checkpoint.write(birth)
+    first = birth.first_batch
+    return take_over(
+        plan, settings, birth, lambda: checkpoint.logged(first), lambda: None, "a test"
+    )
+
+
+@pytest.fixture
+def ran(fresh: Pipeline) -> Iterator[Pipeline]:
+    """A pipeline that has been started."""
+    taken = started(fresh)
+    yield fresh
+    del taken
+
+
+def told(pipe: Pipeline) -> dict[str, str]:
+    """By what is looked at: how it is, and the words."""
+    return {c.check: f"{c.status}: {c.told}" for c in checks(pipe.file(), None, None)}
+
+
+def failed(pipe: Pipeline) -> dict[str, str]:
+    """What has failed, and why; each says what to do."""
+    found = [c for c in checks(pipe.file(), None, None) if c.status == "failed"]
+    assert all(check.remedy for check in found), found
+    return {check.check: check.told for check in found}
+
+
+def topics_of(servers: str) -> set[str]:
+    return set(admin_of(servers).list_topics(timeout=30).topics)
+
+
+def test_a_new_pipeline_may_start_and_nothing_is_made(fresh: Pipeline) -> None:
+    """Topics that a start would make are judged by the brokers, and not made."""
+    fresh.file()
+    before = topics_of(fresh.servers), sorted(fresh.folder.rglob("*"))
+
+    found = told(fresh)
+
+    assert [words for words in found.values() if not words.startswith("ok: ")] == []
+    assert found[f'input topic "{fresh.source}"'] == "ok: 2 partitions, may be read"
+    assert found[f'topic "{fresh.target}"'] == "ok: will be made, with 2 partitions"
+    assert found[f'topic "{fresh.name}.markers"'] == "ok: will be made, with 3 partitions"
+    assert found[BELONGS] == "ok: nothing of this name has run yet"
+    assert (topics_of(fresh.servers), sorted(fresh.folder.rglob("*"))) == before
+
+
+def test_a_pipeline_that_runs_is_not_disturbed(fresh: Pipeline) -> None:
+    """Its lease is not taken: it can still commit."""
+    taken = started(fresh)
+    ends = ends_of(fresh.servers, topics_of(fresh.servers))
+
+    found = told(fresh)
+
+    assert [words for words in found.values() if not words.startswith("ok: ")] == []
+    assert found[BELONGS] == "ok: instance 1 was the last, by a test"
+    assert found[f'topic "{fresh.name}.markers"'] == "ok: 3 partitions, may be read and written"
+    assert ends_of(fresh.servers, topics_of(fresh.servers)) == ends
+    with taken.lease.transaction():
+        pass
+
+
+def no_input(pipe: Pipeline) -> Pipeline:
+    return replace(pipe, source="missing-" + pipe.source, checkpoint=pipe.folder / "none")
+
+
+def too_many_replicas(pipe: Pipeline) -> Pipeline:
+    return SinkOf3(pipe.folder, pipe.servers, pipe.name + "-3", pipe.source)
+
+
+class SinkOf3(Pipeline):
+    """One that asks for more replicas than there are brokers."""
+
+    def file(self) -> Path:
+        path = super().file()
+        path.write_text(path.read_text()[:-1] + ', "sink": {"replication_factor": 3}}')
+        return path
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "why"),
+    [
+        pytest.param(
+            no_input, 'input topic "missing-{0.source}"', "does not exist", id="no input"
+        ),
+        pytest.param(
+            too_many_replicas,
+            'topic "{0.name}-3.markers"',
+            "does not exist and cannot be made",
+            id="too few brokers",
+        ),
+        pytest.param(
+            lambda pipe: pipe.but(max_batch="16m"),
+            "run.max_batch",
+            "is 960 s, the brokers end transactions after 900 s",
+            id="batches longer than transactions",
+        ),
+    ],
+)
+def test_what_a_first_start_would_fail_at_is_told(
+    fresh: Pipeline, changed: Callable[[Pipeline], Pipeline], what: str, why: str
+) -> None:
+    """Each by the name of what is to be mended."""
+    assert why in failed(changed(fresh))[what.format(fresh)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "why"),
+    [
+        pytest.param(
+            lambda pipe: replace(pipe, domain="ingest"),
+            'checkpoint "{0.place}": same plan',
+            'time was "offset", is "ingest"',
+            id="another plan",
+        ),
+        pytest.param(
+            lambda pipe: replace(pipe, checkpoint=pipe.folder / "another"),
+            BELONGS,
+            "belongs to another checkpoint",
+            id="another checkpoint",
+        ),
+    ],
+)
+def test_what_does_not_go_with_the_checkpoint_is_told(
+    ran: Pipeline, changed: Callable[[Pipeline], Pipeline], what: str, why: str
+) -> None:
+    """In the words that a start would refuse it with."""
+    assert why in failed(changed(ran))[what.format(ran)]
+
+
+def test_an_input_that_is_another_one_is_told(ran: Pipeline) -> None:
+    """Its offsets would mean other records."""
+    recreate(ran.servers, ran.source)
+
+    found = failed(ran)
+
+    assert "was deleted and made anew" in found[f'input topic "{ran.source}"']
+
+
+def test_records_that_are_gone_before_they_were_read_are_told(ran: Pipeline) -> None:
+    """Retention was shorter than the downtime."""
+    produce(ran.servers, ran.source, [(b"k", b"1")] * 3, partition=1)
+    delete_before(ran.servers, ran.source, {1: 2})
+
+    found = failed(ran)
+
+    where = f"{ran.source}[1]@0 comes next, and is no longer there"
+    assert found == {f'input topic "{ran.source}"': where}
+
+
+def test_an_output_that_was_compacted_since_is_told(ran: Pipeline) -> None:
+    """It would lose updates."""
+    configure(ran.servers, ran.target, "cleanup.policy", "compact")
+
+    assert "is compacted" in failed(ran)[BELONGS]
+
+
+def test_brokers_that_do_not_answer_end_it(fresh: Pipeline) -> None:
+    """What they would be asked is unknown."""
+    away = replace(fresh, servers="127.0.0.1:1")
+
+    found = told(away)
+
+    assert found["brokers"].startswith("failed: could not reach the brokers at 127.0.0.1:1")
+    assert found["topics and rights"] == "unknown: not looked at: the brokers do not answer"
+
+
+def rule(
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation,
+    permission: AclPermissionType,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> AclBinding:
+    return AclBinding(kind, name, pattern, "User:*", "*", operation, permission)
+
+
+def test_rights_are_told_as_far_as_brokers_tell_them(tmp_path: Path) -> None:
+    """Topics by what we may do with them; transactional ids by rules, where there are some."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with running(settings=settings) as broker:
+        servers = broker.bootstrap_servers
+        for topic in ("seen", "hidden", "shop.markers"):
+            create(servers, topic, 2)
+        pipe = Pipeline(tmp_path, servers, "shop", "seen", output="hidden")
+        unruled = told(pipe)
+        topic, ids = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
+        cluster = ResourceType.BROKER
+        see, configs = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
+        allow, deny = AclPermissionType.ALLOW, AclPermissionType.DENY
+        # An answer never comes once its client is gone.
+        admin = admin_of(servers)
+        made = admin.create_acls(
+            [
+                rule(topic, "seen", AclOperation.DESCRIBE, allow),
+                rule(topic, "hidden", AclOperation.DESCRIBE, deny),
+                rule(topic, "shop.markers", AclOperation.WRITE, allow),
+                # Whoever may make all topics may make this one.
+                rule(cluster, "kafka-cluster", AclOperation.ALL, allow),
+                rule(cluster, "kafka-cluster", AclOperation.CREATE, deny),
+                rule(topic, "shop.errors", AclOperation.CREATE, deny),
+                rule(topic, "shop.errors", AclOperation.DESCRIBE, allow),
+                rule(ids, "ikebana-", AclOperation.WRITE, allow, ResourcePatternType.PREFIXED),
+            ]
+        )
+        for answer in made.values():
+            answer.result(30)
+        ruled = told(pipe)
+        blind = told(replace(pipe, source="hidden", output="", checkpoint=tmp_path / "blind"))
+        made = admin.create_acls(
+            [rule(cluster, "kafka-cluster", right, deny) for right in (see, configs)]
+        )
+        for answer in made.values():
+            answer.result(30)
+        unseen = told(pipe)
+
+    may = 'transactional ids "ikebana-…"'
+    unruled_may = unruled.pop(may)
+    assert unruled_may == "unknown: the brokers tell of no rule for us"
+    assert [words for words in unruled.values() if not words.startswith("ok: ")] == []
+    assert ruled['input topic "seen"'] == "failed: may not be read"
+    assert ruled['topic "hidden"'].startswith("failed: may not be seen")
+    assert ruled['topic "shop.markers"'] == "failed: may not be read"
+    assert ruled['topic "shop.errors"'].startswith("failed: does not exist and cannot be made")
+    assert ruled[may] == "ok: granted to User:*"
+    assert ruled[BELONGS] == "unknown: not looked at: a topic may not be used"
+    # A topic that is to be made like an input of which nothing is told cannot be judged.
+    assert blind['input topic "hidden"'].startswith("failed: may not be seen")
+    assert blind["topics"].startswith("unknown: could not be looked at")
+    assert unseen["run.max_batch"] == "unknown: the brokers do not tell transaction.max.timeout.ms"
+    assert unseen[may] == unruled_may

@@ -1,0 +1,80 @@
+"""A run that is watched: its probes, and a scrape that has all that alerts and dashboard name."""
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import watched
+from ikebana.processor.kafka.broker import Broker
+from pipelines import Pipeline, create, produce, records_of, upserts
+from waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+class WithUi(Pipeline):
+    """A pipeline whose Spark shows its UI, on any port."""
+
+    def file(self) -> Path:
+        path = super().file()
+        document = json.loads(path.read_text())
+        document["spark"] = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+        path.write_text(json.dumps(document))
+        return path
+
+
+def get(url: str) -> tuple[int, str]:
+    """Status and text of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Before the first batch it is live and not ready; then counts are those of the topics."""
+    servers, source = broker.bootstrap_servers, topic_name("watched")
+    create(servers, source, 2)
+    produce(servers, source, [*upserts(600, 50, Random(1)), (b"k1", b"{no json")])
+    name = topic_name("watch")
+    pipeline = WithUi(tmp_path, servers, name, source, domain="ingest", limit=250)
+
+    with pipeline.start("--http", "127.0.0.1:0") as run:
+        run.wait_for("serving http")
+        url = re.findall(r"serving (\S+)/metrics", run.text)[0]
+        assert get(url + "/live")[0] == 200
+        early = get(url + "/ready")
+        run.wait_for("waiting for records")
+        wait_until(lambda: get(url + "/ready")[0] == 200, 120, "ready")
+        status, text = get(url + "/metrics")
+        spark_status, spark = get(url + "/metrics/spark")
+        assert run.stop() == 0, run.text
+
+    assert early[0] == 503
+    assert early[1].startswith("not ready: start-up has come to: ")
+    assert status == 200
+    assert watched.missing(text) == []
+    values = dict(re.findall(r"^(ikebana_\w+\{.*\}) (\S+)$", text, re.MULTILINE))
+    label = f'pipeline="{name}"'
+    assert float(values[f"ikebana_records_total{{{label}}}"]) == 601
+    written = float(values[f'ikebana_updates_total{{output="out",{label}}}'])
+    assert written == records_of(servers, pipeline.target)
+    assert float(values[f'ikebana_updates_total{{output="errors",{label}}}']) == 1
+    assert float(values[f"ikebana_behind_offsets{{{label}}}"]) == 0
+    assert float(values[f"ikebana_lag_seconds{{{label}}}"]) <= 60
+    assert float(values[f"ikebana_incarnation{{{label}}}"]) == 1
+    frontier = float(values[f'ikebana_output_frontier{{output="out",{label}}}'])
+    assert frontier <= pipeline.progress()[-1].upper
+    phases = set(re.findall(r'ikebana_shard_phase_seconds_total\{phase="(\w+)"', text))
+    assert phases == {"catch_up", "compute", "store", "send"}
+    assert spark_status == 200, spark
+    assert "metrics_executor_completedTasks_total{" in spark

@@ -1,0 +1,364 @@
+"""Metrics are a function of what is reported; alerts and dashboard name what there is."""
+
+import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import promql_parser
+import pytest
+
+import watched
+from ikebana.arrangements.errors import ConfigError
+from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.run import Run
+from ikebana.processor import metrics
+from ikebana.processor.health import Health, Limits, Progress
+from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.metrics import METRICS, Sample, Trigger
+from ikebana.processor.monitor import Monitor, serving
+from ikebana.processor.plan import Input, Output, Plan, TimeDomain, Upsert
+from ikebana.processor.spark.query import BatchReport
+from ikebana.processor.spark.triggers import trigger_of
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
+PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
+TRIGGER = Trigger(PHASES, {"current": 2000}, Progress(15, 15, 2000, 2000))
+
+
+def plan_of(time: TimeDomain = "ingest") -> Plan:
+    return Plan(
+        "shop",
+        inputs=(Input("changes", ("orders",)),),
+        operators=(Upsert("current", "changes"),),
+        outputs=(Output("out", "current", "orders.diffs"),),
+        time=time,
+    )
+
+
+def marker(shard: int, *runs: Run, took: dict[str, float] | None = None) -> Marker:
+    return Marker(
+        checkpoint="c",
+        epoch=0,
+        incarnation=2,
+        shard=shard,
+        batch=7,
+        lower=1000,
+        upper=2000,
+        offset="",
+        plan="",
+        records=3,
+        behind=40,
+        counts={},
+        manifest=Manifest("c", shard, version=5, runs=list(runs)),
+        took=took or {},
+    )
+
+
+def report(*markers: Marker) -> BatchReport:
+    return BatchReport(
+        batch=7,
+        lower=1000,
+        upper=2000,
+        records=6,
+        behind=40,
+        counts={"out": 9, "errors": 1},
+        counted={"drift": 2},
+        state_bytes=160,
+        seconds=0.5,
+        markers=list(markers),
+    )
+
+
+BASE = Run("b", 0, 4, "s4", 10, 100)
+DELTA = Run("d", 4, 5, "s5", 2, 20)
+
+
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def health(clock: Clock) -> Health:
+    return Health(Limits(60, 900, 3600), clock)
+
+
+def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
+    """Counters are added to by output and kind, gauges are set."""
+    found = set(metrics.of_batch(plan_of(), report()))
+
+    assert found == {
+        Sample(metrics.BATCH, (), 7),
+        Sample(metrics.BEHIND, (), 40),
+        Sample(metrics.RECORDS, (), 6),
+        Sample(metrics.UPDATES, ("out",), 9),
+        Sample(metrics.UPDATES, ("errors",), 1),
+        Sample(metrics.COUNTED_KINDS, ("drift",), 2),
+        Sample(metrics.OUTPUT_FRONTIER, ("out",), 2000),
+        Sample(metrics.OUTPUT_FRONTIER, ("errors",), 2000),
+    }
+
+
+def test_a_shard_says_what_its_files_are() -> None:
+    """Base and deltas together, the base apart, and how long its task took."""
+    told = metrics.of_batch(
+        plan_of(), report(marker(0), marker(1, BASE, DELTA, took={"compute": 0.25}))
+    )
+
+    assert [sample for sample in told if sample.labels[:1] in {("0",), ("1",)}] == [
+        Sample(metrics.STATE_BYTES, ("0",), 0),
+        Sample(metrics.STATE_ENTRIES, ("0",), 0),
+        Sample(metrics.STATE_FILES, ("0",), 0),
+        Sample(metrics.STATE_VERSION, ("0",), 5),
+        Sample(metrics.BASE_VERSION, ("0",), 0),
+        Sample(metrics.BASE_BYTES, ("0",), 0),
+        Sample(metrics.STATE_BYTES, ("1",), 120),
+        Sample(metrics.STATE_ENTRIES, ("1",), 12),
+        Sample(metrics.STATE_FILES, ("1",), 2),
+        Sample(metrics.STATE_VERSION, ("1",), 5),
+        Sample(metrics.BASE_VERSION, ("1",), 4),
+        Sample(metrics.BASE_BYTES, ("1",), 100),
+        Sample(metrics.SHARD_SECONDS, ("1", "compute"), 0.25),
+    ]
+
+
+def test_a_trigger_says_how_long_it_took_and_up_to_where_operators_are() -> None:
+    """The whole is no phase: phases add up to about what the histogram has once."""
+    assert list(metrics.of_trigger(TRIGGER)) == [
+        Sample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
+        Sample(metrics.BATCH_SECONDS, (), 1.5),
+        Sample(metrics.PHASE_SECONDS, ("addBatch",), 1.2),
+        Sample(metrics.PHASE_SECONDS, ("latestOffset",), 0.03),
+    ]
+
+
+def test_frontiers_have_an_age_where_times_are_milliseconds(health: Health) -> None:
+    """Offsets have none, and a frontier ahead of this machine's clock is not negative."""
+    operators, outputs = {"current": 2000}, {"out": 9000}
+
+    aged = {
+        sample
+        for sample in metrics.of_moment(plan_of(), health, operators, outputs, 5000)
+        if sample.labels
+    }
+
+    assert aged == {
+        Sample(metrics.OPERATOR_LAG, ("current",), 3.0),
+        Sample(metrics.OUTPUT_LAG, ("out",), 0.0),
+    }
+    offsets = metrics.of_moment(plan_of("offset"), health, operators, outputs, 5000)
+    assert not [sample for sample in offsets if sample.labels]
+
+
+def test_a_trigger_is_read_from_what_spark_says() -> None:
+    """Offsets are summed over partitions; a batch of before a restart was not minted."""
+    offset = {
+        "batch": 3,
+        "lower": 0,
+        "upper": 5,
+        "positions": {"orders": {"0": 10, "1": 5}},
+        "plan": "",
+        "frontiers": {"current": 5, "total": 3},
+        "behind": 4,
+    }
+    progress = {"durationMs": PHASES, "sources": [{"endOffset": offset}]}
+
+    found = trigger_of(progress)
+    replayed = trigger_of({**progress, "durationMs": {"addBatch": 1}})
+
+    frontiers = {"current": 5, "total": 3}
+    assert found == Trigger(PHASES, frontiers, Progress(done=15, offered=19, upper=5, closed=3))
+    assert replayed.progress.offered is None
+
+
+def told(monitor: Monitor) -> None:
+    """Tell a monitor of everything that there is."""
+    monitor.started("c", 2, None)
+    monitor.batch(report(marker(0, BASE, DELTA, took={"catch_up": 0.1})))
+    monitor.trigger(TRIGGER)
+
+
+def scrape(monitor: Monitor) -> str:
+    return monitor.scrape("")[1].decode()
+
+
+def test_every_metric_has_series_once_all_is_told(health: Health) -> None:
+    """No metric is defined that nothing ever sets."""
+    monitor = Monitor(plan_of(), health)
+    told(monitor)
+
+    series = watched.scraped(scrape(monitor))
+
+    names = {m.name + ("_count" if m.kind == "histogram" else "") for m in METRICS}
+    assert names - series.keys() == set()
+    assert all(labels["pipeline"] == "shop" for name in names for labels in series[name])
+
+
+def test_counters_are_there_before_the_first_batch(health: Health) -> None:
+    """What appears with its first increment is an increase that nobody sees."""
+    series = watched.scraped(scrape(Monitor(plan_of(), health)))
+
+    assert {labels["output"] for labels in series["ikebana_updates_total"]} == {"out", "errors"}
+    assert {"drift", "error dropped"} <= {
+        labels["kind"] for labels in series["ikebana_counted_total"]
+    }
+
+
+def test_counters_add_up_and_gauges_do_not(health: Health) -> None:
+    """Two batches of 6 records are 12; their frontier is one."""
+    monitor = Monitor(plan_of(), health)
+    told(monitor)
+    told(monitor)
+
+    text = scrape(monitor)
+
+    assert 'ikebana_records_total{pipeline="shop"} 12.0' in text
+    assert 'ikebana_output_frontier{output="out",pipeline="shop"} 2000.0' in text
+    assert 'ikebana_batch_duration_seconds_sum{pipeline="shop"} 3.0' in text
+    assert "_created" not in text
+
+
+def test_alerts_and_dashboard_name_metrics_and_labels_that_there_are(health: Health) -> None:
+    """An alert on a metric that is misspelt would be silent for ever."""
+    monitor = Monitor(plan_of(), health)
+    told(monitor)
+
+    assert watched.missing(scrape(monitor)) == []
+
+
+def test_what_is_missing_is_seen() -> None:
+    """The comparison finds a metric, and a label, that a scrape does not have."""
+    assert "ikebana_live" in watched.missing("")
+    assert "ikebana_updates_total{output}" in watched.missing(
+        '# TYPE ikebana_updates counter\nikebana_updates_total{pipeline="p"} 1\n'
+    )
+
+
+@pytest.mark.parametrize("rule", watched.rules(), ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_and_what_to_do(rule: dict[str, object]) -> None:
+    """Every alert has a severity, a summary and a description, and nothing misspelt."""
+    assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
+    assert re.fullmatch(r"Ikebana[A-Za-z]+", str(rule["alert"]))
+    assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
+    annotations = rule["annotations"]
+    assert isinstance(annotations, dict)
+    assert annotations.keys() == {"summary", "description"}
+    assert "{{ $labels.pipeline }}" in annotations["summary"]
+    # One that is no comparison would fire as long as its metric is there.
+    tree = promql_parser.parse(str(rule["expr"]))
+    assert isinstance(tree, promql_parser.BinaryExpr)
+    promql_parser.parse_duration(str(rule.get("for", "1m")))
+
+
+def test_alerts_have_names_of_their_own() -> None:
+    """Two of one name would be one in the eyes of whoever is called."""
+    names = [rule["alert"] for rule in watched.rules()]
+
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on the PATH")
+def test_promtool_accepts_the_rules() -> None:
+    """Prometheus' own judgement, where it is to be had."""
+    command = ["promtool", "check", "rules", str(watched.RULES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_panels_stand_beside_each_other() -> None:
+    """No two have one id or one place, and every one but a row shows something."""
+    panels = watched.dashboard()["panels"]
+    places = [
+        (x, y)
+        for panel in panels
+        for at in [panel["gridPos"]]
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len(set(places)) == len(places)
+    assert max(x for x, _ in places) < 24
+    assert all(panel["targets"] for panel in panels if panel["type"] != "row")
+
+
+def test_every_metric_is_shown_or_alerted_on() -> None:
+    """What nobody looks at is not worth its series."""
+    read = {m.name for e in watched.expressions() for m in watched.selected(e)}
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in read}
+
+    assert {metric.name for metric in METRICS} - shown == set()
+
+
+def test_every_metric_is_in_the_docs_with_its_labels() -> None:
+    """The table of docs/operating.md is the list of metrics."""
+    rows = re.findall(r"^\| `(ikebana_\w+)` \| (\w+) \|([^|]*)\|", DOCS.read_text(), re.MULTILINE)
+
+    assert {(name, kind, labels.strip()) for name, kind, labels in rows} == {
+        (m.name, m.kind, ", ".join(f"`{label}`" for label in m.labels)) for m in METRICS
+    }
+
+
+def get(url: str) -> tuple[int, str]:
+    """Status and text of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: Clock) -> None:
+    """200 or 503, by the clock; what there is no such path for is told the paths."""
+    with serving(Monitor(plan_of(), health), "127.0.0.1", 0) as url:
+        assert get(url + "/live") == (200, "live: 0 s since the last sign of life\n")
+        assert get(url + "/ready")[0] == 503
+        health.idle()
+        assert get(url + "/ready?verbose") == (200, "ready: lag 0 s, limit 60 s\n")
+        clock.now += 901
+        assert get(url + "/live")[0] == 503
+        assert get(url + "/metrics")[0] == 200
+        assert get(url + "/metrics/spark") == (
+            404,
+            "Spark's UI is off: set spark.ui.enabled under spark in the file\n",
+        )
+        assert get(url + "/")[0] == 404
+
+
+def test_a_scraper_gets_the_format_that_it_asks_for(health: Health) -> None:
+    """Prometheus asks for OpenMetrics, a person's browser for nothing."""
+    monitor = Monitor(plan_of(), health)
+
+    assert monitor.scrape("")[0].startswith("text/plain")
+    content_type, text = monitor.scrape("application/openmetrics-text; version=1.0.0")
+
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.endswith(b"# EOF\n")
+
+
+def test_an_address_that_is_taken_is_named(health: Health) -> None:
+    """The run ends before it has taken anything over."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with (
+            pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"),
+            serving(Monitor(plan_of(), health), "127.0.0.1", port),
+        ):
+            pass

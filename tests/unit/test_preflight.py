@@ -1,0 +1,127 @@
+"""The checks of a start that need no broker."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ikebana.processor import pipeline
+from ikebana.processor.checkpoint import Checkpoint, newborn
+from ikebana.processor.cli.main import cli
+from ikebana.processor.preflight import Check, of_checkpoint
+from ikebana.processor.reclock import SourceOffset
+from pipelines import Pipeline
+
+NOTHING = SourceOffset(-1, 0, 0, {}, "")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path, "localhost:1", "shop", "orders")
+
+
+def born(shop: Pipeline) -> str:
+    """Make the checkpoint of a pipeline; its id."""
+    plan, settings = pipeline.read(shop.file(), environ=os.environ)
+    birth = newborn(settings.checkpoint, plan, settings.shards, NOTHING)
+    Checkpoint(settings.checkpoint).write(birth)
+    return birth.id
+
+
+def found(shop: Pipeline) -> dict[str, Check]:
+    """The checks by what is looked at, after the location."""
+    plan, settings = pipeline.read(shop.file(), environ=os.environ)
+    return {
+        check.check.removeprefix(f'checkpoint "{shop.place}": '): check
+        for check in of_checkpoint(plan, settings)
+    }
+
+
+def everything(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def test_a_new_checkpoint_is_left_unmade(shop: Pipeline) -> None:
+    """Its folder is not there before, and not after."""
+    shop.file()
+    before = everything(shop.folder)
+
+    checks = found(shop)
+
+    assert {check.status for check in checks.values()} == {"ok"}
+    assert checks["read"].told == "new: nothing is there yet"
+    assert everything(shop.folder) == before
+
+
+def test_a_checkpoint_of_this_plan_is_told_and_left_as_it_is(shop: Pipeline) -> None:
+    """The probe is gone again."""
+    name = born(shop)
+    before = everything(shop.folder)
+
+    checks = found(shop)
+
+    assert {check.status for check in checks.values()} == {"ok"}
+    assert checks["read"].told == f"{name}, committed up to batch -1"
+    assert everything(shop.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        pytest.param({"time": "ingest"}, 'time was "offset", is "ingest"', id="plan"),
+        pytest.param({"shards": 3}, "the checkpoint has 2 shards", id="shards"),
+    ],
+)
+def test_what_changed_since_the_checkpoint_is_told(
+    shop: Pipeline, run: dict[str, object], told: str
+) -> None:
+    """With what can be done about it."""
+    born(shop)
+    time = str(run.pop("time", shop.domain))
+    changed = Pipeline(shop.folder, shop.servers, "shop", "orders", time, settings=run)
+
+    check = found(changed)["same plan"]
+
+    assert check.status == "failed"
+    assert told in check.told
+    assert check.remedy
+
+
+def test_a_folder_of_somebody_else_is_refused(shop: Pipeline) -> None:
+    """What cannot be read is not compared with either."""
+    (shop.place / "offsets").mkdir(parents=True)
+    (shop.place / "offsets" / "0").touch()
+
+    checks = found(shop)
+
+    assert checks["read"].status == "failed"
+    assert "without ikebana.json" in checks["read"].told
+    assert checks.keys() == {"read", "write"}
+
+
+def test_a_location_that_cannot_be_written_is_told(shop: Pipeline) -> None:
+    """Here a file stands where a folder is needed."""
+    (shop.folder / "checkpoint").touch()
+
+    check = found(shop)["write"]
+
+    assert check.status == "failed"
+    assert check.told.startswith(f'could not write "{shop.place}": ')
+    assert check.remedy
+
+
+def test_a_pipeline_file_with_problems_ends_it(shop: Pipeline) -> None:
+    """Nothing else can be looked at; the exit status says so, and JSON too."""
+    path = shop.but(shards=0).file()
+
+    shown = CliRunner().invoke(cli, ["preflight", str(path)])
+    told = CliRunner().invoke(cli, ["preflight", "--json", str(path)])
+
+    assert shown.exit_code == told.exit_code == 1
+    assert shown.output.startswith(f"failed  pipeline file {path}: ")
+    assert "run.shards: must be at least 1; is 0" in shown.output
+    answer = json.loads(told.output)
+    assert answer["ok"] is False
+    assert [check["status"] for check in answer["checks"]] == ["failed"]
