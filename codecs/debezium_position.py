@@ -13,9 +13,12 @@ the order in which they commit: a later one has a greater time.
 An END record's id has the LSN at which its transaction ends.  So the END of a transaction
 tells the time of the next one, and all that has a lesser time lies before this END.
 
-Before a connector has seen any commit it knows no such LSN: the rows of a first snapshot
-and the first transaction after it have time 0 together.  A restarted connector goes on
-with the LSN that it has stored.
+Before a connector has seen any commit it knows no such LSN: the rows of a snapshot with
+which it begins, and the first transaction after them, have time 0 together.  A connector
+that restarts goes on with the LSN that it has stored, and sends a run of changes again
+with the times, transactions and orders that they had.  Only if it restarts within that
+first transaction, what it sends from then on has an LSN within the transaction instead of
+0: still before the time of the next one.
 
 What has no `transaction` block (a snapshot's row, or any change if the connector doesn't
 provide transaction metadata) has a time like others, but no transaction that an END would

@@ -74,18 +74,21 @@ def captured(servers: str) -> Iterator[Bank]:
             wait_until(snapshot_taken, 120, "the snapshots are in their topics")
             commits = _happened(database)
 
-            def ended(server: str) -> bool:
+            def all_ended() -> bool:
                 worker.check()
-                told = [
-                    payload(each.value()) for each in committed(servers, f"{server}.transaction")
-                ]
-                last = told[-1] if told else {"status": None, "id": ""}
-                return (last["status"], last["id"].partition(":")[0]) == ("END", commits[-1])
+                return all(_last_end(servers, server) == commits[-1] for server in CONNECTORS)
 
-            for server in CONNECTORS:
-                wait_until(lambda s=server: ended(s), 60, f"the last END of {server}")
+            wait_until(all_ended, 60, "the last transaction has ended in every topic")
         messages = {topic: committed(servers, topic) for topic in topics}
     yield Bank(messages, commits)
+
+
+def _last_end(servers: str, server: str) -> str | None:
+    """The id of the last transaction, if it has ended."""
+    told = [payload(each.value()) for each in committed(servers, f"{server}.transaction")]
+    if not told or told[-1]["status"] != "END":
+        return None
+    return str(told[-1]["id"]).partition(":")[0]
 
 
 def _happened(database: Postgres) -> list[str]:

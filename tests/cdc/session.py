@@ -48,5 +48,3 @@ def session(database: Postgres) -> Iterator[Session]:
         text=True,
     ) as process:
         yield Session(process)
-        assert process.stdin is not None
-        process.stdin.close()

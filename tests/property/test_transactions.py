@@ -121,7 +121,7 @@ def read_all(source: Source, data: st.DataObject) -> list[tuple[Transactions, li
     """Each batch's state and all that had been read, until everything has."""
     logs, state, read = source.logs(), Transactions(), list[Record]()
     at = dict.fromkeys(logs, 0)
-    found = []
+    found: list[tuple[Transactions, list[Record]]] = []
     while any(at[where] < len(log) for where, log in logs.items()):
         seen = []
         for where, log in logs.items():
