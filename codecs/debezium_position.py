@@ -8,7 +8,8 @@ a later one have lower LSNs than those of an earlier one; so does the LSN in
 `transaction.id`, which is "txid:lsn" with the change's own; txids are dealt out when
 transactions begin, not when they commit; commit times tie.  The end of the transaction
 before is the same for all changes of a transaction, and PostgreSQL sends transactions in
-the order in which they commit: a later one has a greater time.
+the order in which they commit: a later one has a greater time.  (A logical message outside
+of transactions counts as a commit of its own, which only makes the next time greater.)
 
 An END record's id has the LSN at which its transaction ends.  So the END of a transaction
 tells the time of the next one, and all that has a lesser time lies before this END.

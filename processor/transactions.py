@@ -2,10 +2,10 @@
 
 Times are LSNs as in `codecs.debezium_position`: the time of a transaction is the LSN at
 which the one before it ended.  The frontier is the LSN at which the last transaction ended
-that is complete, as are all before it; that is also the time of the next one, so a
-transaction is not passed before it is complete, and all that has a time before the frontier
-has been read.  It is complete when, of each collection that the pipeline reads, as many
-changes have been read as its END counts.
+that is complete, as are all before it.  The next one has no lesser time, so a transaction
+is not passed before it is complete, and all that has a time before the frontier has been
+read.  It is complete when, of each collection that the pipeline reads, as many changes have
+been read as its END counts.
 
 It takes the transaction topic to be one partition, so that ENDs come in the order in which
 transactions committed and their LSNs grow.  An END that does not lie beyond the last one is
@@ -21,8 +21,9 @@ source: nothing of it would ever lie beyond.
   a new transaction the time 0, and its END counts changes that all are late.
 * A missing END holds nothing up.  ENDs come in order: once a later one is complete, the
   frontier is there, and the transaction without an END has been passed, complete or not.
-* A missing change holds the frontier for ever, since an END has promised it.
-  `Transactions.missing` names it.
+* A missing change holds the frontier for ever, since an END has promised it.  So a topic
+  must not be compacted, nor read from where changes are gone already whose END is there.
+  `Transactions.missing` says what is waited for.
 * What is in no transaction that an END counts, as the rows of a snapshot, is late if it is
   read after the frontier has passed its time.
 """
