@@ -1,0 +1,212 @@
+"""Where Debezium's changes stand in their source: when, at which LSN, in which transaction.
+
+A change has its commit time (`source.ts_ms`, milliseconds), and of PostgreSQL its LSN
+(`source.lsn`) and the *time of its transaction*: the LSN at which the transaction before
+it ended.  That is the first entry of `source.sequence`.  Other candidates are no good: a
+change's own LSN differs within a transaction, and where transactions overlap, changes of
+a later one have lower LSNs than those of an earlier one; so does the LSN in
+`transaction.id`, which is "txid:lsn" with the change's own; txids are dealt out when
+transactions begin, not when they commit; commit times tie.  The end of the transaction
+before is the same for all changes of a transaction, and PostgreSQL sends transactions in
+the order in which they commit: a later one has a greater time.  (A logical message outside
+of transactions counts as a commit of its own, which only makes the next time greater.)
+
+An END record's id has the LSN at which its transaction ends.  So the END of a transaction
+tells the time of the next one, and all that has a lesser time lies before this END.
+
+Before a connector has seen any commit it knows no such LSN: the rows of a snapshot with
+which it begins, and the first transaction after them, have time 0 together.  A connector
+that restarts goes on with the LSN that it has stored, and sends a run of changes again
+with the times, transactions and orders that they had.  Only if it restarts within that
+first transaction, what it sends from then on has an LSN within the transaction instead of
+0: still before the time of the next one.
+
+What has no `transaction` block (a snapshot's row, or any change if the connector doesn't
+provide transaction metadata) has a time like others, but no transaction that an END would
+count it for.  Tombstones, heartbeats, schema changes and records of the transaction topic
+have no position.  Of other databases than PostgreSQL there is the commit time only.
+
+Messages are bare, or wrapped as {"schema", "payload"}.
+"""
+
+import re
+from functools import lru_cache
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ikebana.codecs import canonical
+from ikebana.codecs.debezium import Opening
+from ikebana.codecs.errors import DecodeError
+
+VALUE, BOUNDARY = "Debezium value", "Debezium transaction record"
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+_POSTGRES = "postgresql"
+_STREAMED = (None, False, "false")
+# A transaction of PostgreSQL, and an LSN: in a change its own, in END that of the end.
+_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,19})")
+# [last commit or null, own], as a text of JSON.
+_SEQUENCE = re.compile(r'\[(?:null|"([0-9]{1,19})"),"[0-9]{1,19}"\]')
+
+
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """Where a change stands in its source; what the source doesn't tell is None.
+
+    `time` is that of its transaction.  `order` is its place among all changes of its
+    transaction, from 1.  `collection` is spelled as in END records.
+    """
+
+    ts_ms: int | None
+    lsn: int | None
+    time: int | None
+    collection: str
+    transaction: str | None = None
+    order: int | None = None
+    snapshot: bool = False
+
+
+class Boundary(msgspec.Struct, frozen=True):
+    """The begin or the end of a transaction; `counts` is empty at its begin.
+
+    `lsn` is where it begins or ends.  A collection is counted for each message with a
+    value: a changed key counts twice, its tombstone doesn't.
+    """
+
+    status: Literal["BEGIN", "END"]
+    transaction: str
+    lsn: int
+    ts_ms: int | None
+    counts: dict[str, int]
+
+
+class _Source(msgspec.Struct):
+    """What `source` says of a position, in whichever database."""
+
+    connector: str = ""
+    ts_ms: Int64 | None = None
+    lsn: Natural | None = None
+    sequence: str | None = None
+    snapshot: str | bool | None = None
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    collection: str | None = None
+
+
+class _Block(msgspec.Struct):
+    """The block that the connector puts into a change if it provides metadata."""
+
+    id: str
+    total_order: Natural | None = None
+
+
+class _Event(msgspec.Struct):
+    """An event without its rows, or whatever else has no source."""
+
+    source: _Source | None = None
+    transaction: _Block | None = None
+
+
+class _Count(msgspec.Struct):
+    """How many changes of a collection a transaction has."""
+
+    data_collection: str
+    event_count: Natural
+
+
+class _Record(msgspec.Struct):
+    """A record of the transaction topic."""
+
+    status: Literal["BEGIN", "END"]
+    id: str
+    ts_ms: Int64 | None = None
+    data_collections: list[_Count] | None = None
+
+
+class Positions:
+    """Tells where changes stand; one for all messages, since it remembers their schema."""
+
+    def __init__(self) -> None:
+        self._opening = Opening(_Event | None, (), lambda _: ())
+
+    def of(self, value: bytes | None) -> Position | None:
+        """Where a change stands; None for a message that is no change.
+
+        Raises:
+            DecodeError: it is not JSON, or what it says of its position is at fault.
+        """
+        if value is None:
+            return None
+        try:
+            event: _Event | None = self._opening.open(value)[0]
+        except canonical.REFUSALS as error:
+            raise canonical.refused(VALUE, error) from None
+        if event is None or (source := event.source) is None:
+            return None
+        time, transaction, order = None, None, None
+        if (block := event.transaction) is not None:
+            transaction, order = block.id, block.total_order
+        if (postgres := source.connector == _POSTGRES) and source.sequence is not None:
+            time = _time(source.sequence)
+        if postgres and transaction is not None:
+            transaction, _ = _split(VALUE, "transaction.id", transaction)
+        return Position(
+            source.ts_ms,
+            source.lsn,
+            time,
+            _collection(
+                None if postgres else source.db, source.schema, source.table or source.collection
+            ),
+            transaction,
+            order,
+            source.snapshot not in _STREAMED,
+        )
+
+
+class Boundaries:
+    """Reads the records of PostgreSQL's transaction topic."""
+
+    def __init__(self) -> None:
+        self._opening = Opening(_Record | None, (), lambda _: ())
+
+    def of(self, value: bytes | None) -> Boundary | None:
+        """A begin or an end; None for a null value.
+
+        Raises:
+            DecodeError: it is neither.
+        """
+        if value is None:
+            return None
+        try:
+            record: _Record | None = self._opening.open(value)[0]
+        except canonical.REFUSALS as error:
+            raise canonical.refused(BOUNDARY, error) from None
+        if record is None:
+            return None
+        transaction, lsn = _split(BOUNDARY, "id", record.id)
+        counts: dict[str, int] = {}
+        for each in record.data_collections or ():
+            counts[each.data_collection] = counts.get(each.data_collection, 0) + each.event_count
+        return Boundary(record.status, transaction, lsn, record.ts_ms, counts)
+
+
+def _time(sequence: str) -> int:
+    if (found := _SEQUENCE.fullmatch(sequence)) is None:
+        raise DecodeError(VALUE, 'field "source.sequence" is not two LSNs')
+    return int(found[1] or 0)
+
+
+def _split(codec: str, name: str, identifier: str) -> tuple[str, int]:
+    if (found := _ID.fullmatch(identifier)) is None:
+        raise DecodeError(codec, f'field "{name}" is not txid:lsn, as PostgreSQL has it')
+    return found[1], int(found[2])
+
+
+@lru_cache(64)
+def _collection(*parts: str | None) -> str:
+    """The name as the connector's own identifiers write it."""
+    return ".".join(part for part in parts if part)
