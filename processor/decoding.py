@@ -26,6 +26,7 @@ from ikebana.processor.rows import (
     Truncate,
     Updates,
 )
+from ikebana.processor.source_dating import SourceDating
 from ikebana.processor.update_intake import UpdateIntake
 
 _CHUNK_RECORDS = 5_000
@@ -69,9 +70,15 @@ class Decoding:
     """Decodes the messages of one partition, in order, into chunks for each shard."""
 
     def __init__(
-        self, source: Input, intake: Intake | UpdateIntake, place: Place, shards: int
+        self,
+        source: Input,
+        intake: Intake | UpdateIntake,
+        place: Place,
+        shards: int,
+        dating: SourceDating | None = None,
     ) -> None:
         self._source = source
+        self._source_dating = dating
         self._intake = intake
         self._place = place
         self._dating = None
@@ -88,6 +95,8 @@ class Decoding:
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
+        if self._source_dating is not None:
+            messages = self._source_dating.dated(messages)
         if isinstance(self._intake, UpdateIntake):
             if self._source.value_format == "diff":
                 interval = Interval(self._place.base, self._place.upper)
@@ -105,6 +114,12 @@ class Decoding:
         full = self._held >= _CHUNK_RECORDS * self._count
         if full or self._size >= _CHUNK_BYTES * self._count:
             yield from self.flush()
+
+    def finish(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what is held, and what was learned, when all messages have been taken."""
+        yield from self.flush()
+        if self._source_dating is not None and (seen := self._source_dating.seen()) is not None:
+            yield 0, pack(seen)
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
         """Yield what is held."""

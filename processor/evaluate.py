@@ -18,8 +18,9 @@ from ikebana.processor.envelope import Records, Tick, unpack
 from ikebana.processor.intake import Message
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.plan import ERRORS, UPDATE_FORMATS, Input, Output, Plan
+from ikebana.processor.plan import ERRORS, SOURCE_CLOCKS, UPDATE_FORMATS, Input, Output, Plan
 from ikebana.processor.rows import KeyedUpdate, Updates
+from ikebana.processor.source_dating import SourceDating
 from ikebana.processor.update_intake import intake_of
 
 if TYPE_CHECKING:
@@ -123,7 +124,12 @@ class Evaluation:
             if source.event_time is None
             else Place(source.topics[0], 0, order, 0, lower, each=False)
         )
-        decoding = Decoding(source, self._intakes[source.name], place, 1)
+        where = source.topics[0], 0
+        dating = None
+        if source.event_time is not None and source.event_time.clock in SOURCE_CLOCKS:
+            # All records of a call are there: no transaction is in the middle.
+            dating = SourceDating(source, None, where)
+        decoding = Decoding(source, self._intakes[source.name], place, 1, dating)
         for _, chunk in [*decoding.add(messages), *decoding.flush()]:
             row = unpack(chunk)
             assert not isinstance(row, Tick)

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
-from ikebana.processor import event_time
+from ikebana.processor import event_time, transactions
 from ikebana.processor.cdcv2_coverage import Coverage, advanced
 from ikebana.processor.event_time import Where
 from ikebana.processor.formatting import add_times
 from ikebana.processor.plan import Input, Plan
 from ikebana.processor.rows import Seen
+from ikebana.processor.transactions import Transactions
 
 Positions = dict[str, dict[int, int]]
 
@@ -24,13 +25,15 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of one input.
 
     `greatest` are the event times seen by topic and partition, `coverage` what the facts
-    of CDCv2 come to.  Of a diff topic: `reads` is up to where the batch reads,
-    `progress_at` where progress is to be read on from, `checkpoint` whose topic it is.
+    of CDCv2 come to, `transactions` what was read of a source's.  Of a diff topic: `reads`
+    is up to where the batch reads, `progress_at` where progress is to be read on from,
+    `checkpoint` whose topic it is.
     """
 
     frontier: int = 0
     greatest: Positions = {}
     coverage: Coverage | None = None
+    transactions: Transactions | None = None
     reads: dict[int, int] = {}
     progress_at: int = 0
     checkpoint: str = ""
@@ -41,6 +44,17 @@ class Learned(NamedTuple):
 
     seen: list[Seen]
     facts: list[dict[str, list[int]]]
+
+
+def topic_key(topic: str) -> str:
+    """Under which name it is known what a transaction topic tells; no input's has a space."""
+    return f"transactions {topic}"
+
+
+def key_of(source: Input) -> str:
+    """Under which name it is known how far an input is complete."""
+    topic = source.transaction_topic
+    return source.name if topic is None else topic_key(topic)
 
 
 def learned(
@@ -55,8 +69,17 @@ def learned(
     `partitions` are those of every topic, `idle` those that are not waited for.
     """
     found = dict(known)
+    for topic in plan.transaction_topics:
+        before = known.get(topic_key(topic), InputTimes())
+        told = [s.transactions for s in news.seen if s.input == topic_key(topic)]
+        after = transactions.advanced(
+            before.transactions or Transactions(), [one for one in told if one is not None]
+        )
+        found[topic_key(topic)] = msgspec.structs.replace(
+            before, frontier=after.frontier, transactions=after
+        )
     for source in plan.inputs:
-        if source.tells_later:
+        if source.tells_later and source.transaction_topic is None:
             before = known.get(source.name, InputTimes())
             if source.event_time is not None:
                 found[source.name] = _events(source, before, news, partitions, idle)

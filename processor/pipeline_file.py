@@ -261,11 +261,13 @@ class EventTimePart(Part):
     lateness: Seconds = 0.0
     idle: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 60.0
     ahead: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 86_400.0
+    transactions: Text | None = None
 
     def event_time(self) -> EventTime:
         """What this section describes."""
         idle, ahead = (None if s is None else round(s * 1000) for s in (self.idle, self.ahead))
-        return EventTime(self.of, self.clock, round(self.lateness * 1000), idle, ahead)
+        lateness = round(self.lateness * 1000)
+        return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)
 
 
 class InputPart(Part):

@@ -43,8 +43,11 @@ OnError = Literal["record", "drop", "fail"]
 # ingest: each micro-batch has one time, milliseconds.  offset: each record has its own.
 TimeDomain = Literal["ingest", "offset"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
-# in its log the source has the change.
-Clock = Literal["kafka", "source", "lsn"]
+# in its log the source has the change.  transaction: where in the log its transaction begins.
+Clock = Literal["kafka", "source", "lsn", "transaction"]
+# Those of a Debezium envelope, and of them those that are positions and no milliseconds.
+SOURCE_CLOCKS = ("source", "lsn", "transaction")
+LOG_CLOCKS = ("lsn", "transaction")
 PLAIN_FORMATS = ("json", "bytes", "avro")
 # Updates with times of their own, as pipelines publish them.
 UPDATE_FORMATS = ("diff", "cdcv2-json", "cdcv2-avro")
@@ -58,6 +61,9 @@ class EventTime(msgspec.Struct, frozen=True):
     later than that is advanced to the frontier.  A partition that has been silent for
     `idle_ms` does not hold the frontier back; None: it always does.  A time that is
     more than `ahead_ms` beyond the clock is an error and moves nothing; None: no time is.
+
+    With the clock `transaction`, `transactions` is the topic that tells how many changes a
+    transaction has: the frontier passes it when all have been read, and not before.
     """
 
     of: str | None = None
@@ -65,10 +71,11 @@ class EventTime(msgspec.Struct, frozen=True):
     lateness_ms: int = 0
     idle_ms: int | None = 60_000
     ahead_ms: int | None = 86_400_000
+    transactions: str | None = None
 
     def latest(self, now_ms: int) -> int | None:
         """The latest time that is not too far ahead of the clock; None if none is."""
-        if self.ahead_ms is None or self.clock == "lsn":
+        if self.ahead_ms is None or self.clock in LOG_CLOCKS:
             return None
         return now_ms + self.ahead_ms
 
@@ -103,6 +110,11 @@ class Input:
     def is_dated(self) -> bool:
         """Whether its times are its own, so that its frontier is too."""
         return self.event_time is not None or self.value_format in UPDATE_FORMATS
+
+    @property
+    def transaction_topic(self) -> str | None:
+        """The topic that tells of the transactions that its changes belong to."""
+        return None if self.event_time is None else self.event_time.transactions
 
     @property
     def tells_later(self) -> bool:
@@ -216,6 +228,12 @@ class Plan:
     def is_dated(self) -> bool:
         """Whether the batches' times are those that inputs have by themselves."""
         return any(source.is_dated for source in self.inputs)
+
+    @property
+    def transaction_topics(self) -> tuple[str, ...]:
+        """The topics that tell of transactions, of which inputs may share one."""
+        named = (source.transaction_topic for source in self.inputs)
+        return tuple(dict.fromkeys(topic for topic in named if topic is not None))
 
     @property
     def markers_topic(self) -> str:

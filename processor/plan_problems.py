@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.encodings import encoding
 from ikebana.processor import planner
 from ikebana.processor.aggregates import AggregateError, arranged
@@ -15,7 +16,9 @@ from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, StepErro
 from ikebana.processor.linear.steps import moves_time
 from ikebana.processor.plan import (
     ERRORS,
+    LOG_CLOCKS,
     PLAIN_FORMATS,
+    SOURCE_CLOCKS,
     UPDATE_FORMATS,
     Concat,
     Input,
@@ -27,6 +30,7 @@ from ikebana.processor.plan import (
     StateMachine,
     Upsert,
 )
+from ikebana.processor.transactions import collections_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -132,10 +136,19 @@ def _time_problems(source: Input) -> Iterator[Problem]:
         return
     if (event.of is None) == (event.clock is None):
         yield f"{path}.event_time", 'needs one of "of" and "clock"'
-    debezium = source.value_format in ("debezium-json", "debezium-avro")
-    if event.clock in ("source", "lsn") and source.value_format != "debezium-json":
-        of = "JSON, not Avro" if debezium else "Debezium's changes"
-        yield f"{path}.event_time.clock", f'"{event.clock}" is a clock of {of}'
+    if event.clock in SOURCE_CLOCKS and source.value_format != "debezium-json":
+        yield f"{path}.event_time.clock", f'"{event.clock}" is a clock of debezium-json'
+    told = event.transactions
+    if (told is None) == (event.clock == "transaction"):
+        problem = "is needed with" if told is None else "is only for"
+        yield f"{path}.event_time.transactions", f"{problem} clock: transaction"
+    elif told is not None:
+        if source.start != "earliest":
+            yield f"{path}.start", "transactions are whole only from the earliest on"
+        try:
+            collections_of(source.topics, told)
+        except ConfigError as error:
+            yield f"{path}.event_time.transactions", str(error).splitlines()[0]
     if event.lateness_ms < 0:
         yield f"{path}.event_time.lateness", "must be 0 seconds or more"
     if event.of is not None:
@@ -314,7 +327,7 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
         return
     if plan.is_dated and plan.time == "offset":
         yield "time", "offset does not go with inputs that have times of their own"
-    clocks = {i.event_time.clock == "lsn" for i in plan.inputs if i.event_time is not None}
+    clocks = {i.event_time.clock in LOG_CLOCKS for i in plan.inputs if i.event_time is not None}
     if len(clocks) > 1:
         yield "inputs", "times in milliseconds and positions in a log are not of one axis"
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):

@@ -24,8 +24,9 @@ import msgspec
 from ikebana.processor import diff_input, progress
 from ikebana.processor.decoding import Place
 from ikebana.processor.diff_input import Closed
-from ikebana.processor.input_times import InputTimes
+from ikebana.processor.input_times import InputTimes, key_of, topic_key
 from ikebana.processor.plan import Input, Plan
+from ikebana.processor.transactions import Transactions
 
 LAST_TIME = (1 << 63) - 1
 # A message of the loopback topic holds thousands of updates: this is a large batch.
@@ -74,11 +75,16 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The offsets `start <= offset < end` of one partition, and where they belong."""
+    """The offsets `start <= offset < end` of one partition, and where they belong.
+
+    `transactions` is what was known of those of the source when the batch was minted.  The
+    input of a transaction topic is `input_times.topic_key`.
+    """
 
     input: str
     place: Place
     end: int
+    transactions: Transactions | None = None
 
     @property
     def size(self) -> int:
@@ -213,7 +219,7 @@ def _dated(
             positions = last.positions.get(topic, {})
             bounds.append(diff_input.reach(closed[source.name], positions, last.upper, limit))
         elif source.is_dated:
-            bounds.append(look.known.get(source.name, InputTimes()).frontier)
+            bounds.append(look.known.get(key_of(source), InputTimes()).frontier)
     # A collection that is closed for ever has a frontier beyond all times.
     upper = max(last.upper, min([*bounds, LAST_TIME]))
     moves = upper > last.upper
@@ -222,7 +228,7 @@ def _dated(
         for source in plan.inputs
         if source.name not in closed and (source.is_dated or moves)
         for topic in source.topics
-    }
+    } | set(plan.transaction_topics)
     ends = {topic: by for topic, by in look.ends.items() if topic in read_as_they_come}
     starts, taken, left = _taken(last, look.begins, ends, limit)
     known = {}
@@ -302,8 +308,22 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
                 elif plan.time == "offset":
                     place = replace(place, base=base, each=True)
-                yield Slice(source.name, replace(place, partitions=partitions), until)
+                known_times = end.known.get(key_of(source), InputTimes())
+                yield Slice(
+                    source.name,
+                    replace(place, partitions=partitions),
+                    until,
+                    known_times.transactions,
+                )
                 base += until - since
+    for topic in plan.transaction_topics:
+        for partition, until in sorted(end.positions.get(topic, {}).items()):
+            begin = end.begins.get(topic, {}).get(partition, 0)
+            since = start.positions.get(topic, {}).get(partition, begin)
+            if until > since:
+                place = Place(topic, partition, 0, since, end.lower, each=False)
+                times = end.known.get(topic_key(topic), InputTimes())
+                yield Slice(topic_key(topic), place, until, times.transactions)
 
 
 def _order(plan: Plan, source: Input, topic: str) -> int:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.processor.transactions import TransactionsSeen
+
 # The key of what has none where one is needed: it is all of one key, in one shard.
 NO_KEY = b"null"
 
@@ -109,7 +111,8 @@ class Seen(msgspec.Struct, array_like=True, tag="seen"):
     """What a batch has learned of an input's times, to be known when the next is minted.
 
     `greatest` is the greatest event time of a partition, `statements` are progress
-    statements (lower, upper, counts by time as `formatting.pack_times` packs them).
+    statements (lower, upper, counts by time as `formatting.pack_times` packs them),
+    `transactions` what was read of a source's transactions.
     """
 
     input: str
@@ -117,6 +120,7 @@ class Seen(msgspec.Struct, array_like=True, tag="seen"):
     partition: int
     greatest: int | None = None
     statements: list[tuple[int, int, list[int]]] = []
+    transactions: TransactionsSeen | None = None
 
 
 class KeyedUpdate(NamedTuple):

@@ -158,15 +158,25 @@ class DatedInputs:
 
 
 def check_beginnings(plan: Plan, admin: AdminClient) -> None:
-    """Refuse inputs of updates of which no collection can be accumulated any more.
+    """Refuse inputs of which something is missing that will be waited for.
 
     Raises:
-        SourceError: records at a topic's beginning were deleted, or it has no progress.
+        SourceError: records at a topic's beginning were deleted, or it has no progress, or
+            transactions are told in several partitions.
     """
+    for topic in plan.transaction_topics:
+        partitions = topics.describe(admin, [topic])[topic].partitions
+        if partitions != 1:
+            raise SourceError(
+                f'cannot read transactions from "{topic}": it has {partitions} partitions, '
+                "so its records have no order",
+                hint="Make the topic with one partition, before the connector does.",
+            )
     for source in plan.inputs:
-        if source.value_format not in UPDATE_FORMATS:
+        whole = source.value_format in UPDATE_FORMATS or source.transaction_topic is not None
+        if not whole:
             continue
-        for topic in source.topics:
+        for topic in (*source.topics, *filter(None, [source.transaction_topic])):
             wanted = [topic, topic + ".progress"] if source.value_format == "diff" else [topic]
             found = topics.describe(admin, wanted)
             for name in wanted:
@@ -181,8 +191,8 @@ def check_beginnings(plan: Plan, admin: AdminClient) -> None:
                 for partition, begin in sorted(by.items()):
                     if begin > 0:
                         raise SourceError(
-                            f'cannot accumulate "{topic}": the beginning of '
-                            f"{name}[{partition}] was deleted",
+                            f'cannot read "{topic}": the beginning of {name}[{partition}] '
+                            "was deleted, and what was there would be waited for",
                             hint="Such topics need retention.ms=-1 and retention.bytes=-1.",
                         )
 

@@ -36,7 +36,8 @@ class Inputs:
     def __init__(self, plan: Plan, settings: Mapping[str, str]) -> None:
         self._plan = plan
         self._admin = client.admin(settings)
-        self._topics = [topic for source in plan.inputs for topic in source.topics]
+        own = [topic for source in plan.inputs for topic in source.topics]
+        self._topics = [*own, *plan.transaction_topics]
         self._hops = planner.has_hops(plan)
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._known: dict[str, Topic] = {}
@@ -48,7 +49,7 @@ class Inputs:
         check_beginnings(self._plan, self._admin)
         begins = topics.beginnings(self._admin, self._partitions)
         ends = topics.ends(self._admin, self._partitions)
-        positions: Positions = {}
+        positions: Positions = {topic: begins[topic] for topic in self._plan.transaction_topics}
         for source in self._plan.inputs:
             for topic in source.topics:
                 positions[topic] = (begins if source.start == "earliest" else ends)[topic]

@@ -23,14 +23,14 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.processor import planner, progress, reclock
 from ikebana.processor.codec_of import needs_headers
-from ikebana.processor.decoding import Decoding
 from ikebana.processor.envelope import SCHEMA, Tick, pack
 from ikebana.processor.intake import Intake, Message
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
-from ikebana.processor.plan import Plan
+from ikebana.processor.plan import Input, Plan
 from ikebana.processor.reclock import Slice, SourceOffset
+from ikebana.processor.slice_reading import reading_of
 from ikebana.processor.spark import worker
 from ikebana.processor.update_intake import UpdateIntake, intake_of
 
@@ -198,12 +198,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             yield _rows(partition.ticks)
         config = self._config
         registry = tuple(sorted(config.registry.items()))
+
+        def intake(of: Input) -> Intake | UpdateIntake:
+            return _intake(config.plan, of.name, registry)
+
         by_range = {
-            Range(s.place.topic, s.place.partition, s.place.start, s.end): Decoding(
-                config.plan.input(s.input),
-                _intake(config.plan, s.input, registry),
-                s.place,
-                len(config.labels),
+            Range(s.place.topic, s.place.partition, s.place.start, s.end): reading_of(
+                config.plan, s, intake, len(config.labels)
             )
             for s in partition.slices
         }
@@ -226,7 +227,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             if rows := [(labels[shard], chunk) for shard, chunk in chunks]:
                 yield _rows(rows)
         for decoding in by_range.values():
-            if rows := [(labels[shard], chunk) for shard, chunk in decoding.flush()]:
+            if rows := [(labels[shard], chunk) for shard, chunk in decoding.finish()]:
                 yield _rows(rows)
 
     def _check_lease(self) -> None:

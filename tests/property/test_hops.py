@@ -14,16 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
-from ikebana.arrangements.frontier import Interval
-from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import canonical
-from ikebana.processor import dataflow, hops, planner, progress, reclock
-from ikebana.processor.codec_of import codec_of
-from ikebana.processor.decoding import Decoding
-from ikebana.processor.envelope import Records, Tick, pack, unpack
-from ikebana.processor.intake import Intake, Message
-from ikebana.processor.reclock import Look, SourceOffset
+from ikebana.processor import hops, progress
+from ikebana.processor.reclock import SourceOffset
 from ikebana.processor.rows import KeyedUpdate
+from shell import Shell, Topics
 from strategies import unhurried
 
 Symbol = tuple[str, str | None]
@@ -49,89 +44,29 @@ PLAN = Plan(
 )
 
 
-class Shell:
-    """A pipeline of some shards, whose loopback topic is read `most` messages at a time."""
+def feed(topics: Topics, symbols: Iterable[Symbol]) -> None:
+    """Append messages to the input topic."""
+    for key, value in symbols:
+        raw = None if value is None else canonical.encode(value)
+        topics.send("names", canonical.encode(key), raw)
 
-    def __init__(self, plan: Plan, shards: int, most: int) -> None:
-        self.plan = plan
-        self.last = SourceOffset(-1, 0, 0, {"names": {0: 0}}, plan.fingerprint())
-        self.found: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
-        self.uppers: dict[str, int] = {}
-        self._stores = [MemoryStore() for _ in range(shards)]
-        self._loopback: list[list[bytes]] = [[] for _ in range(shards)]
-        self._most = most
-        physical = planner.physical(plan)
-        (source,) = plan.inputs
-        self._source = source
-        self._intake = Intake(source, codec_of(source, physical.readings["names"], None), physical)
-        self._messages: list[Message] = []
 
-    def feed(self, symbols: Iterable[Symbol]) -> None:
-        """Append messages to the input topic."""
-        for key, value in symbols:
-            raw = None if value is None else canonical.encode(value)
-            at = len(self._messages)
-            self._messages.append(Message(at, canonical.encode(key), raw))
+def fresh(shards: int, most: int) -> Shell:
+    """The pipeline before its first batch."""
+    topics = Topics()
+    assert topics.messages["names"][0] == []
+    return Shell(PLAN, topics, shards, most)
 
-    def batch(self, now_ms: int | None) -> bool:
-        """Run the next batch, if there is one to run."""
-        before = self.last
-        count = len(self._messages) if now_ms is not None else before.positions["names"][0]
-        after = reclock.mint(
-            self.plan,
-            before,
-            Look(
-                {"names": {0: count}},
-                {},
-                {shard: len(rows) for shard, rows in enumerate(self._loopback)},
-            ),
-            limit=None,
-            now_ms=now_ms or 0,
-            heartbeat=now_ms is not None,
-            most_hops=self._most,
-        )
-        self.last = after
-        if after.batch == before.batch:
-            return False
-        intervals = progress.intervals(before.frontiers, after.frontiers)
-        rows = self._rows(before, after)
-        for shard, store in enumerate(self._stores):
-            emitted = dataflow.advance(self.plan, store, rows[shard], intervals)
-            for name, updates in emitted.updates.items():
-                self.found[name] += updates
-            for at, row in hops.chunks(emitted.hops, len(self._stores)):
-                self._loopback[at].append(pack(row))
-        for name, interval in progress.output_intervals(self.plan, intervals).items():
-            self._close(name, interval)
-        return True
 
-    def read(self) -> None:
-        """Run batches until the source has moved, and read all that there is."""
-        while self.batch(self.last.upper) and self.last.lower == self.last.upper:
-            pass
+def source_batch(shell: Shell) -> None:
+    """Run batches until the source has moved, and read all that there is."""
+    while shell.batch(shell.last.upper, heartbeat=True) and shell.last.lower == shell.last.upper:
+        pass
 
-    def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
-        rows: list[list[Records]] = [[] for _ in self._stores]
-        for piece in reclock.slices(self.plan, before, after):
-            decoding = Decoding(self._source, self._intake, piece.place, len(rows))
-            given = self._messages[piece.place.start : piece.end]
-            for shard, chunk in [*decoding.add(given), *decoding.flush()]:
-                rows[shard].append(self._record(chunk))
-        for shard, end in after.hops.items():
-            for chunk in self._loopback[shard][before.hops.get(shard, 0) : end]:
-                rows[shard].append(self._record(chunk))
-        return rows
 
-    def _record(self, chunk: bytes) -> Records:
-        row = unpack(chunk)
-        assert not isinstance(row, Tick)
-        return row
-
-    def _close(self, name: str, interval: Interval) -> None:
-        """What came out in a batch lies in its interval, and intervals leave no gap."""
-        assert interval.lower == self.uppers.get(name, 0)
-        self.uppers[name] = interval.upper
-        assert all(update.time < interval.upper for update in self.found[name])
+def empty_batch(shell: Shell) -> bool:
+    """Run a batch that reads nothing and in which time stands still."""
+    return shell.batch(ends={"names": shell.last.positions["names"]})
 
 
 def counted(rows: Iterable[Any]) -> Counter[bytes]:
@@ -173,21 +108,21 @@ def test_every_output_is_what_a_plain_computation_says(
     given_batches: list[list[Symbol]], empty: list[bool], shards: int, most: int
 ) -> None:
     """At each time of the source, however many empty batches and portions lie between."""
-    shell = Shell(PLAN, shards, most)
+    shell = fresh(shards, most)
     states: dict[int, dict[str, str]] = {}
     state: dict[str, str] = {}
     pauses = iter(empty)
     for batch in given_batches:
-        shell.feed(batch)
-        shell.read()
+        feed(shell.topics, batch)
+        source_batch(shell)
         for key, value in batch:
             state.pop(key, None)
             if value is not None:
                 state[key] = value
         states[shell.last.upper - 1] = dict(state)
         while next(pauses, False):
-            shell.batch(None)
-    while shell.batch(None):
+            empty_batch(shell)
+    while empty_batch(shell):
         pass
 
     assert set(shell.uppers.values()) == {shell.last.upper}
@@ -200,10 +135,10 @@ def test_every_output_is_what_a_plain_computation_says(
 
 def test_an_operator_stays_while_portions_of_its_hops_are_left() -> None:
     """It would close a time of which more is to come."""
-    shell = Shell(PLAN, 1, 1)
-    shell.feed([("a", "x")])
+    shell = fresh(1, 1)
+    feed(shell.topics, [("a", "x")])
     shell.batch(10)
-    shell.feed([("b", "y")])
+    feed(shell.topics, [("b", "y")])
     shell.batch(20)  # A portion: the source waits, and so do all behind it.
 
     assert shell.last.frontiers["current"] == 11

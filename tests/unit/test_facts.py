@@ -115,7 +115,7 @@ def test_the_last_time_there_is_can_be_held_and_released() -> None:
 
 
 def test_an_entry_goes_where_its_repetitions_go() -> None:
-    """By its key, or by its value where it has none."""
+    """By its key; all without one lie together, so that they can be reduced together."""
     store = MemoryStore()
     facts.step(store, [ONE, LATER, KeyedUpdate(b"", b"w", 9, 1)], Interval(0, 0))
 

@@ -41,6 +41,8 @@ PURE = (
     "processor/planner.py",
     "processor/progress.py",
     "processor/rows.py",
+    "processor/source_dating.py",
+    "processor/transactions.py",
 )
 # Files, networks, clocks, chance, and what reaches them.
 IMPURE = (

@@ -1,0 +1,348 @@
+"""Inputs with times of their own: whatever the order and the cut, the plain computation."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upsert, evaluate
+from ikebana.codecs import canonical, diff
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.diff_input import Closed
+from ikebana.processor.rows import KeyedUpdate
+from shell import Shell, Topics
+from strategies import unhurried
+
+LATENESS = 5
+EVENTS = Plan(
+    "events",
+    inputs=(
+        Input(
+            "rows",
+            ("rows",),
+            columns=(Column("t", "BIGINT"), Column("v", "BIGINT")),
+            event_time=EventTime(of="t", lateness_ms=LATENESS, ahead_ms=None),
+        ),
+    ),
+    operators=(
+        Upsert("current", "rows"),
+        Reduce("by_value", "current", (("n", "count(*)"),), by="v"),
+        Concat("both", ("current", "by_value")),
+    ),
+    outputs=(Output("current", "current", "current"), Output("both", "both", "both")),
+)
+Event = tuple[str, int, int]
+
+
+def consolidated(updates: Iterable[KeyedUpdate]) -> Counter[tuple[bytes | None, bytes, int]]:
+    """The diffs by data and time."""
+    found: Counter[tuple[bytes | None, bytes, int]] = Counter()
+    for key, value, time, count in updates:
+        found[key, value, time] += count
+    return Counter({at: count for at, count in found.items() if count})
+
+
+def told(updates: Sequence[Any]) -> Counter[tuple[bytes | None, bytes, int]]:
+    """What `evaluate` gives, in the same form."""
+    return Counter(
+        {
+            (canonical.encode(u.data[0]), canonical.encode(u.data[1]), u.time): u.diff
+            for u in updates
+        }
+    )
+
+
+def row(time: int, value: int) -> bytes:
+    return b'{"t":%d,"v":%d}' % (time, value)
+
+
+events = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.integers(0, 60), st.integers(0, 2)),
+    max_size=25,
+    unique_by=lambda event: event[1],
+)
+
+
+@unhurried
+@given(events, st.randoms(use_true_random=False), st.integers(1, 3))
+def test_shuffled_within_the_lateness_it_is_the_ordered_history(
+    history: list[Event], choice: Random, shards: int
+) -> None:
+    """Over two partitions, in any batches: nothing is late, and updates are the same."""
+    topics = Topics()
+    assert topics.messages["rows"][0] == topics.messages["rows"][1] == []
+    shell = Shell(EVENTS, topics, shards)
+    shuffled = sorted(history, key=lambda event: event[1] + choice.uniform(0, LATENESS))
+    for key, time, value in shuffled:
+        topics.send(
+            "rows", b'"%b"' % key.encode(), row(time, value), partition=choice.randrange(2)
+        )
+        if choice.random() < 0.4:
+            read = {
+                p: choice.randrange(shell.last.positions["rows"][p], end + 1)
+                for p, end in topics.ends("rows").items()
+            }
+            shell.batch(ends={"rows": read})
+    for partition in range(2):
+        topics.send("rows", b'"z"', row(1_000, 9), partition=partition)
+    shell.read()
+
+    frontier = 1_000 - LATENESS
+    ordered = evaluate(
+        EVENTS, {"rows": [(k, {"t": t, "v": v}, 0) for k, t, v in history]}, upper=frontier
+    )
+    assert set(shell.uppers.values()) == {frontier}
+    assert shell.counted["late"] == 0
+    assert shell.found["errors"] == []
+    for name in ("current", "both"):
+        assert consolidated(shell.found[name]) == told(ordered[name])
+
+
+def test_late_records_count_at_the_frontier_and_are_told() -> None:
+    """None is dropped: the row is there from the frontier on."""
+    topics = Topics()
+    topics.send("rows", b'"a"', row(100, 1))
+    shell = Shell(EVENTS, topics)
+    shell.read()
+    topics.send("rows", b'"b"', row(3, 2))
+    topics.send("rows", b'"z"', row(500, 9))
+    shell.read()
+
+    assert shell.counted["late"] == 1
+    assert (b'"b"', b'{"t":3,"v":2}', 100 - LATENESS, 1) in shell.found["current"]
+
+
+def test_a_silent_partition_holds_the_frontier_until_it_is_idle() -> None:
+    """An idle one is not waited for; what it has after all is late, and counts."""
+    topics = Topics()
+    topics.send("rows", b'"a"', row(100, 1), partition=0)
+    assert topics.messages["rows"][1] == []
+    shell = Shell(EVENTS, topics)
+    shell.read()
+    assert shell.last.upper == 0
+
+    while shell.batch(idle={("rows", 1)}):
+        pass
+
+    assert shell.last.upper == 100 - LATENESS
+
+
+def test_a_time_ahead_of_the_clock_moves_nothing() -> None:
+    """It is an error record of its key, and the frontier is that of the others."""
+    source = EVENTS.inputs[0]
+    event = EventTime(of="t", ahead_ms=1_000)
+    plan = Plan("p", (replace(source, event_time=event),), EVENTS.operators, EVENTS.outputs)
+    topics = Topics()
+    topics.send("rows", b'"a"', row(100, 1))
+    topics.send("rows", b'"b"', row(10_000, 1))
+    shell = Shell(plan, topics)
+    while shell.batch(now_ms=500):
+        pass
+
+    assert shell.last.upper == 100
+    (error,) = shell.found["errors"]
+    assert "too far ahead" in canonical.decode(error.value)["reason"]
+
+
+FIRST = Plan(
+    "first",
+    inputs=(Input("names", ("names",)),),
+    operators=(Upsert("current", "names"),),
+    outputs=(Output("out", "current", "between"),),
+    time="offset",
+)
+SECOND_OPERATORS = (Reduce("by_value", "current", (("n", "count(*)"),), by="value"),)
+SECOND_OUTPUTS = (Output("out", "by_value", "out"), Output("all", "current", "all"))
+SECOND = Plan(
+    "second",
+    inputs=(Input("current", ("between",), "diff", mode="diffs"),),
+    operators=SECOND_OPERATORS,
+    outputs=SECOND_OUTPUTS,
+)
+WHOLE = Plan(
+    "whole", FIRST.inputs, (*FIRST.operators, *SECOND_OPERATORS), SECOND_OUTPUTS, time="offset"
+)
+symbols = st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]))
+
+
+@unhurried
+@given(
+    st.lists(symbols, min_size=1, max_size=20),
+    st.randoms(use_true_random=False),
+    st.integers(1, 3),
+    st.none() | st.integers(1, 4),
+)
+def test_two_pipelines_in_a_row_are_as_one(
+    messages: list[tuple[str, str | None]], choice: Random, shards: int, limit: int | None
+) -> None:
+    """However their batches lie to each other, update for update."""
+    topics = Topics()
+    assert topics.messages["names"][0] == topics.messages["between"][0] == []
+    first, second = Shell(FIRST, topics, shards), Shell(SECOND, topics, 2)
+    whole = Shell(WHOLE, topics, shards)
+    for key, value in messages:
+        raw = None if value is None else canonical.encode(value)
+        topics.send("names", canonical.encode(key), raw)
+        if choice.random() < 0.5:
+            first.batch(limit=limit)
+        if choice.random() < 0.3:
+            second.batch(limit=limit)
+    for shell in (first, second, whole):
+        shell.read(limit=limit)
+
+    assert set(second.uppers.values()) == {whole.last.upper}
+    assert whole.last.upper == len(messages)
+    for name in ("out", "all"):
+        assert consolidated(second.found[name]) == consolidated(whole.found[name])
+
+
+def test_several_diff_topics_are_read_up_to_the_least_of_their_frontiers() -> None:
+    """So their data are always those of one time."""
+    topics = Topics()
+    plan = Plan(
+        "both",
+        inputs=tuple(Input(name, (name,), "diff", mode="diffs") for name in ("a", "b")),
+        operators=(Concat("both", ("a", "b")),),
+        outputs=(Output("out", "both", "out"),),
+    )
+    for topic in "ab":
+        assert topics.messages[topic][0] == []
+    shell = Shell(plan, topics)
+    publish(topics, "a", 0, 10, [3, 7])
+    publish(topics, "a", 10, 20, [12])
+    publish(topics, "b", 0, 15, [7, 14])
+    shell.read()
+
+    assert shell.last.upper == 15
+    assert sorted(update.time for update in shell.found["out"]) == [3, 7, 7, 12, 14]
+
+    publish(topics, "b", 15, 18, [])
+    publish(topics, "a", 20, 30, [29])
+    shell.read()
+    assert shell.last.upper == 18
+    assert len(shell.found["out"]) == 5
+
+
+def publish(topics: Topics, topic: str, lower: int, upper: int, times: list[int]) -> None:
+    """A batch of another pipeline."""
+    for time in times:
+        topics.send(topic, b'"k"', b"1", headers=diff.headers(time, 1))
+    closed = topics.closed[topic]
+    ends = topics.ends(topic)
+    record = ProgressRecord(
+        "c", "p", topic, len(closed), lower, upper, len(times), ends, "changes"
+    )
+    closed.append(Closed(record, len(closed) + 1))
+
+
+BANK = Plan(
+    "bank",
+    inputs=tuple(
+        Input(
+            name,
+            (f"bank.public.{name}",),
+            "debezium-json",
+            columns=(Column("amount", "BIGINT"),),
+            event_time=EventTime(clock="transaction", transactions="bank.transaction"),
+        )
+        for name in ("savings", "loans")
+    ),
+    operators=(
+        Upsert("saved", "savings"),
+        Upsert("lent", "loans"),
+        Concat("both", ("saved", "lent")),
+        Reduce("sum", "both", (("total", "sum(amount)"),), by="0"),
+    ),
+    outputs=(Output("sum", "sum", "sum"),),
+)
+
+
+def change(table: str, account: int, amount: int, transaction: tuple[int, int, int]) -> bytes:
+    """An insert or an update, the `order`-th of a transaction that begins at `time`."""
+    number, time, order = transaction
+    return json.dumps(
+        {
+            "op": "u",
+            "before": None,
+            "after": {"id": account, "amount": amount},
+            "source": {
+                "connector": "postgresql",
+                "ts_ms": 1,
+                "schema": "public",
+                "table": table,
+                "lsn": time + order,
+                "sequence": f'["{time}","{time + order}"]',
+            },
+            "transaction": {
+                "id": f"{number}:{time + order}",
+                "total_order": order,
+                "data_collection_order": 1,
+            },
+        }
+    ).encode()
+
+
+def end(number: int, lsn: int, counts: dict[str, int]) -> bytes:
+    """The end of a transaction."""
+    return json.dumps(
+        {
+            "status": "END",
+            "id": f"{number}:{lsn}",
+            "event_count": sum(counts.values()),
+            "data_collections": [
+                {"data_collection": f"public.{name}", "event_count": count}
+                for name, count in counts.items()
+            ],
+            "ts_ms": 1,
+        }
+    ).encode()
+
+
+@unhurried
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-9, 9)), min_size=1, max_size=8
+    ),
+    st.randoms(use_true_random=False),
+    st.integers(1, 2),
+)
+def test_no_part_of_a_transaction_ever_shows(
+    transfers: list[tuple[int, int, int]], choice: Random, shards: int
+) -> None:
+    """Money goes between two tables: at no time that shows is the sum another one."""
+    topics = Topics()
+    names = ("bank.public.savings", "bank.public.loans", "bank.transaction")
+    for name in names:
+        assert topics.messages[name][0] == []
+    saved, lent = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), 0)
+    shell = Shell(BANK, topics, shards)
+    for number, (source, target, amount) in enumerate(transfers, 1):
+        time = number * 100
+        saved[source] -= amount
+        lent[target] += amount
+        for order, (table, account, left) in enumerate(
+            (("savings", source, saved[source]), ("loans", target, lent[target])), 1
+        ):
+            key = json.dumps({"id": account}).encode()
+            value = change(table, account, left, (number, time, order))
+            topics.send(f"bank.public.{table}", key, value)
+        told = end(number, time + 50, {"savings": 1, "loans": 1})
+        topics.send("bank.transaction", b"{}", told)
+    for _ in range(choice.randrange(6)):
+        read = {
+            name: {0: choice.randint(shell.last.positions[name][0], topics.ends(name)[0])}
+            for name in names
+        }
+        shell.batch(ends=read)
+    shell.read()
+
+    assert set(shell.uppers.values()) == {len(transfers) * 100 + 50}
+    assert shell.counted["late"] == 0
+    sums = {canonical.decode(value)["total"] for _, value, _, _ in shell.found["sum"]}
+    assert sums <= {0}
+    assert shell.found["errors"] == []

@@ -1,0 +1,220 @@
+"""Inputs with times of their own, through Kafka and Spark: event time, and topics of updates."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from ikebana.codecs import canonical
+from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.pipeline import parse
+from judge import committed, progress_of
+from pipelines import Pipeline, create, produce, upserts
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+Update = tuple[bytes, int]
+
+
+@dataclass(frozen=True)
+class Written(Pipeline):
+    """A pipeline of these sections."""
+
+    sections: str = ""
+
+    def file(self) -> Path:
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(json.dumps(self.document()))
+        return path
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline file."""
+        return {
+            "pipeline": self.name,
+            **json.loads(self.sections),
+            "time": self.domain,
+            "kafka": {"bootstrap.servers": self.servers},
+            "source": {"max_records_per_batch": self.limit},
+            "run": {
+                "checkpoint": str(self.place),
+                "local_directory": str(self.folder / f"local-{self.name}"),
+                "shards": 2,
+                "master": "local[2]",
+                "driver_memory": "512m",
+                "heartbeat": "500ms",
+            },
+        }
+
+
+def written(
+    folder: Path, servers: str, name: str, sections: dict[str, Any], domain: str = "ingest"
+) -> Written:
+    """A pipeline with a checkpoint of its own."""
+    return Written(
+        folder,
+        servers,
+        name,
+        "",
+        domain,
+        folder / f"checkpoint-{name}",
+        limit=100,
+        sections=json.dumps(sections),
+    )
+
+
+def updates(servers: str, topic: str) -> Counter[Update]:
+    """All updates of a diff topic, summed by data and time."""
+    found: Counter[Update] = Counter()
+    for message in committed(servers, topic):
+        headers = {name: int(value) for name, value in message.headers()}
+        data = canonical.encode(
+            [canonical.decode(message.key()), canonical.decode(message.value())]
+        )
+        found[data, headers["time"]] += headers["diff"]
+    return Counter({update: diff for update, diff in found.items() if diff})
+
+
+def evaluated(found: list[Any]) -> Counter[Update]:
+    """The updates of an output of `evaluate`, in the same form."""
+    return Counter({(canonical.encode(list(u.data)), u.time): u.diff for u in found})
+
+
+def test_shuffled_history_gives_what_ordered_history_does(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Within the lateness, over two partitions, a restart and a death."""
+    servers, choice = broker.bootstrap_servers, Random(5)
+    source = topic_name("readings")
+    create(servers, source, 2)
+    sections = {
+        "inputs": {
+            "readings": {
+                "topic": source,
+                "columns": {"at": "BIGINT", "level": "INTEGER"},
+                "event_time": {"of": '"at"', "lateness": "50ms", "idle": "never"},
+            }
+        },
+        "operators": {
+            "current": {"upsert": "readings"},
+            "levels": {"reduce": "current", "by": "level", "aggregates": {"n": "count(*)"}},
+        },
+        "outputs": {
+            "current": {"from": "current", "topic": f"{source}.current"},
+            "levels": {"from": "levels", "topic": f"{source}.levels"},
+        },
+    }
+    pipeline = written(tmp_path, servers, topic_name("event"), sections)
+    history = [
+        (f"s{choice.randrange(20)}", {"at": 1_000 + 3 * at, "level": choice.randrange(4)})
+        for at in range(600)
+    ]
+    shuffled = sorted(history, key=lambda one: one[1]["at"] + choice.uniform(0, 49))
+
+    def send(records: list[tuple[str, dict[str, int]]]) -> None:
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        for key, row in records:
+            # The order of a key is what its times say, so partitions need not keep it.
+            where = choice.randrange(2)
+            producer.produce(
+                source, json.dumps(row).encode(), json.dumps(key).encode(), partition=where
+            )
+        assert producer.flush(30) == 0
+
+    send(shuffled[:300])
+    pipeline.drained()
+    send(shuffled[300:])
+    with pipeline.start(
+        "--once", fault=f"after_commit:{max(pipeline.log('commits')) + 2}:0"
+    ) as run:
+        run.wait_for_fault()
+    pipeline.drained()
+    last = ("end", {"at": 1_000_000, "level": 9})
+    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+    for partition in range(2):
+        message = json.dumps(last[1]).encode()
+        producer.produce(source, message, json.dumps(last[0]).encode(), partition=partition)
+    assert producer.flush(30) == 0
+    done = pipeline.drained()
+
+    plan = parse(json.dumps(pipeline.document()), "file", environ={}).plan
+    frontier = 1_000_000 - 50
+    found = Evaluation(plan).advance(
+        {"readings": [(key, row, at) for at, (key, row) in enumerate(history)]}, frontier
+    )
+    assert "late" not in done.text
+    for name in ("current", "levels"):
+        assert progress_of(servers, f"{source}.{name}")[-1].upper == frontier
+        assert updates(servers, f"{source}.{name}") == evaluated(found[name]), name
+        assert found[name]
+
+
+CHAINED_OPERATORS = {
+    "by_value": {"reduce": "current", "by": "value", "aggregates": {"n": "count(*)"}},
+    "some": {"linear": "current", "where": "(value->>'v')::INTEGER > 1"},
+}
+
+
+@pytest.mark.parametrize("form", ["diff", "cdcv2-json"])
+def test_chained_pipelines_are_as_one(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, form: str
+) -> None:
+    """Killed where it hurts, two of them give update for update what one gives."""
+    servers, choice = broker.bootstrap_servers, Random(7)
+    source, between = topic_name("changes"), topic_name("between")
+    create(servers, source, 1)
+    names = [topic_name(name) for name in ("first", "second", "whole")]
+    upsert = {
+        "inputs": {"changes": {"topic": source}},
+        "operators": {"current": {"upsert": "changes"}},
+    }
+    shown = {name: {"from": name} for name in CHAINED_OPERATORS}
+    first = written(
+        tmp_path,
+        servers,
+        names[0],
+        {**upsert, "outputs": {"out": {"from": "current", "topic": between, "format": form}}},
+        "offset",
+    )
+    second = written(
+        tmp_path,
+        servers,
+        names[1],
+        {
+            "inputs": {"current": {"topic": between, "format": form}},
+            "operators": CHAINED_OPERATORS,
+            "outputs": {n: {**o, "topic": f"{names[1]}.{n}"} for n, o in shown.items()},
+        },
+    )
+    whole = written(
+        tmp_path,
+        servers,
+        names[2],
+        {
+            "inputs": upsert["inputs"],
+            "operators": {**upsert["operators"], **CHAINED_OPERATORS},
+            "outputs": {n: {**o, "topic": f"{names[2]}.{n}"} for n, o in shown.items()},
+        },
+        "offset",
+    )
+    made = list(upserts(600, 25, choice))
+    produce(servers, source, [(b'"%b"' % key, value) for key, value in made])
+    for pipeline, fault in ((first, "after_commit:2:0"), (second, "before_commit:1:1")):
+        if form == "diff":
+            with pipeline.start("--once", fault=fault) as run:
+                run.wait_for_fault()
+        pipeline.drained()
+    whole.drained()
+
+    upper = progress_of(servers, f"{names[2]}.by_value")[-1].upper
+    for name in CHAINED_OPERATORS:
+        assert progress_of(servers, f"{names[1]}.{name}")[-1].upper == upper
+        chained = updates(servers, f"{names[1]}.{name}")
+        assert chained == updates(servers, f"{names[2]}.{name}"), name
+        assert chained
