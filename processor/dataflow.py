@@ -323,7 +323,10 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         if len({depths[root] for root in roots}) > 1
     }
     # What fails behind a step that moves time is an error of that time.
-    return frozenset(held | {(_OUT, ERRORS)} if held or early else held)
+    if held or early or plan.is_dated:
+        # So is what has no time, and counts at the frontier, which it need not pass at once.
+        held.add((_OUT, ERRORS))
+    return frozenset(held)
 
 
 def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:

@@ -96,7 +96,10 @@ class Decoding:
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
         if self._source_dating is not None:
-            messages = self._source_dating.dated(messages)
+            # The delete before it has said the same, and had a place in the source.
+            whole = [message for message in messages if message.value is not None]
+            self._ignored += Counter({"tombstone": len(messages) - len(whole)})
+            messages = self._source_dating.dated(whole)
         if isinstance(self._intake, UpdateIntake):
             if self._source.value_format == "diff":
                 interval = Interval(self._place.base, self._place.upper)

@@ -4,7 +4,7 @@ It is logged with each batch.  What a batch has read is learned from its markers
 the next is minted: so the interval of a batch never depends on what it reads itself.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from ikebana.processor.rows import Seen
 from ikebana.processor.transactions import Transactions
 
 Positions = dict[str, dict[int, int]]
+Ends = Mapping[str, Mapping[int, int]]
 
 
 class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,6 +29,10 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     of CDCv2 come to, `transactions` what was read of a source's.  Of a diff topic: `reads`
     is up to where the batch reads, `progress_at` where progress is to be read on from,
     `checkpoint` whose topic it is.
+
+    No END counts the rows of a source's first snapshot, but they were all there before the
+    first END.  So the first transaction is passed when changes have been read up to
+    `snapshot`: where they ended when that was seen.
     """
 
     frontier: int = 0
@@ -37,6 +42,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     reads: dict[int, int] = {}
     progress_at: int = 0
     checkpoint: str = ""
+    snapshot: Positions | None = None
 
 
 class Learned(NamedTuple):
@@ -61,38 +67,60 @@ def learned(
     plan: Plan,
     known: Mapping[str, InputTimes],
     news: Learned,
-    partitions: Mapping[str, Iterable[int]],
+    positions: Ends,
+    ends: Ends,
     idle: Set[Where],
 ) -> dict[str, InputTimes]:
     """What is known after a batch, of the inputs that batches tell of.
 
-    `partitions` are those of every topic, `idle` those that are not waited for.
+    `positions` is up to where topics have been read, `ends` where they end, for every
+    partition; `idle` are the partitions that are not waited for.
     """
     found = dict(known)
     for topic in plan.transaction_topics:
         before = known.get(topic_key(topic), InputTimes())
-        told = [s.transactions for s in news.seen if s.input == topic_key(topic)]
-        after = transactions.advanced(
-            before.transactions or Transactions(), [one for one in told if one is not None]
-        )
-        found[topic_key(topic)] = msgspec.structs.replace(
-            before, frontier=after.frontier, transactions=after
+        changes = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
+        found[topic_key(topic)] = _transactions(
+            before,
+            [seen for seen in news.seen if seen.input == topic_key(topic)],
+            {name: positions.get(name, {}) for name in changes},
+            {name: ends.get(name, {}) for name in changes},
         )
     for source in plan.inputs:
         if source.tells_later and source.transaction_topic is None:
             before = known.get(source.name, InputTimes())
             if source.event_time is not None:
-                found[source.name] = _events(source, before, news, partitions, idle)
+                found[source.name] = _events(source, before, news, ends, idle)
             else:
                 found[source.name] = _facts(source, before, news)
     return found
+
+
+def _transactions(
+    before: InputTimes, seen: Sequence[Seen], positions: Ends, ends: Ends
+) -> InputTimes:
+    told = [one.transactions for one in seen if one.transactions is not None]
+    after = transactions.advanced(before.transactions or Transactions(), told)
+    frontier, snapshot = after.frontier, before.snapshot
+    if frontier and not before.frontier:
+        if snapshot is None:
+            snapshot = {topic: dict(by) for topic, by in ends.items()}
+        behind = any(
+            positions[topic].get(partition, 0) < end
+            for topic, by in snapshot.items()
+            for partition, end in by.items()
+        )
+        frontier = 0 if behind else frontier
+    return msgspec.structs.replace(
+        before, frontier=frontier, transactions=after, snapshot=None if frontier else snapshot
+    )
 
 
 def _events(
     source: Input,
     before: InputTimes,
     news: Learned,
-    partitions: Mapping[str, Iterable[int]],
+    partitions: Ends,
     idle: Set[Where],
 ) -> InputTimes:
     greatest: Positions = before.greatest

@@ -40,7 +40,7 @@ class SourceDating:
 
     def _time(self, message: Message) -> int | None:
         try:
-            position = None if message.value is None else self._positions.of(message.value)
+            position = self._positions.of(message.value or b"")
         except DecodeError:
             return None  # decoding says what is wrong
         if position is None:

@@ -83,10 +83,17 @@ class Shell:
         ends: Mapping[str, Mapping[int, int]] | None = None,
         idle: Set[Where] = frozenset(),
     ) -> bool:
-        """Run the next batch, if there is one; `ends` are how far topics can be read."""
+        """Run the next batch, if there is one; it reads no further than `ends`."""
         before = self.last
         given = {t: dict((ends or {}).get(t, self.topics.ends(t))) for t in before.positions}
-        known = input_times.learned(self.plan, before.known, self._news, given, idle)
+        known = input_times.learned(
+            self.plan,
+            before.known,
+            self._news,
+            before.positions,
+            {name: self.topics.ends(name) for name in before.positions},
+            idle,
+        )
         closed = {
             source.name: [
                 each

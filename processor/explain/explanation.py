@@ -11,6 +11,7 @@ from ikebana.processor.explain.setting_lines import setting_lines
 from ikebana.processor.plan import Linear, Plan
 from ikebana.processor.settings import Settings
 
+_DATED = "those that inputs have by themselves; a batch closes what all of them have closed"
 _TIMES = {
     "ingest": "each micro-batch has one time, in milliseconds; its net change shows",
     "offset": "each record has its own time; every change shows",
@@ -38,7 +39,7 @@ def explained(plan: Plan, settings: Settings) -> Explanation:
     return Explanation(
         name=plan.name,
         fingerprint=plan.fingerprint(),
-        time=f"{plan.time}: {_TIMES[plan.time]}",
+        time=_DATED if plan.is_dated else f"{plan.time}: {_TIMES[plan.time]}",
         written=as_written(plan),
         run=as_run(plan, physical),
         pushed=tuple(s for i in plan.inputs for s in reading.pushed(plan, i, physical)),

@@ -21,6 +21,7 @@ from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
 from ikebana.processor.plan import (
     ERRORS,
+    UPDATE_FORMATS,
     Concat,
     Input,
     Linear,
@@ -119,6 +120,10 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
                 boxes.append(Box(at, "state", root, _state_lines(plan, root)))
                 arrows.append(Arrow(decoding, at))
             _branches(plan, physical, root, at, held, boxes, arrows)
+    for topic in plan.transaction_topics:
+        boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
+        told = [source.name for source in plan.inputs if source.transaction_topic == topic]
+        arrows += [Arrow(f"topic {topic}", f"decoding {name}") for name in told]
     for reduction in planner.in_order(plan):
         at = f"state {reduction.name}"
         if any(hop for _, hop in planner.reduced_paths(plan, reduction)):
@@ -146,7 +151,9 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
 def input_lines(source: Input) -> Iterator[str]:
     """An input as the file has it; what is as by default is left out."""
     yield f"topic: {', '.join(source.topics)}"
-    if source.key_format == source.value_format:
+    if source.key_format == source.value_format or (
+        source.key_format == "json" and source.value_format in UPDATE_FORMATS
+    ):
         yield f"format: {source.value_format}"
     else:
         yield f"format: key {source.key_format}, value {source.value_format}"
@@ -164,6 +171,8 @@ def input_lines(source: Input) -> Iterator[str]:
         yield "drift: false"
     if source.schema is not None:
         yield "schema: given"
+    if source.event_time is not None:
+        yield f"event time: {reading.event_time_line(source.event_time)}"
     for name, value in source.options:
         yield printable(f"options.{name}: {value}")
 

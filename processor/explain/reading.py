@@ -17,11 +17,15 @@ from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
-from ikebana.processor.plan import PLAIN_FORMATS, Input, Plan
+from ikebana.processor.plan import PLAIN_FORMATS, UPDATE_FORMATS, EventTime, Input, Plan
 from ikebana.processor.planner import Branch, Physical, Reading
 
 # Formats whose Kafka key is the row's, so that it is known without the value.
 _KEY_OF_KAFKA = (*PLAIN_FORMATS, "debezium-json", "debezium-flat-json", "debezium-avro")
+_UPDATES = {
+    True: "updates with their own times, as far as progress has closed them",
+    False: "facts with their own times, each kept once until progress has closed its time",
+}
 _KEY_RULE = (
     "Before an upsert only conditions over the key may drop rows: a key passes always or never"
 )
@@ -55,6 +59,11 @@ def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[st
     """What decoding comes to, a line each."""
     reading = physical.readings[source.name]
     yield f"key as {source.key_format}, value as {source.value_format}, from the {source.start}"
+    if source.value_format in UPDATE_FORMATS:
+        yield _UPDATES[source.value_format == "diff"]
+        return
+    if source.event_time is not None:
+        yield f"event time: {event_time_line(source.event_time)}"
     yield f"columns: {_columns(plan, source, physical)}"
     if reading.key_filters:
         yield f"keys: only with {_filters(reading)}, {_when_known(source)}"
@@ -64,6 +73,16 @@ def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[st
     if source.tables is not None:
         yield f"tables: only those that match {printable(source.tables)}"
     yield f"old images: {_old_images(source, reading)}"
+
+
+def event_time_line(event: EventTime) -> str:
+    """Where times come from, and what is waited for."""
+    of = one_line(event.of) if event.of is not None else f"clock {event.clock}"
+    if event.transactions is not None:
+        return f"{of}, transactions told in {event.transactions}"
+    late = f"up to {event.lateness_ms / 1000:g} s late"
+    idle = "never idle" if event.idle_ms is None else f"idle after {event.idle_ms / 1000:g} s"
+    return f"{of}, {late}, {idle}"
 
 
 def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
@@ -112,6 +131,9 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     """What of an input is not done in its decoding, and why, a sentence or two each."""
     reading = physical.readings[source.name]
     branches = branches_of(plan, source, physical)
+    if source.value_format in UPDATE_FORMATS:
+        yield f"Input {source.name}: updates are taken whole; their steps come behind."
+        return
     if not branches:
         yield f"Input {source.name}: nothing is pushed, since no output shows it."
         return

@@ -55,7 +55,7 @@ class DatedInputs:
         if any(source.tells_later for source in self._plan.inputs):
             news = self._news(last, shards)
             idle = self._idle(last, ends)
-            found = input_times.learned(self._plan, found, news, ends, idle)
+            found = input_times.learned(self._plan, found, news, last.positions, ends, idle)
         return found, closed
 
     def waits_for_silence(self, last: SourceOffset, ends: Positions, shards: int) -> bool:
@@ -75,8 +75,10 @@ class DatedInputs:
             for p, end in ends.get(topic, {}).items()
             if last.positions.get(topic, {}).get(p, end) >= end
         }
-        now = input_times.learned(self._plan, last.known, news, ends, self._idle(last, ends))
-        then = input_times.learned(self._plan, last.known, news, ends, done)
+        now = input_times.learned(
+            self._plan, last.known, news, last.positions, ends, self._idle(last, ends)
+        )
+        then = input_times.learned(self._plan, last.known, news, last.positions, ends, done)
         return any(then[source.name].frontier > now[source.name].frontier for source in patient)
 
     def _idle(self, last: SourceOffset, ends: Positions) -> Set[Where]:

@@ -51,7 +51,7 @@ from ikebana.processor.plan import Concat, Input, Linear, Mode, Operator, Output
 from ikebana.processor.settings import Settings
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explain"
-EXAMPLES = ("current", "keyed", "large_orders", "shop")
+EXAMPLES = ("current", "dated", "keyed", "large_orders", "shop")
 SETTINGS = Settings("checkpoint", {"bootstrap.servers": "broker:9092"})
 COLUMNS = tuple(Column(name, "BIGINT") for name in ("a", "b", "c"))
 ITEMS = Input("items", ("items",), columns=COLUMNS)
