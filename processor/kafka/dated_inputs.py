@@ -63,7 +63,10 @@ class DatedInputs:
         patient = [
             source
             for source in self._plan.inputs
-            if source.event_time is not None and source.event_time.idle_ms is not None
+            if source.event_time is not None
+            and source.event_time.idle_ms is not None
+            # Of transactions it is told what is to come.
+            and source.transaction_topic is None
         ]
         if not patient:
             return False

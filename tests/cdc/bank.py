@@ -51,10 +51,14 @@ _SNAPSHOT = 7
 
 @dataclass(frozen=True)
 class Bank:
-    """All messages, by topic, and the ids of the published transactions as they committed."""
+    """All messages, by topic, and the ids of the published transactions as they committed.
+
+    The messages are still on the brokers at `servers`.
+    """
 
     messages: dict[str, list[Message]]
     commits: list[str]
+    servers: str
 
 
 @contextmanager
@@ -80,7 +84,7 @@ def captured(servers: str) -> Iterator[Bank]:
 
             wait_until(all_ended, 60, "the last transaction has ended in every topic")
         messages = {topic: committed(servers, topic) for topic in topics}
-    yield Bank(messages, commits)
+    yield Bank(messages, commits, servers)
 
 
 def _last_end(servers: str, server: str) -> str | None:

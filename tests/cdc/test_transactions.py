@@ -6,6 +6,8 @@ Messages are stored in `tests/golden/debezium_transactions`, as in `test_postgre
 import json
 import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from cdc.postgres import Unavailable
 from cdc.shop import require
 from ikebana.codecs.debezium_position import Boundaries, Positions
 from ikebana.processor.kafka.broker import running
+from judge import committed, progress_of
 
 pytestmark = [pytest.mark.cdc, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -115,6 +118,61 @@ def test_as_many_changes_come_as_an_end_counts(captured: Bank, server: str) -> N
     }
 
     assert {name: counts for name, counts in told.items() if counts} == found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("server", bank.CONNECTORS)
+def test_a_pipeline_shows_whole_transactions(captured: Bank, server: str, tmp_path: Path) -> None:
+    """Through Kafka and Spark, few records a batch: every update has the time of one."""
+    tables = ("accounts", "entries")
+    path = tmp_path / "pipeline.json"
+    path.write_text(json.dumps(_pipeline(captured, server, tables, tmp_path)))
+    command = [str(Path(sys.executable).with_name("ikebana")), "run", str(path), "--once"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+    last = _ends(captured, server)[-1].lsn
+    times = {p.time for p in _positions(captured, server) if p.time is not None}
+    for table in tables:
+        found = committed(captured.servers, f"{server}.{table}.now")
+        shown = {int(dict(message.headers())["time"]) for message in found}
+        assert shown <= times
+        assert progress_of(captured.servers, f"{server}.{table}.now")[-1].upper == last
+    rows: Counter[bytes] = Counter()
+    for message in committed(captured.servers, f"{server}.accounts.now"):
+        rows[message.value()] += int(dict(message.headers())["diff"])
+    # A truncate of several partitions is an error record: what it removed is still there.
+    assert {json.loads(row)["number"] for row in +rows} == {1, 2, 3, 4, 5, 6, 77, 8, 10, 11}
+
+
+def _pipeline(
+    captured: Bank, server: str, tables: tuple[str, ...], folder: Path
+) -> dict[str, Any]:
+    told = {"clock": "transaction", "transactions": f"{server}.transaction"}
+    return {
+        "pipeline": f"whole-{server}",
+        "inputs": {
+            table: {
+                "topic": f"{server}.public.{table}",
+                "format": "debezium-json",
+                "event_time": told,
+            }
+            for table in tables
+        },
+        "operators": {f"{table}_now": {"upsert": table} for table in tables},
+        "outputs": {
+            table: {"from": f"{table}_now", "topic": f"{server}.{table}.now"} for table in tables
+        },
+        "kafka": {"bootstrap.servers": captured.servers},
+        "source": {"max_records_per_batch": 20},
+        "run": {
+            "checkpoint": str(folder / "checkpoint"),
+            "local_directory": str(folder / "local"),
+            "shards": 2,
+            "master": "local[2]",
+            "driver_memory": "512m",
+        },
+    }
 
 
 def _ends(captured: Bank, server: str) -> list[Any]:
