@@ -39,6 +39,7 @@ class Inputs:
         own = [topic for source in plan.inputs for topic in source.topics]
         self._topics = [*own, *plan.transaction_topics]
         self._hops = planner.has_hops(plan)
+        self._hopped: tuple[int, dict[int, int]] | None = None
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._known: dict[str, Topic] = {}
         self._described = 0.0
@@ -107,11 +108,17 @@ class Inputs:
             {name: topic.id for name, topic in self._known.items()},
         )
 
-    def hops(self, shards: int) -> dict[int, int]:
-        """Up to where the loopback topic is written, by shard; empty if there is none."""
+    def hops(self, batch: int, shards: int) -> dict[int, int]:
+        """Up to where the loopback topic is written after a batch, by shard; empty without one.
+
+        Nothing is written to it between two batches, so it is asked for once for each.
+        """
         if not self._hops:
             return {}
-        return loopback.ends(self._admin, self._plan.loopback_topic, shards)
+        if self._hopped is None or self._hopped[0] != batch:
+            ends = loopback.ends(self._admin, self._plan.loopback_topic, shards)
+            self._hopped = batch, ends
+        return self._hopped[1]
 
     @property
     def _partitions(self) -> dict[str, int]:

@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         found = self._inputs.look(last.positions, last.topic_ids)
         ends = found.ends if self._target is None else _capped(self._target, last.positions)
         shards = len(config.labels)
-        look = reclock.Look(ends, found.begins, hops=self._inputs.hops(shards))
+        look = reclock.Look(ends, found.begins, hops=self._inputs.hops(last.batch, shards))
         if self._inputs.dated is not None:
             known, closed = self._inputs.dated.known(last, ends, shards)
             look = look._replace(known=known, closed=closed)
