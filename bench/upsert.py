@@ -4,6 +4,7 @@
     python bench/upsert.py throughput --records 200000 --keys 20000
     python bench/upsert.py latency
     python bench/upsert.py sparse
+    python bench/upsert.py reduce              how many keys have each value, a hop away
 
 A broker of its own is started, and its cost is not counted; everything that `ikebana
 run` starts is.  A table is printed, and the figures with the machine are written to
@@ -42,7 +43,10 @@ def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument(
-        "what", nargs="?", default="all", choices=["all", "throughput", "latency", "sparse"]
+        "what",
+        nargs="?",
+        default="all",
+        choices=["all", "throughput", "latency", "sparse", "reduce"],
     )
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
@@ -62,6 +66,8 @@ def main() -> None:
             found.append(latency(servers, folder, args.shards))
         if args.what in ("all", "sparse"):
             found.append(sparse(servers, folder, args.shards))
+        if args.what in ("all", "reduce"):
+            found.append(reduced(servers, folder, args))
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     path = results / f"upsert-{time.strftime('%Y%m%d-%H%M%S')}.json"
@@ -147,6 +153,45 @@ def throughput(servers: str, folder: Path, args: argparse.Namespace) -> list[dic
         found.append(row)
         _CONSOLE.print(row)
     return found
+
+
+def reduced(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """How many keys have each of 1,000 values: an upsert, a hop, a reduction by another key."""
+    topic, name = "bench-reduce-input", "bench-reduce"
+    generate.make_topic(servers, topic)
+    generate.fill(servers, topic, generate.upserts(args.records, args.keys))
+    path = pipeline(folder, name, topic, "json", "ingest", args.shards, args.max)
+    document = yaml.safe_load(path.read_text())
+    document["inputs"]["customers"]["columns"] = {"amount": "DOUBLE"}
+    document["operators"]["counts"] = {
+        "reduce": "current",
+        "by": "amount::INTEGER % 1000",
+        "aggregates": {"n": "count(*)"},
+    }
+    document["outputs"] = {"counts": {"from": "counts", "topic": f"{name}.counts"}}
+    path.write_text(yaml.safe_dump(document))
+    log = folder / f"{name}.log"
+    cost = Watched([*RUN, str(path), "--once", "--bootstrap-servers", servers], log).wait(1800)
+    if cost.returncode:
+        sys.exit(f"{name} ended with {cost.returncode}:\n{log.read_text()[-3000:]}")
+    truth: dict[Any, Any] = {}
+    for message in records_of(servers, topic):
+        truth[_data(message.key())] = _data(message.value())
+    amounts = [json.loads(value)["amount"] for value in truth.values() if value is not None]
+    expected = collections.Counter(b"%d" % (round(amount) % 1000) for amount in amounts)
+    got: collections.Counter[tuple[Any, Any]] = collections.Counter()
+    for message in records_of(servers, f"{name}.counts"):
+        data = message.key(), json.loads(message.value())["n"]
+        got[data] += int(dict(message.headers())["diff"])
+    return {
+        "job": "reduce by value, json, ingest time",
+        "records": args.records,
+        "keys": args.keys,
+        **costs(cost, args.records),
+        "values": len(expected),
+        "exact": dict(+got) == dict.fromkeys(expected.items(), 1),
+        "state_mib": round(size(folder / name / "checkpoint" / "shards") / 2**20, 1),
+    }
 
 
 def latency(servers: str, folder: Path, shards: int) -> dict[str, Any]:
