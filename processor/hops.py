@@ -38,4 +38,4 @@ def chunks(
 
 
 def _row(name: str) -> Updates:
-    return Updates([], [], [], [], [], reductions=[name])
+    return Updates([], [], [], [], [], reductions=[name], hop=True)

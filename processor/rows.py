@@ -71,7 +71,7 @@ class Updates(msgspec.Struct, array_like=True, tag="updates"):
     """Updates: what one branch of an input in `mode: diffs` has made, or a hop brings.
 
     They go to outputs and to reductions.  With a `root` they are that input's own, and its
-    branches are still to be run.
+    branches are still to be run.  Those of a `hop` come of records that have been counted.
     """
 
     outputs: list[str]
@@ -81,6 +81,7 @@ class Updates(msgspec.Struct, array_like=True, tag="updates"):
     diffs: list[int]
     root: str = ""
     reductions: list[str] = []
+    hop: bool = False
 
 
 class Errors(msgspec.Struct, array_like=True, tag="errors"):
@@ -133,8 +134,10 @@ class KeyedUpdate(NamedTuple):
 
 
 def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
-    """How many records or updates a row holds."""
+    """How many records a row comes of, or the updates that were made of them."""
     match row:
+        case Updates(hop=True):
+            return 0
         case Symbols() | Updates() | Facts():
             return len(row.keys)
         case Errors():

@@ -109,7 +109,8 @@ class Pipeline:
         environment["SPARK_LOCAL_DIRS"] = str(self.folder / "spark")
         environment["TMPDIR"] = str(self.folder)
         # Where functions of steps are found, here and in Spark's workers.
-        environment["PYTHONPATH"] = str(Path(__file__).parent)
+        tests = Path(__file__).parent
+        environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent / "examples")])
         log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
         log = log.with_name(f"run-{log.name}.log")
         command = [str(Path(sys.executable).with_name("ikebana")), "run", str(self.file())]

@@ -111,7 +111,11 @@ class BatchDisplay:
 
 
 # What the counters of a batch mean; the others are kinds of messages.
-_MEANING = {"drift": "old images unlike the state", "error dropped": "errors dropped"}
+_MEANING = {
+    "drift": "old images unlike the state",
+    "error dropped": "errors dropped",
+    "late": "late records that count at the frontier",
+}
 
 
 def _listed(counted: Counter[str]) -> str:

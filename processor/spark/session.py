@@ -117,10 +117,12 @@ def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:
     Spark places a group by `pmod(murmur3(label, 42), partitions)`; without the choice
     two shards could share a partition, and so a task, and another would stand empty.
     """
-    murmur = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32
+    # The class has a static hashInt as well: asked of the class itself, Py4J takes the first
+    # of that name, and Java gives methods in no order, so at times there is none.
+    murmur = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
     found: dict[int, int] = {}
     label = 0
     while len(found) < shards:
-        found.setdefault(murmur.hashInt(label, 42) % shards, label)
+        found.setdefault(murmur.hashInt(label) % shards, label)
         label += 1
     return tuple(found[partition] for partition in range(shards))

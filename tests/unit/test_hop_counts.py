@@ -1,0 +1,15 @@
+"""What hops is not counted as read again."""
+
+from ikebana.processor import hops
+from ikebana.processor.envelope import Tick, pack, unpack
+from ikebana.processor.rows import KeyedUpdate, size_of
+
+
+def test_what_a_hop_brings_is_no_record() -> None:
+    """The records that it comes of were counted when they were read."""
+    ((_, row),) = hops.chunks({"op": [KeyedUpdate(b"1", b"{}", 1, 1)]}, 1)
+
+    sent = unpack(pack(row))
+
+    assert not isinstance(sent, Tick)
+    assert (size_of(sent), len(row.keys)) == (0, 1)
