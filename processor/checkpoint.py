@@ -203,6 +203,7 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["partitions"]
     for source in plain["inputs"]:
         del source["start"]
+    del plain["on_error"]
     return plain
 
 
@@ -218,7 +219,9 @@ def check_unchanged(birth: Birth, plan: Plan, shards: int) -> None:
             hint=f"Set run.shards to {birth.shards}, or rewrite the checkpoint with "
             f"`ikebana rescale CHECKPOINT --shards {shards} --to NEW`.",
         )
-    if differences := list(_differences("", birth.plan, described(plan))):
+    # Checkpoints of before know the policy, which may change as well.
+    known = {name: part for name, part in birth.plan.items() if name != "on_error"}
+    if differences := list(_differences("", known, described(plan))):
         raise CheckpointError(
             "the checkpoint was made by another plan: " + "; ".join(differences),
             hint="Go on with the old plan, or use a new checkpoint and new output topics.",

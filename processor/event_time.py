@@ -73,6 +73,11 @@ class EventTimes:
     def __init__(self, query: "Query | None") -> None:
         self._query = query
 
+    @property
+    def of_columns(self) -> bool:
+        """Whether the rows are needed, so that one that cannot be read has no time."""
+        return self._query is not None
+
     def of_rows(
         self,
         keys: Sequence[bytes | None],

@@ -180,8 +180,9 @@ class Intake:
         errors: list[KeyedUpdate] = []
         found = list(self._found(messages, where, ignored))
         dates: Sequence[int | str] = [times[at] for at, _ in found]
-        greatest = None
+        greatest, of_columns = None, False
         if self._event is not None:
+            of_columns = self._event.of_columns
             assert dating is not None, "event time without a batch"
             dated = self._event.of_rows(*_rows_to_date(found, messages), dating)
             dates, greatest = dated.times, dated.greatest
@@ -199,7 +200,8 @@ class Intake:
                     record = _record(str(error), messages[at], where)
             if record is not None:
                 # Nothing keeps state here, so the error stands for ever.
-                placed = times[at] if isinstance(time, str) else time
+                unread = isinstance(changes, _Bad) and of_columns
+                placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
         by_branch, failed = through(self._branches, updates)
         return Made(by_branch, errors + failed, ignored, greatest)
@@ -303,7 +305,7 @@ def _date(
     dated = event.of_rows(taken.keys, rows, clocks, dating)
     times = taken.times = []
     for at, time in enumerate(dated.times):
-        if at in taken.bad:
+        if at in taken.bad and (event.of_columns or isinstance(time, str)):
             # What it would have said of time cannot be known.
             times.append(dating.lower)
         elif isinstance(time, str):

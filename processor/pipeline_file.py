@@ -8,6 +8,7 @@ for `Plan` and `Settings` to judge.
 
 import re
 from difflib import get_close_matches
+from types import UnionType
 from typing import Annotated, Any, NoReturn, get_args, get_origin
 
 import msgspec
@@ -49,6 +50,7 @@ from ikebana.processor.settings import Settings
 
 _FORMATS: tuple[str, ...] = get_args(Format)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_LONGEST_S = 9e15
 _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -107,8 +109,16 @@ def _seconds(value: object) -> object:
     _refuse(value, "a number of seconds, or a duration such as 500ms, 10s or 5m")
 
 
+def _finite_seconds(value: object) -> object:
+    seconds = _seconds(value)
+    # Longer than any time of 64 bits in milliseconds.
+    if not isinstance(seconds, float) or not abs(seconds) < _LONGEST_S:
+        _refuse(value, "a time that ends")
+    return seconds
+
+
 def _seconds_or_never(value: object) -> object:
-    return None if value == "never" else _seconds(value)
+    return None if value == "never" else _finite_seconds(value)
 
 
 def _scalar(value: object) -> object:
@@ -258,7 +268,7 @@ class EventTimePart(Part):
 
     of: Expression | None = None
     clock: Annotated[Clock | None, _choice(Clock)] = None
-    lateness: Seconds = 0.0
+    lateness: Annotated[float, BeforeValidator(_finite_seconds)] = 0.0
     idle: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 60.0
     ahead: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 86_400.0
     transactions: Text | None = None
@@ -566,6 +576,9 @@ def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
             here = get_args(here)[0 if isinstance(step, int) else 1]
         if get_origin(here) is Annotated:
             here = get_args(here)[0]
+        if isinstance(here, UnionType):
+            # A section that may be left out.
+            here = next(kind for kind in get_args(here) if kind is not type(None))
     return tuple(here.keys())
 
 

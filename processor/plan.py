@@ -316,6 +316,9 @@ class Plan:
             for name in _ADDED_LATER & part.keys():
                 if part[name] is None:
                     del part[name]
+        # A batch that has failed on an error can be run again under another policy: where it
+        # was committed it had none.
+        plain["on_error"] = "record"
         return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
 
 

@@ -149,8 +149,9 @@ def _time_problems(source: Input) -> Iterator[Problem]:
             collections_of(source.topics, told)
         except ConfigError as error:
             yield f"{path}.event_time.transactions", str(error).splitlines()[0]
-    if event.lateness_ms < 0:
-        yield f"{path}.event_time.lateness", "must be 0 seconds or more"
+    for part in ("lateness", "idle", "ahead"):
+        if (getattr(event, part + "_ms") or 0) < 0:
+            yield f"{path}.event_time.{part}", "must be 0 seconds or more"
     if event.of is not None:
         try:
             planner.dating_query(source)
@@ -330,6 +331,8 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
     clocks = {i.event_time.clock in LOG_CLOCKS for i in plan.inputs if i.event_time is not None}
     if len(clocks) > 1:
         yield "inputs", "times in milliseconds and positions in a log are not of one axis"
+    if len(plan.transaction_topics) > 1:
+        yield "inputs", "positions in the logs of several sources are not of one axis"
     for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
         timed = any(moves_time(step) for _, step in way.steps)
         if timed and (plan.time == "offset" or True in clocks):
@@ -405,6 +408,15 @@ def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
 
 def _topic_problems(plan: Plan) -> Iterator[Problem]:
     read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
+    told = {
+        source.transaction_topic: f"inputs.{source.name}.event_time.transactions"
+        for source in reversed(plan.inputs)
+        if source.transaction_topic is not None
+    }
+    for topic, path in told.items():
+        if topic in read:
+            yield path, f"topic {topic!r} is also read, at {read[topic]}"
+        read.setdefault(topic, path)
     own = (plan.markers_topic, plan.loopback_topic)
     written = dict.fromkeys(own, "pipeline")
     for topic in own:

@@ -364,6 +364,9 @@ def _pushed(
     scope = scope_of_input(source)
     filters = [_key_conditions(branch.steps, source, scope) for branch in branches]
     key_filters = tuple(filters) if filters and all(filters) else ()
+    if source.event_time is not None:
+        # Rows that nobody wants move the frontier like all others.
+        key_filters = ()
     columns: tuple[str, ...] | None = None
     if source.value_format != "bytes" and branches:
         wanted = [chain(branch.steps, frozen(scope)).columns for branch in branches]

@@ -32,6 +32,9 @@ LAST_TIME = (1 << 63) - 1
 # A message of the loopback topic holds thousands of updates: this is a large batch.
 MOST_HOPS = 400
 
+# Where they say nothing, offsets are named as they were before there were these.
+_ADDED_LATER = ("hops", "known", "now")
+
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
 
@@ -70,7 +73,11 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     def digest(self) -> str:
         """Names this offset in markers, so that a replay is known to be of the same batch."""
-        return hashlib.sha256(msgspec.json.encode(self.to_json(), order="sorted")).hexdigest()[:16]
+        plain = self.to_json()
+        for name in _ADDED_LATER:
+            if not plain[name]:
+                del plain[name]
+        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,7 @@ def mint(
         topic_ids=last.topic_ids,
         behind=reading.behind,
         hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
-        known={**_read(last.known), **look.known, **reading.known},
+        known={**_read({**last.known, **look.known}), **reading.known},
         now=now_ms if plan.is_dated else 0,
     )
 

@@ -18,6 +18,7 @@ from ikebana.processor.diff_input import Closed
 from ikebana.processor.event_time import Where
 from ikebana.processor.input_times import InputTimes, Learned
 from ikebana.processor.kafka import markers, topics
+from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.plan import UPDATE_FORMATS, Input, Plan
@@ -36,6 +37,7 @@ class DatedInputs:
         self._silent_since: dict[Where, tuple[int, float]] = {}
         self._learned: tuple[int, Learned] | None = None
         self._made: Reader | None = None
+        self._shards_ever: int | None = None
 
     def freeze(self) -> None:
         """Take no more batches of diff topics than are closed by now."""
@@ -43,7 +45,7 @@ class DatedInputs:
         self._frozen = True
 
     def known(
-        self, last: SourceOffset, ends: Positions, shards: int
+        self, last: SourceOffset, ends: Positions
     ) -> tuple[dict[str, InputTimes], dict[str, list[Closed]]]:
         """What is known of the inputs' times after `last`, and what diff topics have closed.
 
@@ -53,12 +55,12 @@ class DatedInputs:
         found = dict(last.known)
         closed = self._progress_of(found)
         if any(source.tells_later for source in self._plan.inputs):
-            news = self._news(last, shards)
+            news = self._news(last)
             idle = self._idle(last, ends)
             found = input_times.learned(self._plan, found, news, last.positions, ends, idle)
         return found, closed
 
-    def waits_for_silence(self, last: SourceOffset, ends: Positions, shards: int) -> bool:
+    def waits_for_silence(self, last: SourceOffset, ends: Positions) -> bool:
         """Whether the frontier would move if all that is read up to its end were idle."""
         patient = [
             source
@@ -70,13 +72,13 @@ class DatedInputs:
         ]
         if not patient:
             return False
-        news = self._news(last, shards)
+        news = self._news(last)
         done = {
             (topic, p)
             for source in patient
             for topic in source.topics
             for p, end in ends.get(topic, {}).items()
-            if last.positions.get(topic, {}).get(p, end) >= end
+            if last.positions.get(topic, {}).get(p, 0) >= end
         }
         now = input_times.learned(
             self._plan, last.known, news, last.positions, ends, self._idle(last, ends)
@@ -98,19 +100,18 @@ class DatedInputs:
                     known = self._silent_since.get(where)
                     if known is None or known[0] != end:
                         known = self._silent_since[where] = end, moment
-                    read = last.positions.get(topic, {}).get(partition, end) >= end
+                    read = last.positions.get(topic, {}).get(partition, 0) >= end
                     if read and (moment - known[1]) * 1000 >= event.idle_ms:
                         idle.add(where)
         return idle
 
-    def _news(self, last: SourceOffset, shards: int) -> Learned:
-        """What the markers of the last batch tell."""
+    def _news(self, last: SourceOffset) -> Learned:
+        """What the markers of the last batch tell.
+
+        If the checkpoint was rescaled after it, they are those of the shards of then.
+        """
         if self._learned is None or self._learned[0] != last.batch:
-            found = [
-                marker
-                for marker in markers.last_markers(self._reader, self._plan.markers_topic, shards)
-                if marker.batch == last.batch
-            ]
+            found = [marker for marker in self._last_markers() if marker.batch == last.batch]
             self._learned = (
                 last.batch,
                 Learned(
@@ -119,6 +120,13 @@ class DatedInputs:
                 ),
             )
         return self._learned[1]
+
+    def _last_markers(self) -> list[Marker]:
+        topic = self._plan.markers_topic
+        if self._shards_ever is None:
+            described = topics.describe(self._admin, [topic])[topic]
+            self._shards_ever = markers.shards_of(described.partitions)
+        return markers.last_markers(self._reader, topic, self._shards_ever)
 
     def _progress_of(self, known: dict[str, InputTimes]) -> dict[str, list[Closed]]:
         """The closed batches of each diff topic that were not read whole yet."""

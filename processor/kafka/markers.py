@@ -46,7 +46,8 @@ class Marker(msgspec.Struct, frozen=True):
     the outputs, which may be behind that of the source.  `seen` is what the shard was told
     of inputs' times, `facts` how many facts of CDCv2 were new, by input, packed like
     `times`.  `hops_from` is where the batch began to read the shard's partition of the
-    loopback topic.  `epoch` counts rescalings of the checkpoint.
+    loopback topic.  `epoch` counts rescalings of the checkpoint, `retired` says that it has
+    had fewer shards since.
     """
 
     checkpoint: str
@@ -69,6 +70,7 @@ class Marker(msgspec.Struct, frozen=True):
     seen: list[Seen] = []
     facts: dict[str, list[int]] = {}
     took: dict[str, float] = {}
+    retired: bool = False
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:
@@ -92,6 +94,11 @@ def task_id(checkpoint: str, shard: int) -> str:
 def partition_of(shard: int) -> int:
     """Where a shard's markers are; partition 0 is the driver's."""
     return shard + 1
+
+
+def shards_of(partitions: int) -> int:
+    """For how many shards a topic of so many partitions is, or has been."""
+    return partitions - 1
 
 
 def last_marker(reader: Reader, topic: str, shard: int) -> Marker | None:

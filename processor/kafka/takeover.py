@@ -115,7 +115,7 @@ def take_over(
             reader,
             functools.partial(_fence, sink, birth, shard, settings),
             topic,
-            _first_marker(birth, plan, shard),
+            replace(_first_marker(birth, plan, shard), retired=shard >= birth.shards),
             incarnation,
         )
         for shard in range(max(birth.shards, before_rescaling))
@@ -143,16 +143,18 @@ def _claimed(
         if marker.incarnation > incarnation:
             raise FencedError(f"instance {marker.incarnation} has taken over meanwhile")
         if marker.epoch != first.epoch:
-            if marker.batch != first.batch:
+            if marker.batch != first.batch and not marker.retired:
                 raise CheckpointError(
                     f"shard {first.shard} has committed batch {marker.batch}, the checkpoint "
                     f"was rescaled after batch {first.batch}",
                     hint="The old checkpoint has run since: stop it, and rescale it again.",
                 )
+            same = marker.batch == first.batch
             # What the last batch saw of inputs' times is still to be learned.
-            marker = replace(first, seen=marker.seen, facts=marker.facts)
+            marker = replace(first, seen=marker.seen, facts=marker.facts) if same else first
+        claimed = replace(marker, incarnation=incarnation, retired=first.retired)
         try:
-            commit_marker(fenced, topic, replace(marker, incarnation=incarnation))
+            commit_marker(fenced, topic, claimed)
         except FencedError:
             continue
         return marker.offset
@@ -292,7 +294,7 @@ def check_markers(
             hint="Run the old pipeline file once more, with --once, then change it.",
         )
     for shard, marker in known.items():
-        if marker is None:
+        if marker is None or (marker.retired and marker.epoch < birth.epoch):
             if logged.committed >= birth.first_batch:
                 raise CheckpointError(
                     f"the checkpoint has committed batch {logged.committed}, but shard {shard} "

@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         shards = len(config.labels)
         look = reclock.Look(ends, found.begins, hops=self._inputs.hops(last.batch, shards))
         if self._inputs.dated is not None:
-            known, closed = self._inputs.dated.known(last, ends, shards)
+            known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
         now_ms = time.time_ns() // 1_000_000
         silent_s = (now_ms - last.upper) / 1000
@@ -152,9 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         dated, target = self._inputs.dated, self._target
         if dated is None or target is None:
             return False
-        return dated.waits_for_silence(
-            last, _capped(target, last.positions), len(self._config.labels)
-        )
+        return dated.waits_for_silence(last, _capped(target, last.positions))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
         config = self._config

@@ -485,6 +485,32 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             ["run: has a key that is not text, at line 6 (line 6)"],
             id="key is a list",
         ),
+        pytest.param(
+            "{topic: in}",
+            "{topic: in, event_time: {clock: kafka, idel: 3s}}",
+            [
+                "inputs.i.event_time.idel: there is no such setting here; "
+                'did you mean "idle"? (line 2)'
+            ],
+            id="misspelt in a section that may be left out",
+        ),
+        pytest.param(
+            "{topic: in}",
+            "{topic: in, event_time: {clock: kafka, lateness: .inf}}",
+            [
+                "inputs.i.event_time.lateness: must be a time that ends; is inf (line 2)",
+            ],
+            id="seconds without end",
+        ),
+        pytest.param(
+            "{topic: in}",
+            "{topic: in, event_time: {clock: kafka, idle: -1, ahead: -2}}",
+            [
+                "inputs.i.event_time.idle: must be 0 seconds or more (line 2)",
+                "inputs.i.event_time.ahead: must be 0 seconds or more (line 2)",
+            ],
+            id="fewer than no seconds",
+        ),
     ],
 )
 def test_problems(old: str, new: str, expected: list[str]) -> None:

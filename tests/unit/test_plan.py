@@ -1,12 +1,16 @@
 """A plan that exists is consistent; one that would not be has every problem named."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, PlanError, Upsert, steps
 from ikebana.codecs.canonical import encode
+from ikebana.processor.checkpoint import check_unchanged, newborn
+from ikebana.processor.plan import OnError
+from ikebana.processor.reclock import SourceOffset
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")
@@ -249,6 +253,20 @@ def test_equal_plans_have_one_fingerprint(same: Plan) -> None:
     """It does not depend on how the plan was written down."""
     assert same == PLAN
     assert same.fingerprint() == PLAN.fingerprint()
+
+
+@pytest.mark.parametrize("before", ["record", "drop", "fail"])
+def test_what_an_error_does_may_change_within_a_batch(before: OnError) -> None:
+    """Else a batch that has failed on one could never be finished under another policy."""
+    plan = replace(PLAN, on_error=before)
+    birth = newborn("here", plan, 1, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+    of_old = msgspec.structs.replace(birth, plan={**birth.plan, "on_error": before})
+
+    for policy in get_args(OnError):
+        changed = replace(PLAN, on_error=policy)
+        assert changed.fingerprint() == plan.fingerprint()
+        check_unchanged(birth, changed, 1)
+        check_unchanged(of_old, changed, 1)
 
 
 def test_the_fingerprint_is_the_same_in_every_version() -> None:

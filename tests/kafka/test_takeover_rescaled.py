@@ -1,0 +1,137 @@
+"""A takeover after rescalings: the shards of before, and what they have told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ikebana import Input, Output, Plan
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.processor.checkpoint import Birth, Logged, newborn
+from ikebana.processor.kafka import client, markers
+from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.dated_inputs import DatedInputs
+from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.takeover import Takeover, take_over
+from ikebana.processor.kafka.transactions import Transactions, commit_marker
+from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.settings import Settings
+from pipelines import create
+
+pytestmark = pytest.mark.kafka
+
+
+class Rescaled:
+    """A pipeline without Spark: takeovers, markers of batches, and births."""
+
+    def __init__(self, servers: str, name: str, folder: Path, shards: int) -> None:
+        create(servers, name + ".in", 1)
+        self.plan = Plan(
+            name,
+            inputs=(Input("facts", (name + ".in",), "cdcv2-json", mode="diffs"),),
+            operators=(),
+            outputs=(Output("out", "facts", name + ".out"),),
+        )
+        self.settings = Settings(
+            checkpoint=str(folder), kafka={"bootstrap.servers": servers}, shards=shards
+        )
+        start = Inputs(self.plan, self.settings.kafka).start()
+        self.birth: Birth = newborn(str(folder), self.plan, shards, start)
+        self.last: SourceOffset = start
+
+    def taken(self) -> Takeover:
+        batch = self.last.batch
+        logged = Logged(self.last, batch, batch)
+        return take_over(
+            self.plan, self.settings, self.birth, lambda: logged, lambda: None, "a test"
+        )
+
+    def batch(self, facts: dict[int, int] | None = None) -> None:
+        """Commit a batch in which each shard has found so many facts of time 5."""
+        kafka = self.settings.kafka
+        self.last = replace(self.last, batch=self.last.batch + 1)
+        for shard in range(self.birth.shards):
+            marker = markers.last_marker(Reader(kafka), self.plan.markers_topic, shard)
+            assert marker is not None
+            found = {"facts": [5, (facts or {}).get(shard, 0)]}
+            after = replace(
+                marker, batch=self.last.batch, offset=self.last.digest(), facts=found, seen=[]
+            )
+            sender = Transactions(dict(kafka), markers.task_id(self.birth.id, shard), 60)
+            commit_marker(sender, self.plan.markers_topic, after)
+
+    def rescale(self, shards: int) -> None:
+        """What `ikebana rescale` writes, but for the state."""
+        self.birth = replace(
+            self.birth,
+            shards=shards,
+            epoch=self.birth.epoch + 1,
+            first_batch=self.last.batch + 1,
+            start=self.last,
+        )
+
+    def learned(self) -> list[int]:
+        """How many facts of which times the next batch will know of."""
+        admin = client.admin(self.settings.kafka)
+        known, _ = DatedInputs(self.plan, admin, self.settings.kafka).known(
+            self.last, {self.plan.name + ".in": {0: 0}}
+        )
+        coverage = known["facts"].coverage
+        assert coverage is not None
+        return coverage.found
+
+
+@pytest.fixture
+def pipeline(broker: Broker, topic_name: Callable[[str], str], tmp_path: Path) -> Rescaled:
+    """One of three shards that has never run."""
+    return Rescaled(broker.bootstrap_servers, topic_name("rescaled"), tmp_path, 3)
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_what_the_last_batch_told_is_learned_with_other_shards(
+    pipeline: Rescaled, shards: int
+) -> None:
+    """A count that got lost would be waited for for ever."""
+    pipeline.taken()
+    pipeline.batch({0: 1, 1: 2, 2: 4})
+    pipeline.rescale(shards)
+    pipeline.taken()
+
+    assert pipeline.learned() == [5, 7]
+
+    pipeline.taken()
+    pipeline.batch({0: 1})
+
+    assert pipeline.learned() == [5, 1]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_after_fewer_shards_any_number_can_follow(pipeline: Rescaled, shards: int) -> None:
+    """The markers of shards that are gone are of an older batch, and nothing is wrong."""
+    pipeline.taken()
+    pipeline.batch()
+    pipeline.rescale(1)
+    pipeline.taken()
+    pipeline.batch({0: 3})
+    pipeline.rescale(shards)
+    pipeline.taken()
+
+    assert pipeline.learned() == [5, 3]
+
+    pipeline.batch({0: 1})
+    pipeline.taken()
+
+
+def test_shards_that_ran_on_after_the_rescaling_are_told(pipeline: Rescaled) -> None:
+    """The new checkpoint lacks what they have done."""
+    pipeline.taken()
+    pipeline.batch()
+    before = pipeline.last
+    pipeline.batch()
+    pipeline.last = before
+    pipeline.rescale(1)
+
+    with pytest.raises(CheckpointError, match=r"old copy|has committed batch"):
+        pipeline.taken()
