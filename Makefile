@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-cdc check lint format types bench chaos clean
+.PHONY: help setup demo test test-cdc deploy-tools test-deploy test-cluster check lint format types bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,10 +21,24 @@ demo: $(STAMP)  ## Run the main job on a year of flights and check the result
 	@$(BIN)/ikebana demo
 
 test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
-	$(BIN)/python -m pytest -m "not cdc"
+	$(BIN)/python -m pytest -m "not cdc and not deploy"
 
 test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed) and Debezium
 	$(BIN)/python -m pytest -m cdc tests/cdc
+
+$(VENV)/.deploy: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[deploy]'
+	@touch $@
+
+deploy-tools: $(VENV)/.deploy  ## Build Helm and a Kubernetes control plane, once; needs Go, 15 minutes
+	$(BIN)/python tests/deploy/tools.py all
+
+test-deploy: $(VENV)/.deploy  ## Test image and chart, and on a real API server if there is one
+	$(BIN)/python tests/deploy/tools.py chart
+	$(BIN)/python -m pytest -m "deploy and not cluster" tests/deploy
+
+test-cluster: deploy-tools  ## Run the demo pipeline on a cluster whose pods are lost; needs root
+	$(BIN)/python -m pytest -s -m cluster tests/deploy
 
 lint: $(STAMP)  ## Lint and check the format
 	$(BIN)/ruff check .

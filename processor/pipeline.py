@@ -5,6 +5,9 @@ are one list, in the order of the file, each with its path and line.  What canno
 read is left out and the rest is still judged, unless that would find fault with
 something only because another part of it is missing.  Neither Kafka nor Spark is asked
 anything.
+
+A second file may hold settings, which win over those of the first one: the pipeline is
+the same everywhere, where and how it runs is not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,9 +29,10 @@ from ikebana.processor.pipeline_file import (
     part_keys,
     worded,
 )
-from ikebana.processor.pipeline_yaml import read_yaml
+from ikebana.processor.pipeline_yaml import Document, read_yaml
 from ikebana.processor.plan import Plan
 from ikebana.processor.settings import Settings, SettingsError
+from ikebana.processor.settings_file import SETTINGS_VARIABLE, Placed, overlaid
 
 # The sections that hold named parts; a plan without one of them is another plan.
 _NAMED = ("inputs", "operators", "outputs")
@@ -52,34 +56,48 @@ def read(
 ) -> Pipeline:
     """Read a pipeline file; the options win over what it says.
 
-    A relative checkpoint stays as it is given, relative to the current directory.
+    A file of settings that the environment names in IKEBANA_SETTINGS wins over the
+    pipeline file, and the options over both.  A relative checkpoint stays as it is
+    given, relative to the current directory.
     Raises: ConfigError, for a file that cannot be read or that has problems.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as err:
-        raise ConfigError(f"could not read pipeline file {path}: {err.strerror}") from err
-    except UnicodeDecodeError as err:
-        raise ConfigError(f"cannot read pipeline file {path}: it is not UTF-8 text") from err
+    over = environ.get(SETTINGS_VARIABLE)
     return parse(
-        text,
+        _text(path, "pipeline file"),
         str(path),
+        over=(over, _text(Path(over), "settings file")) if over else None,
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,
         environ=environ,
     )
 
 
+def _text(path: Path, kind: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as err:
+        raise ConfigError(f"could not read {kind} {path}: {err.strerror}") from err
+    except UnicodeDecodeError as err:
+        raise ConfigError(f"cannot read {kind} {path}: it is not UTF-8 text") from err
+
+
 def parse(
     text: str,
     source: str,
     *,
+    over: tuple[str, str] | None = None,
     bootstrap_servers: str | None = None,
     checkpoint: str | None = None,
     environ: Mapping[str, str],
 ) -> Pipeline:
-    """Read the text of a pipeline file that errors call `source`; see `read`."""
+    """Read the text of a pipeline file that errors call `source`; see `read`.
+
+    `over` is the name and the text of a file of settings.
+    """
     document = read_yaml(text, source, environ)
+    placed: Placed = {}
+    if over is not None:
+        document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
     if not isinstance(document.value, dict):
         found = "it is empty" if document.value is None else "it is not a mapping of settings"
         raise ConfigError(f"cannot read pipeline file {source}: {found}")
@@ -133,7 +151,7 @@ def parse(
         *(p for p in judged if left_out.isdisjoint(_sections(p[0]))),
     ]
     if problems := [p for p in problems if not overridden.get(p[0])]:
-        raise ConfigError(_listed(problems, source, document.lines))
+        raise ConfigError(_listed(problems, source, document, placed))
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
     return Pipeline(plan, settings)
@@ -191,16 +209,22 @@ def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | Non
         return None
 
 
-def _listed(problems: list[tuple[str, str]], source: str, lines: Mapping[str, int]) -> str:
-    def line(path: str) -> int | None:
+def _listed(problems: list[tuple[str, str]], source: str, document: Document, over: Placed) -> str:
+    def place(path: str) -> tuple[bool, str, int] | None:
         # Of what is not there, the line of the section that it is missing from.
-        return next((lines[p] for p in _sections(path) if p in lines), None)
+        for section in _sections(path):
+            if section in over:
+                return (True, *over[section])
+            if section in document.lines:
+                return (False, "", document.lines[section])
+        return None
 
-    placed = [(line(path), path, problem) for path, problem in problems]
+    placed = [(place(path), path, problem) for path, problem in problems]
     placed.sort(key=lambda p: (p[0] is None, p[0]))
     count = "1 problem" if len(placed) == 1 else f"{len(placed)} problems"
     listed = [
-        printable(f"  {path}: {problem}") + ("" if at is None else f" (line {at})")
+        printable(f"  {path}: {problem}")
+        + ("" if at is None else f" ({f'{at[1]}, ' if at[0] else ''}line {at[2]})")
         for at, path, problem in placed
     ]
     return "\n".join([f"pipeline file {source} has {count}:", *listed])

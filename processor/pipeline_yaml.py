@@ -1,13 +1,15 @@
 """YAML text -> values, with what values do not know: lines, repeated keys, variables.
 
 Keys are always text, and one given twice is a problem.  `${NAME}` and
-`${NAME:-default}` in values stand for variables of the given environment, `$${` for
-`${`; what they stand for is text and is never read as YAML.  Dates and merge keys have
+`${NAME:-default}` in values stand for variables of the given environment, `${file:PATH}`
+for what a file holds, `$${` for `${`; what they stand for is text and is never read as
+YAML.  Dates and merge keys have
 no meaning here.  Which keys and values are wanted is not known here.
 """
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import yaml
@@ -16,7 +18,8 @@ from yaml.constructor import SafeConstructor
 from ikebana.arrangements.errors import ConfigError
 
 _VARIABLE = re.compile(
-    r"\$(?:(?P<escaped>\$\{)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
+    r"\$(?:(?P<escaped>\$\{)|\{file:(?P<file>[^}]+)\}"
+    r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
 )
 
 
@@ -138,8 +141,12 @@ class _Reader:
             if found["escaped"]:
                 return "${"
             name, default = found["name"], found["default"]
+            if found["file"] is not None:
+                return self._content(found["file"], path)
             if name is None:
-                self._refuse(path, 'has a "${" that is not ${NAME} or ${NAME:-default}')
+                self._refuse(
+                    path, 'has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH}'
+                )
             elif default is not None:
                 # As in a shell, the default also stands for an empty variable.
                 return self._environ.get(name) or default
@@ -150,6 +157,16 @@ class _Reader:
             return found[0]
 
         return _VARIABLE.sub(variable, text)
+
+    def _content(self, file: str, path: str) -> str:
+        """What a file holds, without the line end that editors leave behind it."""
+        try:
+            return Path(file).read_text(encoding="utf-8").removesuffix("\n")
+        except OSError as err:
+            self._refuse(path, f"the file {file} could not be read: {err.strerror}")
+        except UnicodeDecodeError:
+            self._refuse(path, f"the file {file} is not UTF-8 text")
+        return ""
 
     def _refuse(self, path: str, problem: str) -> None:
         self.problems.append((path, problem))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from ikebana.processor import log_lines
 from ikebana.processor.plan import ERRORS, Plan
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class BatchDisplay:
         self._plan = plan
         self._once = once
         self._console = Console(stderr=True, highlight=False)
-        self._live = self._console.is_terminal
+        self._live = self._console.is_terminal and not log_lines.wanted()
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -106,6 +107,9 @@ class BatchDisplay:
 
     def _line(self, text: str) -> None:
         self._last_line = time.monotonic()
+        if log_lines.wanted():
+            log_lines.info(text, pipeline=self._plan.name)
+            return
         self._console.print(text, soft_wrap=True)
         sys.stderr.flush()
 

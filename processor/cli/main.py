@@ -9,6 +9,7 @@ import click
 
 from ikebana import __version__
 from ikebana.arrangements.errors import FencedError, IkebanaError
+from ikebana.processor import log_lines
 
 # Name: module, and what the list of commands says of it.
 _COMMANDS = {
@@ -65,6 +66,7 @@ def main() -> None:
     """Run the command line; an error of the user's world is one message, not a stack."""
     # What is registered first is called last.
     atexit.register(_hush)
+    log_lines.choose(os.environ)
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -75,8 +77,8 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FencedError as error:
-        click.echo(f"ikebana: {error}", err=True)
+        log_lines.error(f"ikebana: {error}")
         sys.exit(EXIT_FENCED)
     except IkebanaError as error:
-        click.echo(f"ikebana: {error}", err=True)
+        log_lines.error(f"ikebana: {error}")
         sys.exit(EXIT_ERROR)

@@ -14,6 +14,7 @@ from importlib import resources
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
+from ikebana.processor import log_lines
 from ikebana.processor.java import find_java
 from ikebana.processor.settings import Settings
 
@@ -73,14 +74,18 @@ def build(settings: Settings, name: str) -> SparkSession:
         options.setdefault("spark.driver.host", "127.0.0.1")
     else:
         del options["spark.driver.bindAddress"]
-    if "log4j2.configurationFile" not in options["spark.driver.extraJavaOptions"]:
-        quiet = resources.files("ikebana.processor.spark") / "log4j2.properties"
-        options["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={quiet}"
+    own_log = "log4j2.configurationFile" in options["spark.driver.extraJavaOptions"]
+    if not own_log:
+        told = "log4j2-json.properties" if log_lines.wanted() else "log4j2.properties"
+        path = resources.files("ikebana.processor.spark") / told
+        options["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={path}"
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
     session: SparkSession
-    with _jvm_words(aside=master.startswith("local")):
+    # Who says how the JVM is to log wants to read it.
+    shown = own_log or log_lines.wanted()
+    with _jvm_words(aside=master.startswith("local") and not shown):
         session = builder.getOrCreate()
     return session
 

@@ -437,7 +437,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "pipeline: p",
             'pipeline: "${not a name}"',
             [
-                'pipeline: has a "${" that is not ${NAME} or ${NAME:-default} (line 1)',
+                'pipeline: has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH} '
+                "(line 1)",
             ],
             id="not a variable",
         ),

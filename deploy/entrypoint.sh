@@ -1,0 +1,50 @@
+#!/bin/bash
+# The roles that Spark on Kubernetes asks an image for, and otherwise any command.
+#   executor                            as Spark's scheduler starts it
+#   driver --properties-file F … X.py   as spark-submit in cluster mode starts it
+#   ikebana run …                       a driver in client mode, or any other command
+# tini is process 1 and passes signals on; a driver is Python itself, since SIGTERM to
+# spark-submit would end its JVM in the middle of a batch.
+set -euo pipefail
+
+case "${1:-}" in
+executor)
+  options=()
+  while IFS= read -r name; do
+    options+=("${!name}")
+  done < <(compgen -A variable SPARK_JAVA_OPT_ | sort -t_ -k4 -n)
+  exec tini -s -- "$JAVA_HOME/bin/java" "${options[@]}" \
+    "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+    -cp "${SPARK_CONF_DIR:-}:${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*:${SPARK_DIST_CLASSPATH:-}" \
+    org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+    --driver-url "$SPARK_DRIVER_URL" \
+    --executor-id "$SPARK_EXECUTOR_ID" \
+    --cores "$SPARK_EXECUTOR_CORES" \
+    --app-id "$SPARK_APPLICATION_ID" \
+    --hostname "$SPARK_EXECUTOR_POD_IP" \
+    --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
+    --podName "$SPARK_EXECUTOR_POD_NAME"
+  ;;
+driver)
+  shift
+  arguments=()
+  while [[ "${1:-}" == --* ]]; do
+    # The class is Spark's runner of Python files, whose work is done here.
+    [[ "$1" == --class ]] || arguments+=("$1" "$2")
+    shift 2
+  done
+  export PYSPARK_SUBMIT_ARGS="--deploy-mode client ${arguments[*]} \
+--conf spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS \
+--conf spark.executorEnv.SPARK_DRIVER_POD_IP=$SPARK_DRIVER_BIND_ADDRESS pyspark-shell"
+  program="${1#local://}"
+  shift
+  exec tini -s -- python "$program" "$@"
+  ;;
+*)
+  # A driver's container that is started again finds the executors of its predecessor.
+  if [[ -n "${IKEBANA_CLEAN_EXECUTORS:-}" ]]; then
+    python /opt/ikebana/clean_executors.py "$IKEBANA_CLEAN_EXECUTORS" || true
+  fi
+  exec tini -s -- "$@"
+  ;;
+esac

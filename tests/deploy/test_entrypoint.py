@@ -1,0 +1,139 @@
+"""What the image starts: Spark's two roles, any other command, and the health check."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from deploy.charts import ROOT
+
+DEPLOY = ROOT / "deploy"
+# Stands for tini: tells what it was to start, and with what.
+TINI = """#!{python}
+import json, os, sys
+print(json.dumps([sys.argv[1:], dict(os.environ)]))
+"""
+
+
+def started(
+    folder: Path, arguments: list[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The command line that the entry point ends in, and its environment."""
+    (folder / "tini").write_text(TINI.format(python=sys.executable))
+    (folder / "tini").chmod(0o755)
+    done = subprocess.run(
+        ["bash", DEPLOY / "entrypoint.sh", *arguments],
+        env={"PATH": f"{folder}:/usr/bin:/bin", "SPARK_HOME": "/spark", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command, found = json.loads(done.stdout)
+    assert command[:2] == ["-s", "--"]
+    return command[2:], found
+
+
+def test_an_executor_is_started_as_spark_asks(tmp_path: Path) -> None:
+    """Java's options come in their order, and everything by the name that Spark gives it."""
+    command, _ = started(
+        tmp_path,
+        ["executor"],
+        {
+            "JAVA_HOME": "/java",
+            "SPARK_CONF_DIR": "/opt/spark/conf",
+            "SPARK_JAVA_OPT_10": "-Dlast=1",
+            "SPARK_JAVA_OPT_9": "-Dspaced=a b",
+            "SPARK_EXECUTOR_MEMORY": "512m",
+            "SPARK_DRIVER_URL": "spark://d",
+            "SPARK_EXECUTOR_ID": "3",
+            "SPARK_EXECUTOR_CORES": "2",
+            "SPARK_APPLICATION_ID": "app",
+            "SPARK_EXECUTOR_POD_IP": "10.0.0.7",
+            "SPARK_RESOURCE_PROFILE_ID": "0",
+            "SPARK_EXECUTOR_POD_NAME": "exec-3",
+        },
+    )
+    assert command[:5] == ["/java/bin/java", "-Dspaced=a b", "-Dlast=1", "-Xms512m", "-Xmx512m"]
+    assert command[6] == "/opt/spark/conf:/spark/jars/*:"
+    told = dict(zip(command[8::2], command[9::2], strict=True))
+    assert told == {
+        "--driver-url": "spark://d",
+        "--executor-id": "3",
+        "--cores": "2",
+        "--app-id": "app",
+        "--hostname": "10.0.0.7",
+        "--resourceProfileId": "0",
+        "--podName": "exec-3",
+    }
+
+
+def test_a_driver_of_spark_submit_is_python(tmp_path: Path) -> None:
+    """Spark's properties reach the session, and Python is what SIGTERM comes to."""
+    submitted = ["driver", "--properties-file", "/conf/spark.properties"]
+    submitted += ["--class", "org.apache.spark.deploy.PythonRunner"]
+    command, environment = started(
+        tmp_path,
+        [*submitted, "local:///opt/ikebana/main.py", "run", "p.yaml"],
+        {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.1"},
+    )
+    assert command == ["python", "/opt/ikebana/main.py", "run", "p.yaml"]
+    options = environment["PYSPARK_SUBMIT_ARGS"].split()
+    assert options[:4] == ["--deploy-mode", "client", "--properties-file", submitted[2]]
+    assert "spark.driver.bindAddress=10.0.0.1" in options
+    assert options[-1] == "pyspark-shell"
+
+
+def test_any_other_command_is_run_as_it_is(tmp_path: Path) -> None:
+    """Arguments keep their spaces."""
+    assert started(tmp_path, ["ikebana", "run", "a b"], {})[0] == ["ikebana", "run", "a b"]
+
+
+@contextmanager
+def answering(status: int) -> Iterator[int]:
+    """A port that answers `/live` with a status."""
+
+    class Live(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/live" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Live)
+    threading.Thread(target=server.serve_forever).start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_health_is_what_live_says(status: int, code: int) -> None:
+    """The image's health check fails where `/live` does."""
+    with answering(status) as port:
+        assert health({"IKEBANA_HTTP": f"0.0.0.0:{port}"}) == code
+
+
+def test_health_without_a_port() -> None:
+    """Who serves none is healthy while it runs; who should serve one and does not is not."""
+    assert health({}) == 0
+    assert health({"IKEBANA_HTTP": "127.0.0.1:1"}) == 1
+
+
+def health(environment: Mapping[str, str]) -> int:
+    """What the image's health check ends with."""
+    return subprocess.run(
+        [sys.executable, DEPLOY / "healthcheck.py"],
+        env={"PATH": os.environ["PATH"], **environment},
+        stderr=subprocess.DEVNULL,
+        check=False,
+    ).returncode
