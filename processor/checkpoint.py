@@ -18,8 +18,8 @@ from pyarrow import fs
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import file_system
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.plan import Plan
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing.reclock import SourceOffset
 
 FORMAT = 1
 _BIRTH = "ikebana.json"

@@ -12,16 +12,24 @@ from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
-from ikebana.processor import dataflow, hops, planner, progress
-from ikebana.processor.decoding import Decoding, Place
-from ikebana.processor.envelope import Records, Tick, unpack
-from ikebana.processor.intake import Message
+from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.batch.envelope import Records, Tick, unpack
+from ikebana.processor.batch.rows import KeyedUpdate, Updates
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.plan import ERRORS, SOURCE_CLOCKS, UPDATE_FORMATS, Input, Output, Plan
-from ikebana.processor.rows import KeyedUpdate, Updates
-from ikebana.processor.source_dating import SourceDating
-from ikebana.processor.update_intake import intake_of
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.plan import (
+    ERRORS,
+    SOURCE_CLOCKS,
+    UPDATE_FORMATS,
+    Input,
+    Output,
+    Plan,
+)
+from ikebana.processor.reading.decoding import Decoding, Place
+from ikebana.processor.reading.intake import Message
+from ikebana.processor.reading.source_dating import SourceDating
+from ikebana.processor.reading.update_intake import intake_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas

@@ -16,8 +16,8 @@ import msgspec
 
 from ikebana.arrangements.errors import CheckpointError, IkebanaError
 from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, check_unchanged
-from ikebana.processor.plan import Plan
-from ikebana.processor.settings import Settings
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.planning.plan import Plan
 
 Status = Literal["ok", "failed", "unknown"]
 

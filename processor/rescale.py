@@ -23,9 +23,9 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
+from ikebana.processor.batch.dataflow import combined, key_of, of_one_shard
 from ikebana.processor.checkpoint import Birth, Checkpoint
-from ikebana.processor.dataflow import combined, key_of, of_one_shard
-from ikebana.processor.decoding import shard_of
+from ikebana.processor.reading.decoding import shard_of
 
 _HELD = 5_000
 _LENGTH = 4

@@ -9,9 +9,9 @@ from typing import Any
 
 from flights import Message
 from ikebana.arrangements.update import Update
+from ikebana.processor.configuring.pipeline import read
 from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.pipeline import read
-from ikebana.processor.plan import Plan
+from ikebana.processor.planning.plan import Plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 Updates = list[Update[Any]]

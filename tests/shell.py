@@ -11,18 +11,20 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor import dataflow, hops, input_times, planner, progress, reclock
-from ikebana.processor.diff_input import Closed
-from ikebana.processor.envelope import Records, Tick, pack, unpack
-from ikebana.processor.event_time import Where
-from ikebana.processor.formatting import pack_times
-from ikebana.processor.input_times import InputTimes, Learned
-from ikebana.processor.intake import Message
-from ikebana.processor.plan import Plan
-from ikebana.processor.reclock import Look, SourceOffset
-from ikebana.processor.rows import KeyedUpdate
-from ikebana.processor.slice_reading import reading_of
-from ikebana.processor.update_intake import intake_of
+from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.batch.envelope import Records, Tick, pack, unpack
+from ikebana.processor.batch.formatting import pack_times
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.reading.intake import Message
+from ikebana.processor.reading.slice_reading import reading_of
+from ikebana.processor.reading.update_intake import intake_of
+from ikebana.processor.timing import input_times, reclock
+from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.timing.event_time import Where
+from ikebana.processor.timing.input_times import InputTimes, Learned
+from ikebana.processor.timing.reclock import Look, SourceOffset
 
 
 class Topics:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ikebana.processor import log_lines
-from ikebana.processor.plan import ERRORS, Plan
+from ikebana.processor.planning.plan import ERRORS, Plan
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import BatchReport

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.verify import Summary, Verifier
+from ikebana.processor.verifying.verify import Summary, Verifier
 
 EXIT_OFFENCE = 1
 EXIT_NOT_VERIFIABLE = 2

@@ -24,10 +24,10 @@ from ikebana.arrangements.errors import ConfigError, IkebanaError
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.processor.cli.batches import BatchDisplay
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.plan import Input, Output, Plan, Upsert
-from ikebana.processor.settings import Settings
+from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 
 PLAN = Plan(
     "whereabouts",

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from ikebana.arrangements.errors import ConfigError
-from ikebana.processor import pipeline
+from ikebana.processor.configuring import pipeline
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.mermaid import mermaid
 from ikebana.processor.explain.page import html

@@ -21,9 +21,9 @@ from rich.text import Text
 from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.cli.connection import connected
-from ikebana.processor.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.verify import batch_offence
+from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+from ikebana.processor.verifying.verify import batch_offence
 
 # How often the brokers are asked for more.
 _ASK_EVERY_S = 0.2

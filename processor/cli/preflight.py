@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from ikebana.arrangements.errors import IkebanaError
-from ikebana.processor import pipeline, preflight
+from ikebana.processor import preflight
 from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.configuring import pipeline
 from ikebana.processor.preflight import Check
 
 EXIT_FAILED = 1

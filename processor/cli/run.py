@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import click
 
-from ikebana.processor import pipeline
 from ikebana.processor.cli.batches import BatchDisplay
 from ikebana.processor.cli.watching import watchable, watched
+from ikebana.processor.configuring import pipeline
 
 Told = TypeVar("Told")
 

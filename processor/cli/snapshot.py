@@ -13,13 +13,13 @@ from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.cdcv2_reader import Published
+from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.cli.connection import connected
-from ikebana.processor.diff_reader import History, PlacedUpdate
 from ikebana.processor.kafka.cdcv2_topic import DECODERS, published
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.rows import KeyedUpdate
-from ikebana.processor.verify import batch_offence
+from ikebana.processor.verifying.cdcv2_reader import Published
+from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
+from ikebana.processor.verifying.verify import batch_offence
 
 Counts = dict[tuple[bytes | None, bytes], int]
 Written = Callable[[bytes], object]

@@ -14,10 +14,10 @@ from ikebana.arrangements.errors import ConfigError, StateFileError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
+from ikebana.processor.batch.dataflow import operator_of
 from ikebana.processor.checkpoint import Birth, Checkpoint
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
-from ikebana.processor.dataflow import operator_of
 from ikebana.processor.kernels import upsert
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ikebana.processor.plan import Plan
-from ikebana.processor.settings import Settings
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from ikebana.processor.monitor import Monitor
+    from ikebana.processor.watching.monitor import Monitor
 
 # A batch may take its whole time, and its tasks be tried again.
 _BATCHES_UNTIL_STUCK = 3
@@ -82,8 +82,8 @@ def watched(
 ) -> Iterator["Monitor"]:
     """Serve metrics and health for the length of a `with` block, and say where."""
     # Who does not ask for it does not wait for these.
-    from ikebana.processor.health import Health, Limits
-    from ikebana.processor.monitor import Monitor, serving
+    from ikebana.processor.watching.health import Health, Limits
+    from ikebana.processor.watching.monitor import Monitor, serving
 
     if stuck_after is None:
         stuck_after = _BATCHES_UNTIL_STUCK * settings.max_batch_s

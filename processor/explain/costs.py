@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ikebana.processor import progress
-from ikebana.processor.plan import Plan
-from ikebana.processor.planner import Physical
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.planner import Physical
 
 MEANINGS = {
     "hop": "a further micro-batch until an update shows",

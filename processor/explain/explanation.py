@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ikebana.processor import planner
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.costs import Cost, costs
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
-from ikebana.processor.plan import Linear, Plan
-from ikebana.processor.settings import Settings
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Linear, Plan
 
 _DATED = "those that inputs have by themselves; a batch closes what all of them have closed"
 _TIMES = {

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from ikebana.processor import planner, progress
-from ikebana.processor.dataflow import held_outputs
+from ikebana.processor.batch.dataflow import held_outputs
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.words import (
     counted,
@@ -19,7 +18,8 @@ from ikebana.processor.explain.words import (
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.plan import (
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.plan import (
     ERRORS,
     UPDATE_FORMATS,
     Concat,
@@ -32,7 +32,7 @@ from ikebana.processor.plan import (
     StateMachine,
     Upsert,
 )
-from ikebana.processor.planner import Branch, Physical
+from ikebana.processor.planning.planner import Branch, Physical
 
 Kind = Literal["topic", "input", "operator", "decoding", "state", "pass", "hold", "hop", "output"]
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from ikebana.processor import planner
-from ikebana.processor.codec_of import wanted_of
 from ikebana.processor.explain.words import counted, listed, named_lines, one_line, printable
 from ikebana.processor.linear.chain import Named, chain
 from ikebana.processor.linear.expressions import conjuncts, parse
@@ -17,8 +15,10 @@ from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
-from ikebana.processor.plan import PLAIN_FORMATS, UPDATE_FORMATS, EventTime, Input, Plan
-from ikebana.processor.planner import Branch, Physical, Reading
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, EventTime, Input, Plan
+from ikebana.processor.planning.planner import Branch, Physical, Reading
+from ikebana.processor.reading.codec_of import wanted_of
 
 # Formats whose Kafka key is the row's, so that it is known without the value.
 _KEY_OF_KAFKA = (*PLAIN_FORMATS, "debezium-json", "debezium-flat-json", "debezium-avro")

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from ikebana.processor.configuring.settings import Settings, redacted
 from ikebana.processor.explain.words import printable
-from ikebana.processor.plan import Plan
-from ikebana.processor.settings import Settings, redacted
+from ikebana.processor.planning.plan import Plan
 
 _USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")
 # "user:password", of a schema registry's client.

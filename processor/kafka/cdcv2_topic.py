@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from ikebana.arrangements.errors import SourceError
 from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.cdcv2_reader import Cdcv2Reader, Published
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, Published
 
 DECODERS: Mapping[str, Callable[[bytes | None], cdcv2.Message]] = {
     "cdcv2-json": cdcv2.decode,

@@ -13,16 +13,16 @@ from confluent_kafka.admin import AdminClient
 from ikebana.arrangements.errors import SourceError
 from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor import input_times
-from ikebana.processor.diff_input import Closed
-from ikebana.processor.event_time import Where
-from ikebana.processor.input_times import InputTimes, Learned
 from ikebana.processor.kafka import markers, topics
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.topics import Positions
-from ikebana.processor.plan import UPDATE_FORMATS, Input, Plan
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.planning.plan import UPDATE_FORMATS, Input, Plan
+from ikebana.processor.timing import input_times
+from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.timing.event_time import Where
+from ikebana.processor.timing.input_times import InputTimes, Learned
+from ikebana.processor.timing.reclock import SourceOffset
 
 
 class DatedInputs:

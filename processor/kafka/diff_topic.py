@@ -15,10 +15,10 @@ from ikebana.arrangements.errors import SourceError
 from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor import diff_reader
-from ikebana.processor.diff_reader import Part, PlacedUpdate, Portion
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.verifying import diff_reader
+from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate, Portion
 
 _Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
 # About how many offsets are held in memory at once; a larger batch is held whole.

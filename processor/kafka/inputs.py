@@ -11,12 +11,12 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.processor import planner
 from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.topics import Positions, Topic
-from ikebana.processor.plan import Plan
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing.reclock import SourceOffset
 
 # New partitions are noticed this late while nothing comes in.
 _DESCRIBE_EVERY_S = 5.0

@@ -15,9 +15,9 @@ from confluent_kafka import Message, Producer
 
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.batch.rows import Seen
 from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.rows import Seen
 
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",

@@ -21,17 +21,17 @@ from confluent_kafka.admin import (
 from msgspec.structs import replace
 
 from ikebana.arrangements.errors import IkebanaError
-from ikebana.processor import planner
 from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, newborn
-from ikebana.processor.codec_of import needs_registry
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain.words import counted
 from ikebana.processor.kafka import client, markers, takeover, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Reader
-from ikebana.processor.plan import Plan
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.preflight import Check, Kept, checked, kept, refused
-from ikebana.processor.reclock import SourceOffset
-from ikebana.processor.settings import Settings
+from ikebana.processor.reading.codec_of import needs_registry
+from ikebana.processor.timing.reclock import SourceOffset
 
 P = ParamSpec("P")
 

@@ -18,11 +18,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.preflight import FORBIDDEN, told_whole
 from ikebana.processor.preflight import Check
-from ikebana.processor.settings import Settings
 
 _REQUEST_S = 10.0
 # Settings of brokers.

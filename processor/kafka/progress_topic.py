@@ -8,13 +8,13 @@ from ikebana.arrangements.errors import CheckpointError
 from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.formatting import add_times, progress_messages
+from ikebana.processor.batch.formatting import add_times, progress_messages
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.markers import Marker, last_message
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
-from ikebana.processor.plan import Plan
+from ikebana.processor.planning.plan import Plan
 
 
 def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:

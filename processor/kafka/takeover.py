@@ -18,15 +18,15 @@ from msgspec.structs import replace
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor import planner
 from ikebana.processor.checkpoint import Birth, Logged
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
-from ikebana.processor.plan import Output, Plan
-from ikebana.processor.settings import Settings
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Output, Plan
 
 # An update is longer than the upsert that it comes from, an error record nearly twice as
 # long as its message: what an input topic could hold must not be too long for ours.

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ikebana.arrangements.errors import FencedError, SourceError
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import Message
+from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.client import (
     PATIENCE_S,
@@ -21,7 +22,6 @@ from ikebana.processor.kafka.client import (
     transactional_producer,
 )
 from ikebana.processor.kafka.markers import Marker
-from ikebana.processor.rows import KeyedUpdate
 
 _REQUEST_S = 10.0
 _FENCED = {

@@ -21,8 +21,8 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.cdcv2_reader import ContradictionError
-from ikebana.processor.rows import NO_KEY, KeyedUpdate
+from ikebana.processor.batch.rows import NO_KEY, KeyedUpdate
+from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 
 _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8

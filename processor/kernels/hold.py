@@ -13,7 +13,7 @@ import msgspec
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import sums
-from ikebana.processor.rows import KeyedUpdate
+from ikebana.processor.batch.rows import KeyedUpdate
 
 _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8

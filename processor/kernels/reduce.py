@@ -32,8 +32,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.order import canonical_of, decimal_of, ordered, value_of
-from ikebana.processor.rows import KeyedUpdate
 
 Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from ikebana.arrangements.update import sums
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
-from ikebana.processor.rows import KeyedUpdate
 
 # A step and the name of the operator that it belongs to.
 Named = tuple[str, Step]

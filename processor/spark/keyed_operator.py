@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from ikebana.processor import shard_batch
-from ikebana.processor.shard_batch import Job
+from ikebana.processor.batch import shard_batch
+from ikebana.processor.batch.shard_batch import Job
 from ikebana.processor.spark import worker
 
 OUTPUT_SCHEMA = "marker binary"

@@ -18,16 +18,17 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ikebana.arrangements import errors
 from ikebana.arrangements.errors import FencedError, IkebanaError, QueryError
-from ikebana.processor import faults, planner
+from ikebana.processor import faults
+from ikebana.processor.batch.shard_batch import Job, encode_state
 from ikebana.processor.checkpoint import Birth, Checkpoint, check_unchanged, newborn
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import Takeover, take_over
-from ikebana.processor.plan import Plan
-from ikebana.processor.settings import Settings
-from ikebana.processor.shard_batch import Job, encode_state
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig
 from ikebana.processor.spark.triggers import Told, listen

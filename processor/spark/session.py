@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
 from ikebana.processor import log_lines
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.java import find_java
-from ikebana.processor.settings import Settings
 
 # What a user may not change: the user's own settings come before these.
 _STATE_STORE = "spark.sql.streaming.stateStore."

@@ -21,18 +21,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.processor import planner, progress, reclock
-from ikebana.processor.codec_of import needs_headers
-from ikebana.processor.envelope import SCHEMA, Tick, pack
-from ikebana.processor.intake import Intake, Message
+from ikebana.processor.batch.envelope import SCHEMA, Tick, pack
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
-from ikebana.processor.plan import Input, Plan
-from ikebana.processor.reclock import Slice, SourceOffset
-from ikebana.processor.slice_reading import reading_of
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.reading.codec_of import needs_headers
+from ikebana.processor.reading.intake import Intake, Message
+from ikebana.processor.reading.slice_reading import reading_of
+from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.spark import worker
-from ikebana.processor.update_intake import UpdateIntake, intake_of
+from ikebana.processor.timing import reclock
+from ikebana.processor.timing.reclock import Slice, SourceOffset
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry

@@ -5,9 +5,9 @@ Spark's state row of a shard is the single source of truth, so this asks Spark f
 
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.batch.shard_batch import decode_state
 from ikebana.processor.checkpoint import Birth, Checkpoint
-from ikebana.processor.settings import Settings
-from ikebana.processor.shard_batch import decode_state
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark import session
 
 

@@ -12,9 +12,9 @@ import msgspec
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from ikebana.processor.health import Progress
-from ikebana.processor.metrics import Trigger
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.watching.health import Progress
+from ikebana.processor.watching.metrics import Trigger
 
 Told = Callable[[Trigger | None], None]
 

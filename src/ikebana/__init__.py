@@ -11,7 +11,7 @@ from ikebana.arrangements.update import Update, accumulate, consolidate, negate
 from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.linear import steps
-from ikebana.processor.plan import (
+from ikebana.processor.planning.plan import (
     Concat,
     EventTime,
     Input,

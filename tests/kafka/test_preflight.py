@@ -14,9 +14,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor import pipeline
 from ikebana.processor.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli.preflight import checks
+from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker, running
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import Takeover, take_over

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ikebana import Input, Output, Plan
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.processor.checkpoint import Birth, Logged, newborn
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.dated_inputs import DatedInputs
@@ -16,8 +17,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
-from ikebana.processor.reclock import SourceOffset
-from ikebana.processor.settings import Settings
+from ikebana.processor.timing.reclock import SourceOffset
 from pipelines import create
 
 pytestmark = pytest.mark.kafka

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.processor.plan import TimeDomain
-from ikebana.processor.reclock import Look, Positions, SourceOffset, mint, slices
+from ikebana.processor.planning.plan import TimeDomain
+from ikebana.processor.timing.reclock import Look, Positions, SourceOffset, mint, slices
 from strategies import unhurried
 
 

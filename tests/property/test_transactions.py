@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs.debezium_position import Boundary, Position
-from ikebana.processor.transactions import Transactions, TransactionsSeen, Watch, advanced
+from ikebana.processor.timing.transactions import Transactions, TransactionsSeen, Watch, advanced
 from strategies import unhurried
 
 READ = frozenset({"public.a", "public.b"})

@@ -10,14 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ikebana.codecs.progress import ProgressRecord, Promise
-from ikebana.processor.diff_reader import (
+from ikebana.processor.verifying.diff_reader import (
     PlacedUpdate,
     portions,
     split,
     split_history,
     without_repeats,
 )
-from ikebana.processor.verify import Summary, Verifier
+from ikebana.processor.verifying.verify import Summary, Verifier
 
 PARTITIONS = 3
 # There are many mutations, and each makes a whole stream.

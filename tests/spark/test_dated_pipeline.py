@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 
 from ikebana.codecs import canonical
+from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.pipeline import parse
 from judge import committed, progress_of
 from pipelines import Pipeline, create, produce, upserts
 from waiting import wait_until

@@ -14,9 +14,9 @@ import flights
 from flight_examples import EXAMPLES, Updates, at_each, counts_at, in_order, refused_at
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
+from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.pipeline import parse
 from judge import committed, progress_of
 from pipelines import Pipeline, create, produce
 from plain_flights import HOUR, STATES, Plain, hours

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ikebana.codecs import canonical
+from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.pipeline import parse
 from judge import committed
 from pipelines import Pipeline, create, produce
 

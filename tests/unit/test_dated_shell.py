@@ -6,7 +6,7 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, PlanError, Upsert, steps
 from ikebana.codecs import canonical
-from ikebana.processor.plan import Clock
+from ikebana.processor.planning.plan import Clock
 from shell import Shell, Topics
 
 ROWS = Input(

@@ -10,12 +10,12 @@ from zlib import crc32
 import pytest
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.processor import planner
-from ikebana.processor.codec_of import codec_of
-from ikebana.processor.decoding import Decoding, Place, shard_of
-from ikebana.processor.envelope import Chunk, Records, Tick, pack, unpack
-from ikebana.processor.intake import Intake, Message
-from ikebana.processor.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
+from ikebana.processor.batch.envelope import Chunk, Records, Tick, pack, unpack
+from ikebana.processor.batch.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
+from ikebana.processor.planning import planner
+from ikebana.processor.reading.codec_of import codec_of
+from ikebana.processor.reading.decoding import Decoding, Place, shard_of
+from ikebana.processor.reading.intake import Intake, Message
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")

@@ -7,7 +7,7 @@ import pytest
 from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
 from ikebana.arrangements.errors import RecordError
 from ikebana.processor.evaluate import Evaluation, Record
-from ikebana.processor.plan import OnError
+from ikebana.processor.planning.plan import OnError
 
 PLAN = Plan(
     "p",

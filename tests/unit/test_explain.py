@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Column
-from ikebana.processor import pipeline, planner
 from ikebana.processor.cli.explain import explain_command
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.costs import Cost
 from ikebana.processor.explain.explanation import Explanation, explained
@@ -47,8 +48,17 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.plan import Concat, Input, Linear, Mode, Operator, Output, Plan, Upsert
-from ikebana.processor.settings import Settings
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import (
+    Concat,
+    Input,
+    Linear,
+    Mode,
+    Operator,
+    Output,
+    Plan,
+    Upsert,
+)
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explain"
 EXAMPLES = ("current", "dated", "keyed", "large_orders", "shop")

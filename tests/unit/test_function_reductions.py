@@ -18,11 +18,12 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.processor import dataflow, pipeline
+from ikebana.processor.batch import dataflow
+from ikebana.processor.configuring import pipeline
 from ikebana.processor.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
-from ikebana.processor.plan import Operator, OutputFormat
+from ikebana.processor.planning.plan import Operator, OutputFormat
 
 ORDERS = Input(
     "orders",

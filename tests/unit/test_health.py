@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.processor.health import Health, Limits, Progress
+from ikebana.processor.watching.health import Health, Limits, Progress
 
 LIMITS = Limits(ready_within=60, stuck_after=900, start_within=3600)
 

@@ -20,7 +20,7 @@ from ikebana import (
     steps,
 )
 from ikebana.processor.evaluate import Evaluation, Record
-from ikebana.processor.plan import Operator
+from ikebana.processor.planning.plan import Operator
 
 EVENTS = Input("events", ("events",))
 ORDERS = Input(

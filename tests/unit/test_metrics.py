@@ -15,14 +15,14 @@ import watched
 from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
-from ikebana.processor import metrics
-from ikebana.processor.health import Health, Limits, Progress
 from ikebana.processor.kafka.markers import Marker
-from ikebana.processor.metrics import METRICS, Sample, Trigger
-from ikebana.processor.monitor import Monitor, serving
-from ikebana.processor.plan import Input, Output, Plan, TimeDomain, Upsert
+from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.spark.triggers import trigger_of
+from ikebana.processor.watching import metrics
+from ikebana.processor.watching.health import Health, Limits, Progress
+from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
+from ikebana.processor.watching.monitor import Monitor, serving
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}

@@ -9,16 +9,16 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 
 from ikebana.arrangements.errors import ConfigError
-from ikebana.processor.pipeline import Pipeline, parse, read
-from ikebana.processor.pipeline_file import Part, PipelineFile
-from ikebana.processor.plan import Input, Output, Plan, Upsert
-from ikebana.processor.settings import (
+from ikebana.processor.configuring.pipeline import Pipeline, parse, read
+from ikebana.processor.configuring.pipeline_file import Part, PipelineFile
+from ikebana.processor.configuring.settings import (
     OWNED_KAFKA,
     OWNED_SPARK,
     Settings,
     SettingsError,
     redacted,
 )
+from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,8 +9,8 @@ import pytest
 from ikebana import Input, Linear, Output, Plan, PlanError, Upsert, steps
 from ikebana.codecs.canonical import encode
 from ikebana.processor.checkpoint import check_unchanged, newborn
-from ikebana.processor.plan import OnError
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.planning.plan import OnError
+from ikebana.processor.timing.reclock import SourceOffset
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")

@@ -21,7 +21,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.plan import Format, Operator, OutputFormat
+from ikebana.processor.planning.plan import Format, Operator, OutputFormat
 
 ROWS = Input("rows", ("rows",))
 CURRENT = Upsert("current", "rows")

@@ -9,7 +9,7 @@ from ikebana import Concat, Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
-from ikebana.processor import planner
+from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.evaluate import Evaluation, evaluate
 from ikebana.processor.linear.chain import chain, consolidated
 from ikebana.processor.linear.scope import frozen
@@ -29,9 +29,9 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.plan import Mode
-from ikebana.processor.planner import Branch, Reading, physical
-from ikebana.processor.rows import KeyedUpdate
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Mode
+from ikebana.processor.planning.planner import Branch, Reading, physical
 
 ROWS = Input("rows", ("rows",))
 CHANGES = Input("rows", ("rows",), value_format="debezium-json", key=("id",))

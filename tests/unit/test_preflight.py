@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ikebana.processor import pipeline
 from ikebana.processor.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli.main import cli
+from ikebana.processor.configuring import pipeline
 from ikebana.processor.preflight import Check, of_checkpoint
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.timing.reclock import SourceOffset
 from pipelines import Pipeline
 
 NOTHING = SourceOffset(-1, 0, 0, {}, "")

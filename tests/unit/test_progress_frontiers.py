@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.progress import (
+from ikebana.processor.planning.progress import (
     Edges,
     advance_frontiers,
     edges,

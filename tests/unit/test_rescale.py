@@ -19,13 +19,13 @@ from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.batch.dataflow import advance, key_of, of_one_shard, operator_part
+from ikebana.processor.batch.rows import KeyedUpdate, Symbols
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.dataflow import advance, key_of, of_one_shard, operator_part
-from ikebana.processor.decoding import shard_of
 from ikebana.processor.kernels import hold
-from ikebana.processor.reclock import SourceOffset
+from ikebana.processor.reading.decoding import shard_of
 from ikebana.processor.rescale import rescale, united
-from ikebana.processor.rows import KeyedUpdate, Symbols
+from ikebana.processor.timing.reclock import SourceOffset
 
 PLAN = Plan(
     "names",

@@ -9,7 +9,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, valid_between
-from ikebana.processor.plan import Format, KeyFormat, Linear, Mode
+from ikebana.processor.planning.plan import Format, KeyFormat, Linear, Mode
 
 TOMBSTONE = None
 BAD = b"{"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.arrangements.errors import ConfigError
-from ikebana.processor import pipeline
+from ikebana.processor.configuring import pipeline
 
 PIPELINE = """\
 pipeline: whereabouts

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.debezium_position import Boundaries, Boundary, Position, Positions
-from ikebana.processor.transactions import (
+from ikebana.processor.timing.transactions import (
     Counted,
     Ended,
     Transactions,

@@ -4,7 +4,7 @@ import pytest
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.progress import ProgressRecord, Promise
-from ikebana.processor.diff_reader import (
+from ikebana.processor.verifying.diff_reader import (
     ClosedBatch,
     History,
     Part,
@@ -15,7 +15,7 @@ from ikebana.processor.diff_reader import (
     split_history,
     without_repeats,
 )
-from ikebana.processor.verify import Verifier
+from ikebana.processor.verifying.verify import Verifier
 
 
 def progress(

@@ -1,0 +1,1 @@
+"""One micro-batch on one shard, from packed rows to what is written."""

@@ -1,0 +1,389 @@
+"""One micro-batch of a plan, on one shard: rows in, updates for each output out.
+
+Both shells, `evaluate` and Spark, come through here, so that their results cannot
+differ.  Pure: what it computes depends on the plan, the store, the rows and the
+intervals, and on nothing else.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ikebana.arrangements.errors import RecordError
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part, Store
+from ikebana.codecs import canonical
+from ikebana.processor.batch.envelope import Records
+from ikebana.processor.batch.formatting import Formatted, formatted
+from ikebana.processor.batch.rows import (
+    NO_KEY,
+    Errors,
+    Facts,
+    Ignored,
+    KeyedUpdate,
+    Seen,
+    Symbols,
+    Truncate,
+    Updates,
+    times_of,
+)
+from ikebana.processor.kernels import facts, hold, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels.state_machine import Event
+from ikebana.processor.linear.functions import found
+from ikebana.processor.planning import machines, planner, progress
+from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.planning.planner import Physical
+
+# Rows as they reach a shard.
+Rows = Sequence[Records]
+# Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
+_HOLD, _HOLD_IN = "hold ", "hold-in "
+_MACHINE, _REDUCE, _REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
+_FACTS = "facts "
+# What updates may be held before, by its name: an output, or a reduction.
+Target = tuple[str, str]
+_OUT, _IN = "out", "in"
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The updates by the name of the output, and what else is worth telling, counted.
+
+    `messages` are what the updates come to in outputs whose format is not `diff`; what a
+    format cannot write is among the errors.  `hops` are updates by the name of the
+    operator that gets them in the next micro-batch, in the shards of their keys.
+    `seen` is what was learned of inputs' times, `facts` how many new facts by time the
+    inputs in CDCv2 have given.  `counted` has, by kind: messages that said nothing of a
+    relation ("heartbeat", ...), old images that were not what the state had ("drift"),
+    records behind the frontier ("late"), facts that were known ("repeated"), and errors
+    that the plan drops ("error dropped").
+    """
+
+    updates: dict[str, list[KeyedUpdate]]
+    messages: dict[str, Formatted]
+    hops: dict[str, list[KeyedUpdate]]
+    counted: Counter[str]
+    seen: list[Seen]
+    facts: dict[str, dict[int, int]]
+
+
+def operator_part(store: Store, operator: str) -> Part:
+    """The entries of one operator.  Names hold no NUL, so no part begins another."""
+    return Part(store, operator.encode() + b"\0")
+
+
+def key_of(place: bytes, entry: bytes) -> bytes:
+    """The key that an entry of a shard belongs to, which decides its shard."""
+    operator, _, inner = place.partition(b"\0")
+    match operator.rpartition(b" ")[0]:
+        case b"hold" | b"hold-in":
+            return hold.key_of(entry)
+        case b"machine":
+            return state_machine.key_of(inner, entry)
+        case b"reduce":
+            return reduce.key_of(inner, entry)
+        case b"facts":
+            return facts.key_of(entry)
+        case b"reduce-rows":
+            return reduce_rows.key_of(inner, entry)
+        case _:
+            return upsert.key_of(inner, entry)
+
+
+def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
+    """What two entries of one place come to when two shards become one; None is nothing.
+
+    Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
+    """
+    assert place.startswith((_HOLD.encode(), _HOLD_IN.encode())), "a key lies in two shards"
+    return hold.combined(one, other)
+
+
+def of_one_shard(place: bytes) -> bool:
+    """Whether an entry says something of its shard alone, and has no place in another."""
+    operator, _, inner = place.partition(b"\0")
+    return operator.startswith((_HOLD.encode(), _HOLD_IN.encode())) and hold.of_one_shard(inner)
+
+
+def operator_of(place: bytes) -> str:
+    """The operator that an entry of a shard belongs to."""
+    return place[: place.index(b"\0")].decode()
+
+
+def advance(
+    plan: Plan,
+    store: Store,
+    rows: Rows,
+    intervals: Mapping[str, Interval],
+    physical: Physical | None = None,
+    *,
+    early: bool = False,
+) -> Emitted:
+    """Move every operator of `plan` through its interval.
+
+    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
+    those with event time always may.
+
+    Raises: RecordError, if the plan says that an error is to stop the pipeline.
+    """
+    physical = planner.physical(plan) if physical is None else physical
+    batch = _Batch(plan, store, intervals, physical, held_targets(plan, physical, early=early))
+    batch.take(rows)
+    for source in plan.inputs:
+        if source.mode == "diffs" and not planner.comes_out_of_decoding(source):
+            batch.learn(source, [row for row in rows if isinstance(row, Facts)])
+    symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
+    for operator in plan.upserts:
+        batch.upsert(operator, [chunk for chunk in symbols if chunk.input == operator.input])
+    for machine in plan.machines:
+        batch.run(machine, [chunk for chunk in symbols if chunk.input == machine.input])
+    for reduction in planner.in_order(plan):
+        batch.reduce(reduction)
+    batch.release()
+    messages = batch.formatted()
+    batch.release_errors()
+    _settle_errors(plan, batch.emitted, batch.counted)
+    return Emitted(
+        batch.emitted, messages, batch.hops, +batch.counted, batch.seen, batch.new_facts
+    )
+
+
+class _Batch:
+    """One micro-batch on its way through the operators, from roots to outputs."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        intervals: Mapping[str, Interval],
+        physical: Physical,
+        held: frozenset[Target],
+    ) -> None:
+        self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
+        self.hops: dict[str, list[KeyedUpdate]] = {}
+        self.counted: Counter[str] = Counter()
+        self.seen: list[Seen] = []
+        self.new_facts: dict[str, dict[int, int]] = {}
+        self._plan = plan
+        self._store = store
+        self._intervals = intervals
+        self._outputs = progress.output_intervals(plan, intervals)
+        self._physical = physical
+        self._arriving: dict[str, list[KeyedUpdate]] = {r.name: [] for r in plan.reductions}
+        self._held = held
+
+    def take(self, rows: Rows) -> None:
+        """Take what decoding has made already."""
+        for row in rows:
+            match row:
+                case Errors():
+                    self.emitted[ERRORS] += _error_updates(row)
+                case Updates():
+                    made = list(map(KeyedUpdate, row.keys, row.values, row.times, row.diffs))
+                    self._deliver(row.outputs, row.reductions, made)
+                    if row.root:
+                        self._flow(row.root, made)
+                case Ignored():
+                    self.counted.update(row.counts)
+                case Seen():
+                    self.seen.append(row)
+
+    def learn(self, source: Input, rows: Sequence[Facts]) -> None:
+        """Keep the facts of an input until its frontier has passed them."""
+        name = source.name
+        found = facts.step(
+            operator_part(self._store, _FACTS + name),
+            [
+                update
+                for row in rows
+                if row.input == name
+                for update in map(KeyedUpdate, row.keys, row.values, row.times, row.diffs)
+            ],
+            self._intervals[name],
+        )
+        self.new_facts[name] = found.counts
+        self.counted["repeated"] += found.repeated
+        self._flow(name, found.updates)
+
+    def upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
+        """Move an upsert through its interval."""
+        part = operator_part(self._store, operator.name)
+        changes = upsert.step(part, chunks, self._intervals[operator.name])
+        self.emitted[ERRORS] += changes.errors
+        self.counted["drift"] += changes.drift
+        self._flow(operator.name, changes.updates)
+
+    def run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
+        """Move a state machine through its interval."""
+        part = operator_part(self._store, _MACHINE + operator.name)
+        interval = self._intervals[operator.name]
+        machine = machines.machine(operator)
+        changes = state_machine.step(part, _events(chunks), interval, machine)
+        self.emitted[ERRORS] += changes.errors
+        self._flow(operator.name, changes.updates)
+
+    def reduce(self, operator: Reduce) -> None:
+        """Move a reduction through its interval; all that it reads has been."""
+        name, interval = operator.name, self._intervals[operator.name]
+        arriving = self._arriving[name]
+        if (_IN, name) in self._held:
+            arriving = hold.step(
+                operator_part(self._store, _HOLD_IN + name), arriving, interval.upper
+            )
+        if operator.function is None:
+            part = operator_part(self._store, _REDUCE + name)
+            changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
+        else:
+            part = operator_part(self._store, _REDUCE_ROWS + name)
+            changes = reduce_rows.step(part, arriving, interval, found(operator.function))
+        self.emitted[ERRORS] += changes.errors
+        self._flow(name, changes.updates)
+
+    def release(self) -> None:
+        """Let out of each output what is due, and hold the rest."""
+        for output in self._plan.outputs:
+            self._release(output.name)
+
+    def formatted(self) -> dict[str, Formatted]:
+        """The messages of every output whose format is not `diff`."""
+        messages = {}
+        for output in self._plan.outputs:
+            if output.format != "diff":
+                found = formatted(self._plan, output, self.emitted[output.name])
+                messages[output.name] = found
+                self.emitted[ERRORS] += found.errors
+        return messages
+
+    def release_errors(self) -> None:
+        """Let out the errors that are due; they come from everywhere, so they are last."""
+        self._release(ERRORS)
+
+    def _release(self, name: str) -> None:
+        if (_OUT, name) in self._held:
+            part = operator_part(self._store, _HOLD + name)
+            upper = self._outputs[name].upper
+            self.emitted[name] = hold.step(part, self.emitted[name], upper)
+
+    def _flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
+        """Let updates of a root go through its branches."""
+        for branch in self._physical.branches[root]:
+            steps = planner.chain_of(self._plan, branch, self._physical)
+            passed = steps.apply(updates, branch.silent)
+            self.emitted[ERRORS] += passed.errors
+            self._deliver(branch.outputs, branch.reductions, passed.updates)
+            for name in branch.hops:
+                self.hops.setdefault(name, []).extend(passed.updates)
+
+    def _deliver(
+        self, outputs: Iterable[str], reductions: Sequence[str], updates: Sequence[KeyedUpdate]
+    ) -> None:
+        for name in outputs:
+            self.emitted[name] += updates
+        if reductions:
+            # What has no key is all of one, and lies in one shard.
+            updates = [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
+        for name in reductions:
+            self._arriving[name] += updates
+
+
+def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> frozenset[Target]:
+    """What gets updates of times that its frontier has not passed.
+
+    That is what is behind a step that moves time, or behind a hop, since the loopback
+    topic may be read in portions, and an output of collections of which one is further
+    than another.  With `early`, so is what shows an input in `mode: diffs`.
+    """
+    graph = progress.edges(plan)
+    depths = progress.depths(graph)
+    timed = {
+        source.name
+        for source in plan.inputs
+        if source.mode == "diffs" and (early or source.event_time is not None)
+    }
+    held = {
+        target
+        for root, branches in physical.branches.items()
+        for branch in branches
+        if branch.moves_time or root in timed
+        for target in (
+            *((_OUT, name) for name in branch.outputs),
+            *((_IN, name) for name in (*branch.reductions, *branch.hops)),
+        )
+    }
+    held |= {(_IN, name) for name, edge in graph.items() if edge.hops}
+    held |= {
+        (_IN, name)
+        for name, edge in graph.items()
+        if len({depths[other] for other in edge.after}) > 1
+    }
+    held |= {
+        (_OUT, name)
+        for name, roots in progress.producers(plan).items()
+        if len({depths[root] for root in roots}) > 1
+    }
+    # What fails behind a step that moves time is an error of that time.
+    if held or early or plan.is_dated:
+        # So is what has no time, and counts at the frontier, which it need not pass at once.
+        held.add((_OUT, ERRORS))
+    return frozenset(held)
+
+
+def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:
+    """The outputs of the plan that get updates of times that their frontiers have not passed."""
+    held = held_targets(plan, physical)
+    return frozenset(output.name for output in plan.outputs if (_OUT, output.name) in held)
+
+
+def _events(chunks: Iterable[Symbols | Truncate]) -> list[Event]:
+    """Symbols as a machine's events."""
+    events: list[Event] = []
+    for chunk in chunks:
+        # The planner lets only plain messages come to a machine, and pushes nothing there.
+        assert isinstance(chunk, Symbols) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
+        times = times_of(chunk.times, len(chunk.keys))
+        order, bad = (chunk.input_order, chunk.partition), chunk.bad
+        events += [
+            Event(key, time, (*order, offset, index), value, bad.get(index))
+            for index, (time, offset, key, value) in enumerate(
+                zip(times, chunk.offsets, chunk.keys, chunk.values, strict=True)
+            )
+        ]
+    return events
+
+
+def held_times(store: Store, plan: Plan) -> list[int]:
+    """The times of all updates that are held, in no order."""
+    names = [
+        *(_HOLD + output.name for output in plan.published),
+        *(_HOLD_IN + reduction.name for reduction in plan.reductions),
+    ]
+    return [time for name in names for time in hold.due_times(operator_part(store, name))]
+
+
+def _error_updates(row: Errors) -> list[KeyedUpdate]:
+    count = len(row.records)
+    diffs = [1] * count if row.diffs is None else row.diffs
+    times = times_of(row.times, count)
+    return [
+        KeyedUpdate(None, record, time, diff)
+        for record, time, diff in zip(row.records, times, diffs, strict=True)
+    ]
+
+
+def _settle_errors(
+    plan: Plan, emitted: dict[str, list[KeyedUpdate]], counted: Counter[str]
+) -> None:
+    errors = emitted[ERRORS]
+    new = [update for update in errors if update.diff > 0]
+    if plan.on_error == "fail" and new:
+        first = canonical.decode(new[0].value)
+        where = "" if first["topic"] is None else "{topic}[{partition}]@{offset}: ".format(**first)
+        raise RecordError(
+            f"{where}{first['reason']}",
+            hint="errors.policy is fail. Nothing of this batch was committed: with record "
+            "the record goes to the error topic, and the pipeline goes on.",
+        )
+    if plan.on_error == "drop":
+        counted["error dropped"] += len(new)
+        errors.clear()

@@ -1,0 +1,1 @@
+"""The pipeline file, and where and how a plan runs."""

@@ -1,0 +1,230 @@
+"""The pipeline file: YAML text -> a plan and its settings, or every problem at once.
+
+Problems of all kinds (of the YAML, the variables, the schema, the plan, the settings)
+are one list, in the order of the file, each with its path and line.  What cannot be
+read is left out and the rest is still judged, unless that would find fault with
+something only because another part of it is missing.  Neither Kafka nor Spark is asked
+anything.
+
+A second file may hold settings, which win over those of the first one: the pipeline is
+the same everywhere, where and how it runs is not.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from ikebana.arrangements.errors import ConfigError, PlanError
+from ikebana.processor.configuring.pipeline_file import (
+    Part,
+    PipelineFile,
+    PlanPart,
+    SettingsPart,
+    did_you_mean,
+    part_keys,
+    worded,
+)
+from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
+from ikebana.processor.configuring.settings import Settings, SettingsError
+from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
+from ikebana.processor.explain.words import printable
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.reading.codec_of import needs_registry
+
+# The sections that hold named parts; a plan without one of them is another plan.
+_NAMED = ("inputs", "operators", "outputs")
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+
+class Pipeline(NamedTuple):
+    """What to compute, and where and how."""
+
+    plan: Plan
+    settings: Settings
+
+
+def read(
+    path: Path,
+    *,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+    environ: Mapping[str, str],
+) -> Pipeline:
+    """Read a pipeline file; the options win over what it says.
+
+    A file of settings that the environment names in IKEBANA_SETTINGS wins over the
+    pipeline file, and the options over both.  A relative checkpoint stays as it is
+    given, relative to the current directory.
+    Raises: ConfigError, for a file that cannot be read or that has problems.
+    """
+    over = environ.get(SETTINGS_VARIABLE)
+    return parse(
+        _text(path, "pipeline file"),
+        str(path),
+        over=(over, _text(Path(over), "settings file")) if over else None,
+        bootstrap_servers=bootstrap_servers,
+        checkpoint=checkpoint,
+        environ=environ,
+    )
+
+
+def _text(path: Path, kind: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as err:
+        raise ConfigError(f"could not read {kind} {path}: {err.strerror}") from err
+    except UnicodeDecodeError as err:
+        raise ConfigError(f"cannot read {kind} {path}: it is not UTF-8 text") from err
+
+
+def parse(
+    text: str,
+    source: str,
+    *,
+    over: tuple[str, str] | None = None,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+    environ: Mapping[str, str],
+) -> Pipeline:
+    """Read the text of a pipeline file that errors call `source`; see `read`.
+
+    `over` is the name and the text of a file of settings.
+    """
+    document = read_yaml(text, source, environ)
+    placed: Placed = {}
+    if over is not None:
+        document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
+    if not isinstance(document.value, dict):
+        found = "it is empty" if document.value is None else "it is not a mapping of settings"
+        raise ConfigError(f"cannot read pipeline file {source}: {found}")
+    errors = _schema_errors(document.value)
+    readable = _without(document.value, errors)
+    judged: list[tuple[str, str]] = []
+    plan = settings = None
+    # Without its name, or one of its parts, what refers to that would be blamed.
+    whole = not any(len(e["loc"]) == 2 and e["loc"][0] in _NAMED for e in errors)
+    if whole and "pipeline" not in document.unread:
+        try:
+            plan_part = _part(PlanPart, readable)
+            plan = plan_part.plan() if plan_part else None
+        except PlanError as err:
+            judged += err.problems
+    try:
+        settings_part = _part(SettingsPart, readable)
+        settings = (
+            settings_part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+            if settings_part
+            else None
+        )
+    except SettingsError as err:
+        judged += err.problems
+
+    if plan is not None and settings is not None and not settings.registry.get("url"):
+        judged += [
+            ("registry.url", f"is missing: input {source.name!r} is read by its schemas")
+            for source in plan.inputs
+            if needs_registry(source)
+        ][:1]
+    meant = {loc for e in errors if (loc := _meant(e))}
+    # A misspelt key is one problem; that the key it meant is missing is the same one.
+    schema = [
+        (_dotted(e["loc"]), worded(e))
+        for e in errors
+        if not (e["type"] == "missing" and e["loc"] in meant)
+        and (e["type"] == "extra_forbidden" or _dotted(e["loc"]) not in document.unread)
+    ]
+    # What was left out has one problem already, and to be missing is not another.
+    left_out = {*document.unread, *map(_dotted, meant), *(path for path, _ in schema)}
+    # What else an input says can only be judged by its format.
+    left_out |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
+    overridden = {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "run.checkpoint": checkpoint,
+    }
+    problems = [
+        *document.problems,
+        *schema,
+        *(p for p in judged if left_out.isdisjoint(_sections(p[0]))),
+    ]
+    if problems := [p for p in problems if not overridden.get(p[0])]:
+        raise ConfigError(_listed(problems, source, document, placed))
+    if plan is None or settings is None:
+        raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
+    return Pipeline(plan, settings)
+
+
+def _schema_errors(document: dict[str, object]) -> list[ErrorDetails]:
+    try:
+        PipelineFile.model_validate(document)
+    except ValidationError as err:
+        return err.errors(include_url=False)
+    return []
+
+
+def _meant(error: ErrorDetails) -> tuple[int | str, ...] | None:
+    """The place of the key that a misspelt one was meant to be."""
+    *section, key = error["loc"]
+    if error["type"] != "extra_forbidden":
+        return None
+    close = did_you_mean(key, part_keys(tuple(section)))
+    return (*section, close) if close else None
+
+
+def _dotted(loc: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, loc))
+
+
+def _sections(path: str) -> Iterator[str]:
+    """The path, then those of the sections that it is in, from the inside."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
+def _without(document: object, errors: list[ErrorDetails]) -> dict[str, object]:
+    """A copy of the document without the values that have errors."""
+    wrong = {e["loc"] for e in errors}
+
+    def kept(value: object, path: tuple[int | str, ...]) -> object:
+        if not isinstance(value, dict):
+            return value
+        items = {key: item for key, item in value.items() if (*path, key) not in wrong}
+        return {key: kept(item, (*path, key)) for key, item in items.items()}
+
+    copy = kept(document, ())
+    assert isinstance(copy, dict)
+    return copy
+
+
+def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | None:
+    """The part of a document that `model` describes, if nothing that it needs is missing."""
+    keys = model.keys()
+    try:
+        return model.model_validate({k: v for k, v in document.items() if k in keys})
+    except ValidationError:
+        return None
+
+
+def _listed(problems: list[tuple[str, str]], source: str, document: Document, over: Placed) -> str:
+    def place(path: str) -> tuple[bool, str, int] | None:
+        # Of what is not there, the line of the section that it is missing from.
+        for section in _sections(path):
+            if section in over:
+                return (True, *over[section])
+            if section in document.lines:
+                return (False, "", document.lines[section])
+        return None
+
+    placed = [(place(path), path, problem) for path, problem in problems]
+    placed.sort(key=lambda p: (p[0] is None, p[0]))
+    count = "1 problem" if len(placed) == 1 else f"{len(placed)} problems"
+    listed = [
+        printable(f"  {path}: {problem}")
+        + ("" if at is None else f" ({f'{at[1]}, ' if at[0] else ''}line {at[2]})")
+        for at, path, problem in placed
+    ]
+    return "\n".join([f"pipeline file {source} has {count}:", *listed])

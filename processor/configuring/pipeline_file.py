@@ -1,0 +1,597 @@
+"""The schema of the pipeline file, and what its parts become.
+
+One model a section, with the file's own keys; a key that is not here is refused, and so
+is a value of another type, in our words.  Numbers may also be written as text, since
+that is what a substituted variable is.  Ranges, and whether the parts fit together, are
+for `Plan` and `Settings` to judge.
+"""
+
+import re
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, NoReturn, get_args, get_origin
+
+import msgspec
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from ikebana.arrangements.errors import PlanError
+from ikebana.codecs.change import Column
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
+from ikebana.processor.planning.plan import (
+    UPDATE_FORMATS,
+    Clock,
+    Concat,
+    EventTime,
+    Format,
+    Input,
+    KeyFormat,
+    Linear,
+    Mode,
+    OnError,
+    Operator,
+    Output,
+    OutputFormat,
+    Plan,
+    Reduce,
+    Start,
+    StateMachine,
+    TimeDomain,
+    Upsert,
+)
+
+_FORMATS: tuple[str, ...] = get_args(Format)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_LONGEST_S = 9e15
+_SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600}
+
+
+def shown(value: object) -> str:
+    """Name a value as the file has it; of lists and mappings only that they are one."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"'
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return str(value)
+
+
+def did_you_mean(word: object, choices: tuple[str, ...]) -> str | None:
+    """The choice that `word` is probably a misspelling of."""
+    close = get_close_matches(word, choices, n=1) if isinstance(word, str) else []
+    return close[0] if close else None
+
+
+def _refuse(value: object, wanted: str, choices: tuple[str, ...] = ()) -> NoReturn:
+    close = did_you_mean(value, choices)
+    problem = f"must be {wanted}; is {shown(value)}"
+    problem += f'; did you mean "{close}"?' if close else ""
+    # Given as context, since a template would read the braces that it may hold.
+    raise PydanticCustomError("ikebana", "{problem}", {"problem": problem})
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | dict | None):
+        _refuse(value, "text")
+    _refuse(value, "text (put it in quotes)")
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    _refuse(value, "a whole number")
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str) and (duration := _DURATION.fullmatch(value)):
+        return float(duration[1]) * _SECONDS[duration[2]]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    _refuse(value, "a number of seconds, or a duration such as 500ms, 10s or 5m")
+
+
+def _finite_seconds(value: object) -> object:
+    seconds = _seconds(value)
+    # Longer than any time of 64 bits in milliseconds.
+    if not isinstance(seconds, float) or not abs(seconds) < _LONGEST_S:
+        _refuse(value, "a time that ends")
+    return seconds
+
+
+def _seconds_or_never(value: object) -> object:
+    return None if value == "never" else _finite_seconds(value)
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, list | dict | None):
+        _refuse(value, "text, a number, true or false")
+    return value if isinstance(value, str) else shown(value)
+
+
+def _topics(value: object) -> object:
+    topics = value if isinstance(value, list) else [value]
+    if not all(isinstance(topic, str) for topic in topics):
+        _refuse(value, "a topic or a list of topics")
+    return tuple(topics)
+
+
+def _formats(value: object) -> object:
+    if isinstance(value, str) and value in _FORMATS:
+        # What the keys of the others are like, their codecs know.
+        key = value if value in get_args(KeyFormat) else "json"
+        return {"key": "avro" if value == "debezium-avro" else key, "value": value}
+    if isinstance(value, dict):
+        return value
+    _refuse(value, f"one of {', '.join(_FORMATS)}, or {{key: …, value: …}}", _FORMATS)
+
+
+def _names(value: object) -> object:
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) for name in names):
+        _refuse(value, "a name or a list of names")
+    return tuple(names)
+
+
+def _texts(value: object) -> object:
+    texts = value if isinstance(value, list) else [value]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        _refuse(value, "a SQL expression or a list of them")
+    return tuple(texts)
+
+
+def _selected(value: object) -> object:
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return project(*value).select
+    if isinstance(value, dict):
+        return tuple((name, _expression(text)) for name, text in value.items())
+    _refuse(value, "a list of columns, or a mapping of names to SQL expressions")
+
+
+def _expression(value: object) -> object:
+    # An expression such as 1 or true is written without quotes by everyone.
+    if isinstance(value, list | dict | None):
+        _refuse(value, "a SQL expression")
+    return value if isinstance(value, str) else shown(value)
+
+
+def _aggregates(value: object) -> object:
+    if isinstance(value, dict):
+        return tuple((name, _expression(text)) for name, text in value.items())
+    _refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
+
+
+def _flat_mapped(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, text),) = value.items()
+        return name, _expression(text)
+    _refuse(value, "{column: list} in SQL, or a Python function as module:function")
+
+
+def _columns(value: object) -> object:
+    if not isinstance(value, dict):
+        _refuse(value, "a mapping of columns to SQL types")
+    return {
+        name: {"type": given} if isinstance(given, str) else given for name, given in value.items()
+    }
+
+
+def _schema(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    _refuse(value, "an Avro schema")
+
+
+def _flag(value: object) -> object:
+    if value in (True, "true"):
+        return True
+    if value in (False, "false"):
+        return False
+    _refuse(value, "true or false")
+
+
+def _choice(literal: Any) -> BeforeValidator:
+    choices: tuple[str, ...] = get_args(literal)
+
+    def chosen(value: object) -> object:
+        if value in choices:
+            return value
+        listed = " or ".join(f'"{choice}"' for choice in choices)
+        _refuse(value, listed if len(choices) == 2 else f"one of {', '.join(choices)}", choices)
+
+    return BeforeValidator(chosen)
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Scalars = dict[str, Annotated[str, BeforeValidator(_scalar)]]
+Expression = Annotated[str, BeforeValidator(_expression)]
+
+
+class Part(BaseModel):
+    """A section of the file; a key without a value is as if it were not there."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+    @classmethod
+    def keys(cls) -> dict[str, Any]:
+        """The keys that may stand in this section, with their types."""
+        return {f.alias or name: f.annotation for name, f in cls.model_fields.items()}
+
+
+class FormatsPart(Part):
+    """`inputs.<name>.format`, written in full."""
+
+    key: Annotated[KeyFormat, _choice(KeyFormat)] = "json"
+    value: Annotated[Format, _choice(Format)] = "json"
+
+
+class ColumnPart(Part):
+    """`inputs.<name>.columns.<name>`, written in full."""
+
+    type: Text
+    encoding: Text | None = None
+
+
+class EventTimePart(Part):
+    """`inputs.<name>.event_time`."""
+
+    of: Expression | None = None
+    clock: Annotated[Clock | None, _choice(Clock)] = None
+    lateness: Annotated[float, BeforeValidator(_finite_seconds)] = 0.0
+    idle: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 60.0
+    ahead: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 86_400.0
+    transactions: Text | None = None
+
+    def event_time(self) -> EventTime:
+        """What this section describes."""
+        idle, ahead = (None if s is None else round(s * 1000) for s in (self.idle, self.ahead))
+        lateness = round(self.lateness * 1000)
+        return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)
+
+
+class InputPart(Part):
+    """`inputs.<name>`."""
+
+    topic: Annotated[tuple[str, ...], BeforeValidator(_topics)]
+    format: Annotated[FormatsPart, BeforeValidator(_formats)] = FormatsPart()
+    start: Annotated[Start, _choice(Start)] = "earliest"
+    mode: Annotated[Mode | None, _choice(Mode)] = None
+    columns: Annotated[dict[str, ColumnPart], BeforeValidator(_columns)] = {}
+    key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    tables: Text | None = None
+    drift: Annotated[bool, BeforeValidator(_flag)] = True
+    avro_schema: Annotated[str | None, BeforeValidator(_schema)] = Field(None, alias="schema")
+    options: Scalars = {}
+    event_time: EventTimePart | None = None
+
+    def input(self, name: str) -> Input:
+        """The input that this section describes."""
+        updates = self.format.value in UPDATE_FORMATS
+        return Input(
+            name,
+            self.topic,
+            self.format.value,
+            self.format.key,
+            self.start,
+            self.mode or ("diffs" if updates else "upsert"),
+            tuple(Column(n, c.type, c.encoding) for n, c in self.columns.items()),
+            self.key,
+            self.tables,
+            self.drift,
+            self.avro_schema,
+            tuple(self.options.items()),
+            None if self.event_time is None else self.event_time.event_time(),
+        )
+
+
+_PYTHON: tuple[Kind, ...] = get_args(Kind)
+
+
+class StepPart(Part):
+    """A step of a linear operator: SQL, or one Python function, or a change of signs."""
+
+    where: Annotated[tuple[str, ...], BeforeValidator(_texts)] = ()
+    select: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(_selected)] = None
+    key: Expression | None = None
+    flat_map: Annotated[tuple[str, str] | str | None, BeforeValidator(_flat_mapped)] = None
+    diff: Expression | None = None
+    valid_from: Expression | None = None
+    valid_until: Expression | None = None
+    map: Text | None = None
+    filter: Text | None = None
+    explode: Text | None = None
+    join_function: Text | None = None
+    negate: Annotated[bool, BeforeValidator(_flag)] = False
+
+    def as_step(self) -> Step:
+        """The step that this section describes.  Raises: ValueError, saying why it is none."""
+        found: list[Step] = [
+            Call(kind, function, moves_time=kind == "join_function")
+            for kind in _PYTHON
+            if isinstance(function := getattr(self, kind), str)
+        ]
+        if self.negate:
+            found.append(Negate())
+        sql = Sql(
+            self.where,
+            self.select,
+            self.key,
+            self.flat_map if isinstance(self.flat_map, tuple) else None,
+            self.diff,
+            self.valid_from,
+            self.valid_until,
+        )
+        if sql != Sql():
+            found.append(sql)
+        if not found:
+            raise ValueError(f"says nothing; a step has {', '.join(StepPart.keys())}")
+        if len(found) > 1:
+            raise ValueError(
+                "mixes SQL, Python and negate; write them as steps, in the order that is meant"
+            )
+        return found[0]
+
+
+# The kinds of operators, and the keys that belong to each alone.
+_OWN_KEYS: dict[str, tuple[str, ...]] = {
+    "upsert": (),
+    "linear": (),
+    "concat": (),
+    "state_machine": ("step", "view", "version", "migrate"),
+    "reduce": ("by", "aggregates", "function"),
+}
+
+
+class OperatorPart(StepPart):
+    """`operators.<name>`."""
+
+    upsert: Text | None = None
+    linear: Text | None = None
+    concat: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    state_machine: Text | None = None
+    reduce: Text | None = None
+    steps: tuple[StepPart, ...] = ()
+    step: Text | None = None
+    view: Text | None = None
+    version: Whole = 1
+    migrate: Text | None = None
+    by: Expression | None = None
+    aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_aggregates)] = ()
+    function: Text | None = None
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else _refuse(value, "a list of steps")
+
+    @classmethod
+    def keys(cls) -> dict[str, Any]:
+        steps = StepPart.keys()
+        own = {name: kind for name, kind in super().keys().items() if name not in steps}
+        return {**own, **steps}
+
+    def operator(self, name: str) -> Operator:
+        """The operator that this section describes.  Raises: PlanError."""
+        kinds = [kind for kind in _OWN_KEYS if getattr(self, kind)]
+        path = f"operators.{name}"
+        if len(kinds) != 1:
+            raise PlanError(name, [(path, f"must be one of {', '.join(_OWN_KEYS)}")])
+        (kind,) = kinds
+        given = self.model_fields_set - {kind, *_OWN_KEYS[kind]}
+        if kind == "linear":
+            given -= {*StepPart.model_fields, "steps"}
+        if given:
+            other = ", ".join(sorted(given))
+            hint = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
+            raise PlanError(name, [(path, f"{kind} takes no {other}{hint}")])
+        if self.upsert is not None:
+            return Upsert(name, self.upsert)
+        if self.concat:
+            return Concat(name, self.concat)
+        if self.reduce is not None:
+            return Reduce(name, self.reduce, self.aggregates, self.by, self.function)
+        if self.state_machine is not None:
+            if self.step is None:
+                raise PlanError(name, [(f"{path}.step", "is missing")])
+            return StateMachine(
+                name, self.state_machine, self.step, self.view, self.version, self.migrate
+            )
+        assert self.linear is not None
+        return self._linear(name, path, self.linear)
+
+    def _linear(self, name: str, path: str, source: str) -> Linear:
+        given = {field for field in self.model_fields_set if field in StepPart.model_fields}
+        if given and self.steps:
+            problem = "has steps, and a step beside them; write it among them"
+            raise PlanError(name, [(path, problem)])
+        steps: list[Step] = []
+        for at, part in enumerate(self.steps or [self]):
+            try:
+                steps.append(part.as_step())
+            except ValueError as error:
+                place = f"{path}.steps.{at}" if self.steps else path
+                raise PlanError(name, [(place, str(error))]) from None
+        return Linear(name, source, tuple(steps))
+
+
+class OutputPart(Part):
+    """`outputs.<name>`."""
+
+    source: Text = Field(alias="from")
+    topic: Text
+    format: Annotated[OutputFormat, _choice(OutputFormat)] = "diff"
+    partitions: Whole | None = None
+
+
+class ErrorsPart(Part):
+    """`errors`."""
+
+    topic: Text = ""
+    policy: Annotated[OnError, _choice(OnError)] = "record"
+
+
+class SourcePart(Part):
+    """`source`."""
+
+    max_records_per_batch: Whole = 250_000
+    kafka: Scalars = {}
+
+
+class SinkPart(Part):
+    """`sink`."""
+
+    kafka: Scalars = {}
+    topics: Scalars = {}
+    replication_factor: Whole = 1
+
+
+class RunPart(Part):
+    """`run`."""
+
+    checkpoint: Text = ""
+    shards: Whole = 4
+    trigger_interval: Seconds = 0.0
+    heartbeat: Seconds = 10.0
+    local_directory: Text | None = None
+    master: Text = "local[*]"
+    driver_memory: Text = "1g"
+    retained_batches: Whole = 20
+    max_batch: Seconds = 300.0
+
+
+class PlanPart(Part):
+    """The sections that say what is computed."""
+
+    pipeline: Text
+    inputs: dict[str, InputPart]
+    operators: dict[str, OperatorPart] = {}
+    outputs: dict[str, OutputPart]
+    errors: ErrorsPart = ErrorsPart()
+    time: Annotated[TimeDomain, _choice(TimeDomain)] = "ingest"
+    pushdown: Annotated[bool, BeforeValidator(_flag)] = True
+
+    def plan(self) -> Plan:
+        """The plan that these sections describe.  Raises: PlanError."""
+        problems: list[tuple[str, str]] = []
+        operators: list[Operator] = []
+        for name, part in self.operators.items():
+            try:
+                operators.append(part.operator(name))
+            except PlanError as error:
+                problems += error.problems
+        if problems:
+            raise PlanError(self.pipeline, problems)
+        return Plan(
+            name=self.pipeline,
+            inputs=tuple(i.input(name) for name, i in self.inputs.items()),
+            operators=tuple(operators),
+            outputs=tuple(
+                Output(name, o.source, o.topic, o.format, o.partitions)
+                for name, o in self.outputs.items()
+            ),
+            error_topic=self.errors.topic,
+            time=self.time,
+            on_error=self.errors.policy,
+            pushdown=self.pushdown,
+        )
+
+
+class SettingsPart(Part):
+    """The sections that say where and how."""
+
+    kafka: Scalars = {}
+    source: SourcePart = SourcePart()
+    sink: SinkPart = SinkPart()
+    registry: Scalars = {}
+    run: RunPart = RunPart()
+    spark: Scalars = {}
+
+    def settings(self, *, bootstrap_servers: str | None, checkpoint: str | None) -> Settings:
+        """The settings of these sections; arguments win.  Raises: SettingsError."""
+        given = {} if bootstrap_servers is None else {"bootstrap.servers": bootstrap_servers}
+        return Settings(
+            checkpoint=self.run.checkpoint if checkpoint is None else checkpoint,
+            kafka={**self.kafka, **given},
+            source_kafka=self.source.kafka,
+            sink_kafka=self.sink.kafka,
+            registry=self.registry,
+            shards=self.run.shards,
+            max_records_per_batch=self.source.max_records_per_batch,
+            trigger_interval_s=self.run.trigger_interval,
+            heartbeat_s=self.run.heartbeat,
+            local_directory=self.run.local_directory,
+            master=self.run.master,
+            driver_memory=self.run.driver_memory,
+            spark=self.spark,
+            retained_batches=self.run.retained_batches,
+            max_batch_s=self.run.max_batch,
+            topic_settings=self.sink.topics,
+            replication_factor=self.sink.replication_factor,
+        )
+
+
+class PipelineFile(SettingsPart, PlanPart):
+    """The whole file."""
+
+
+def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The keys that may stand in the section at `path`."""
+    here: Any = PipelineFile
+    for step in path:
+        if isinstance(here, type) and issubclass(here, Part):
+            here = here.keys()[str(step)]
+        else:
+            # A mapping from names to sections of one kind, or a list of them.
+            here = get_args(here)[0 if isinstance(step, int) else 1]
+        if get_origin(here) is Annotated:
+            here = get_args(here)[0]
+        if isinstance(here, UnionType):
+            # A section that may be left out.
+            here = next(kind for kind in get_args(here) if kind is not type(None))
+    return tuple(here.keys())
+
+
+def worded(error: ErrorDetails) -> str:
+    """What is wrong, in the file's terms."""
+    kind, value = error["type"], error["input"]
+    if kind == "missing":
+        return "is missing"
+    if kind in ("dict_type", "model_type"):
+        return f"must be a mapping; is {shown(value)}"
+    if kind == "extra_forbidden":
+        allowed = part_keys(error["loc"][:-1])
+        if close := did_you_mean(error["loc"][-1], allowed):
+            return f'there is no such setting here; did you mean "{close}"?'
+        return f"there is no such setting here; there are {', '.join(allowed)}"
+    return error["msg"]

@@ -1,0 +1,94 @@
+"""The aggregates of a reduction, as the file has them, and the step that makes their arguments.
+
+`avg(dep_delay)` is the kind `avg` of a SQL expression over one datum.  The expressions
+become the fields of a row, by a select before the reduction, which is linear and goes
+the way of all linear steps; what is left for the kernel are kinds and fields.  A
+reduction by a function has no arguments: its step leaves the data as they are.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple, get_args
+
+from ikebana.processor.kernels.reduce import Aggregate, Kind
+from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.plan import Reduce
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+_TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class AggregateError(Exception):
+    """Text that is no aggregate: which one, and why."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(problem)
+        self.name = name
+        self.problem = problem
+
+
+class Arranged(NamedTuple):
+    """A reduction as it runs: the step before it, and the aggregates of what that makes."""
+
+    step: Sql
+    aggregates: tuple[Aggregate, ...]
+
+
+@lru_cache(maxsize=64)
+def arranged(reduction: Reduce) -> Arranged:
+    """Take a reduction apart.  Raises: AggregateError."""
+    if reduction.function is not None:
+        return Arranged(Sql(key=reduction.by), ())
+    arguments: dict[str, str] = {}
+    aggregates = []
+    for name, text in reduction.aggregates:
+        kind, argument, limit = _parsed(name, text)
+        field = ""
+        if argument is not None:
+            # One argument of several aggregates is one field.
+            field = arguments.setdefault(argument, f"a{len(arguments)}")
+        aggregates.append(Aggregate(name, kind, field, limit))
+    select = tuple((field, text) for text, field in arguments.items())
+    return Arranged(Sql(select=select, key=reduction.by), tuple(aggregates))
+
+
+def result_scope(reduction: Reduce, before: Scope) -> Scope:
+    """What may be named of a reduction's results, behind a step with the scope `before`."""
+    if reduction.function is not None:
+        # What a function gives, nobody has declared.
+        return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)
+    types = {}
+    for aggregate in arranged(reduction).aggregates:
+        of = before.types.get(aggregate.field, JSON)
+        match aggregate.kind:
+            case "count" | "distinct":
+                types[aggregate.name] = "BIGINT"
+            case "avg":
+                types[aggregate.name] = "DOUBLE"
+            case "min" | "max":
+                types[aggregate.name] = of
+            case _:
+                types[aggregate.name] = JSON
+    return Scope({**types, KEY: before.types[KEY], VALUE: JSON})
+
+
+def _parsed(name: str, text: str) -> tuple[Kind, str | None, int]:
+    found = _CALL.fullmatch(text)
+    kind = next((kind for kind in _KINDS if found and kind == found[1].lower()), None)
+    if found is None or kind is None:
+        raise AggregateError(name, f'"{text}" is none of {", ".join(k + "(…)" for k in _KINDS)}')
+    argument = found[2].strip()
+    limit = 0
+    if kind == "top":
+        top = _TOP.fullmatch(argument)
+        if top is None or int(top[1]) < 1:
+            raise AggregateError(name, f'"{text}" must say how many, as in top(3, amount)')
+        limit, argument = int(top[1]), top[2].strip()
+    if kind == "count" and argument == "*":
+        return kind, None, 0
+    if not argument:
+        raise AggregateError(name, f'"{text}" has no argument')
+    return kind, argument, limit

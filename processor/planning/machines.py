@@ -1,0 +1,18 @@
+"""A state machine's functions, found by the names that the plan has of them."""
+
+import functools
+
+from ikebana.processor.kernels.state_machine import Machine
+from ikebana.processor.linear.functions import found
+from ikebana.processor.planning.plan import StateMachine
+
+
+@functools.lru_cache(maxsize=64)
+def machine(operator: StateMachine) -> Machine:
+    """The machine of an operator.  Raises: FunctionError."""
+    return Machine(
+        step=found(operator.step),
+        view=None if operator.view is None else found(operator.view),
+        version=operator.version,
+        migrate=None if operator.migrate is None else found(operator.migrate),
+    )

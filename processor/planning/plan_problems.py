@@ -1,0 +1,453 @@
+"""Why the parts of a plan do not fit: names, references, topics, steps, formats."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs.encodings import encoding
+from ikebana.processor.linear.chain import ChainError, chain
+from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.json_text import BLOB
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, StepError, frozen
+from ikebana.processor.linear.steps import moves_time
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.aggregates import AggregateError, arranged
+from ikebana.processor.planning.plan import (
+    ERRORS,
+    LOG_CLOCKS,
+    PLAIN_FORMATS,
+    SOURCE_CLOCKS,
+    UPDATE_FORMATS,
+    Concat,
+    Input,
+    Linear,
+    Operator,
+    Output,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
+from ikebana.processor.reading.codec_of import full_encoding
+from ikebana.processor.timing.transactions import collections_of
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+Problem = tuple[str, str]
+
+
+def problems_of(plan: Plan) -> Iterator[Problem]:
+    """Every reason why the parts of a plan do not fit, with the path of the part."""
+    yield from _name_problems("pipeline", plan.name)
+    for kind, parts in (
+        ("inputs", plan.inputs),
+        ("operators", plan.operators),
+        ("outputs", plan.outputs),
+    ):
+        if not parts and not (kind == "operators" and _diffs(plan)):
+            yield kind, "at least one is needed"
+        counted = Counter(part.name for part in parts)
+        for name, count in counted.items():
+            yield from _name_problems(f"{kind}.{name}", name)
+            if count > 1:
+                yield f"{kind}.{name}", f"the name is used {count} times"
+    for source in plan.inputs:
+        yield from _input_problems(source)
+    wired = [*_operator_problems(plan), *_output_problems(plan)]
+    yield from wired
+    yield from _topic_problems(plan)
+    if not wired and not any(True for source in plan.inputs for _ in _input_problems(source)):
+        yield from _step_problems(plan)
+
+
+def _diffs(plan: Plan) -> list[str]:
+    return [source.name for source in plan.inputs if source.mode == "diffs"]
+
+
+def _input_problems(source: Input) -> Iterator[Problem]:
+    path = f"inputs.{source.name}"
+    plain = source.value_format in PLAIN_FORMATS
+    if not source.topics:
+        yield f"{path}.topic", "at least one topic is needed"
+    if source.mode == "diffs" and (plain or source.value_format == "debezium-flat-json"):
+        yield (
+            f"{path}.mode",
+            f'"diffs" needs messages with old images; {source.value_format} has none',
+        )
+    if source.tables is not None:
+        if plain:
+            yield f"{path}.tables", f"{source.value_format} messages name no table"
+        try:
+            re.compile(source.tables)
+        except re.error as error:
+            yield f"{path}.tables", f"is not a regular expression: {error}"
+    if source.key and source.value_format in ("json", "bytes"):
+        yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
+    if source.schema is not None and source.value_format != "avro":
+        yield f"{path}.schema", f"{source.value_format} values are not read by an Avro schema"
+    if source.key_format == "avro" and source.value_format not in ("avro", "debezium-avro"):
+        problem = f"a key in Avro goes with values in Avro, not {source.value_format}"
+        yield f"{path}.format.key", problem
+    if not source.key and source.value_format == "dms":
+        yield f"{path}.key", "is needed: messages of dms do not say what their key is"
+    if source.columns and source.value_format == "bytes":
+        yield f"{path}.columns", "bytes have no columns"
+    for name, count in Counter(column.name for column in source.columns).items():
+        if count > 1:
+            yield f"{path}.columns.{name}", f"is declared {count} times"
+    for column in source.columns:
+        if column.name in (KEY, VALUE) or column.name.startswith("__"):
+            yield (
+                f"{path}.columns.{column.name}",
+                f"the name is taken; a field of it is value->>'{column.name}'",
+            )
+        try:
+            from ikebana.processor.linear.expressions import type_named
+
+            type_named(column.type)
+        except ExpressionError as error:
+            yield f"{path}.columns.{column.name}", str(error)
+        if column.encoding is not None:
+            try:
+                encoding(full_encoding(column.type, column.encoding))
+            except ExpressionError:
+                continue  # the type is told
+            except ValueError as error:
+                yield f"{path}.columns.{column.name}.encoding", str(error)
+    yield from _time_problems(source)
+
+
+def _time_problems(source: Input) -> Iterator[Problem]:
+    """What an input's own times cannot be."""
+    path = f"inputs.{source.name}"
+    if source.value_format in UPDATE_FORMATS:
+        if source.mode != "diffs":
+            yield f"{path}.mode", f'{source.value_format} has updates: it must be "diffs"'
+        if source.start != "earliest":
+            yield f"{path}.start", "updates make a collection only from the earliest on"
+        if source.value_format == "diff" and len(source.topics) != 1:
+            yield f"{path}.topic", "a diff topic has its own progress: one input for each"
+        if source.event_time is not None:
+            yield f"{path}.event_time", f"updates of {source.value_format} have times already"
+        return
+    event = source.event_time
+    if event is None:
+        return
+    if (event.of is None) == (event.clock is None):
+        yield f"{path}.event_time", 'needs one of "of" and "clock"'
+    if event.clock in SOURCE_CLOCKS and source.value_format != "debezium-json":
+        yield f"{path}.event_time.clock", f'"{event.clock}" is a clock of debezium-json'
+    told = event.transactions
+    if (told is None) == (event.clock == "transaction"):
+        problem = "is needed with" if told is None else "is only for"
+        yield f"{path}.event_time.transactions", f"{problem} clock: transaction"
+    elif told is not None:
+        if source.start != "earliest":
+            yield f"{path}.start", "transactions are whole only from the earliest on"
+        try:
+            collections_of(source.topics, told)
+        except ConfigError as error:
+            yield f"{path}.event_time.transactions", str(error).splitlines()[0]
+    for part in ("lateness", "idle", "ahead"):
+        if (getattr(event, part + "_ms") or 0) < 0:
+            yield f"{path}.event_time.{part}", "must be 0 seconds or more"
+    if event.of is not None:
+        try:
+            planner.dating_query(source)
+        except ExpressionError as error:
+            yield f"{path}.event_time.of", str(error)
+        except StepError as error:
+            yield f"{path}.event_time.of", error.problem
+
+
+def _operator_problems(plan: Plan) -> Iterator[Problem]:
+    inputs = {i.name: i for i in plan.inputs}
+    operators = {o.name: o for o in plan.operators}
+    diffs = _diffs(plan)
+    for name in diffs:
+        if name in operators:
+            yield f"operators.{name}", 'an input with mode "diffs" has this name'
+    upserted: dict[str, str] = {}
+    for operator in plan.operators:
+        path = f"operators.{operator.name}"
+        match operator:
+            case Upsert():
+                if operator.input not in inputs:
+                    yield (
+                        f"{path}.upsert",
+                        f"there is no input {operator.input!r}{_among(inputs)}",
+                    )
+                elif inputs[operator.input].mode == "diffs":
+                    yield f"{path}.upsert", f"input {operator.input!r} gives updates by itself"
+                if operator.input in upserted:
+                    yield (
+                        f"{path}.upsert",
+                        f"operator {upserted[operator.input]!r} already upserts "
+                        f"{operator.input!r}; use it, outputs may share an operator",
+                    )
+                upserted[operator.input] = operator.name
+            case Linear():
+                yield from _source_problem(plan, f"{path}.linear", operator.source)
+                if not operator.steps:
+                    yield path, "at least one step is needed"
+            case Concat():
+                if len(operator.sources) < 2:
+                    yield f"{path}.concat", "at least two operators are needed"
+                for source in operator.sources:
+                    yield from _source_problem(plan, f"{path}.concat", source)
+            case StateMachine():
+                yield from _machine_problems(operator, inputs, upserted)
+                upserted[operator.input] = operator.name
+            case Reduce():
+                yield from _source_problem(plan, f"{path}.reduce", operator.source)
+                yield from _aggregate_problems(operator)
+        if _reaches(plan, operator, operator.name):
+            yield path, "it reads what it makes"
+
+
+def _machine_problems(
+    operator: StateMachine, inputs: Mapping[str, Input], read: Mapping[str, str]
+) -> Iterator[Problem]:
+    path = f"operators.{operator.name}"
+    source = inputs.get(operator.input)
+    if source is None:
+        yield f"{path}.state_machine", f"there is no input {operator.input!r}{_among(inputs)}"
+    elif source.value_format not in ("json", "avro"):
+        yield (
+            f"{path}.state_machine",
+            f"reads events in json or avro; {operator.input!r} is in {source.value_format}",
+        )
+    if operator.input in read:
+        yield (
+            f"{path}.state_machine",
+            f"operator {read[operator.input]!r} already reads {operator.input!r}",
+        )
+    for part in ("step", "view", "migrate"):
+        function = getattr(operator, part)
+        if function is not None:
+            try:
+                found(function)
+            except FunctionError as error:
+                yield f"{path}.{part}", str(error)
+    if operator.version < 1:
+        yield f"{path}.version", "must be at least 1"
+
+
+def _aggregate_problems(operator: Reduce) -> Iterator[Problem]:
+    path = f"operators.{operator.name}.aggregates"
+    if operator.function is not None:
+        if operator.aggregates:
+            yield path, "a reduction has aggregates or a function, not both"
+        try:
+            found(operator.function)
+        except FunctionError as error:
+            yield f"operators.{operator.name}.function", str(error)
+        return
+    if not operator.aggregates:
+        yield path, "at least one is needed, or a function"
+    for name, count in Counter(name for name, _ in operator.aggregates).items():
+        if count > 1:
+            yield f"{path}.{name}", f"the name is used {count} times"
+    try:
+        arranged(operator)
+    except AggregateError as error:
+        yield f"{path}.{error.name}", error.problem
+
+
+def _source_problem(plan: Plan, path: str, source: str) -> Iterator[Problem]:
+    known = [*(o.name for o in plan.operators), *_diffs(plan)]
+    if source in known:
+        return
+    if any(i.name == source for i in plan.inputs):
+        yield (
+            path,
+            f"{source!r} is an input of upserts, which are no collection: make an operator "
+            f"with upsert: {source}, and read that",
+        )
+    else:
+        yield path, f"there is no operator {source!r}{_among(known)}"
+
+
+def _reaches(plan: Plan, operator: Operator, name: str) -> bool:
+    operators = {o.name: o for o in plan.operators}
+    seen: set[str] = set()
+    waiting = list(_sources(operator))
+    while waiting:
+        at = waiting.pop()
+        if at == name:
+            return True
+        if at in operators and at not in seen:
+            seen.add(at)
+            waiting += _sources(operators[at])
+    return False
+
+
+def _sources(operator: Operator) -> tuple[str, ...]:
+    match operator:
+        case Linear():
+            return (operator.source,)
+        case Concat():
+            return operator.sources
+        case Reduce():
+            return (operator.source,)
+        case _:
+            return ()
+
+
+def _output_problems(plan: Plan) -> Iterator[Problem]:
+    for output in plan.outputs:
+        path = f"outputs.{output.name}"
+        if output.name == ERRORS:
+            yield path, "the name is taken by the error topic"
+        yield from _source_problem(plan, f"{path}.from", output.source)
+        if output.partitions is not None and output.partitions < 1:
+            yield f"{path}.partitions", "must be at least 1"
+
+
+def _step_problems(plan: Plan) -> Iterator[Problem]:
+    """What is wrong inside the steps, and with formats that do not fit what they make."""
+    told: set[Problem] = set()
+    for operator in plan.operators:
+        for way in _ways_of(plan, operator):
+            try:
+                chain(way.steps, frozen(planner.scope_of_root(plan, way.root)))
+            except ChainError as error:
+                owner = next(o for o in plan.operators if o.name == error.operator)
+                if isinstance(owner, Reduce):
+                    yield _argument_problem(owner, error)
+                    told.add((owner.name, error.part))
+                    continue
+                assert isinstance(owner, Linear)
+                within = "" if len(owner.steps) == 1 else f".steps.{error.index}"
+                problem = (f"operators.{error.operator}{within}.{error.part}", error.problem)
+                if problem not in told:
+                    told.add(problem)
+                    yield problem
+    if told:
+        return
+    if plan.is_dated and plan.time == "offset":
+        yield "time", "offset does not go with inputs that have times of their own"
+    clocks = {i.event_time.clock in LOG_CLOCKS for i in plan.inputs if i.event_time is not None}
+    if len(clocks) > 1:
+        yield "inputs", "times in milliseconds and positions in a log are not of one axis"
+    if len(plan.transaction_topics) > 1:
+        yield "inputs", "positions in the logs of several sources are not of one axis"
+    for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
+        timed = any(moves_time(step) for _, step in way.steps)
+        if timed and (plan.time == "offset" or True in clocks):
+            yield "time", "validity in time needs times in milliseconds, not offsets"
+            return
+    for output in plan.outputs:
+        yield from _format_problems(plan, output)
+    for reduction in plan.reductions:
+        if reduction.function is not None:
+            yield from _function_problems(plan, reduction)
+
+
+def _ways_of(plan: Plan, operator: Operator) -> Iterator[planner.Path]:
+    """The steps up to an operator, with those that a reduction makes its arguments by."""
+    if not isinstance(operator, Reduce):
+        yield from planner.paths(plan, operator.name)
+        return
+    before = (operator.name, arranged(operator).step)
+    for way in planner.paths(plan, operator.source):
+        yield planner.Path(way.root, (*way.steps, before))
+
+
+def _function_problems(plan: Plan, reduction: Reduce) -> Iterator[Problem]:
+    """What a reduction's function cannot be given."""
+    scopes = [
+        chain(way.steps, frozen(planner.scope_of_root(plan, way.root))).scope
+        for way in _ways_of(plan, reduction)
+    ]
+    for part, setting, remedy in (
+        (KEY, "by", "make a key in JSON of it here"),
+        (VALUE, "reduce", "make values in JSON of them by a select before"),
+    ):
+        if any(scope.types[part] == BLOB for scope in scopes):
+            yield (
+                f"operators.{reduction.name}.{setting}",
+                f"a function is not given a {part} in bytes; {remedy}",
+            )
+
+
+def _argument_problem(operator: Reduce, error: ChainError) -> Problem:
+    """Which aggregate's argument cannot be, or that the key cannot."""
+    path = f"operators.{operator.name}"
+    if not error.part.startswith("select."):
+        return f"{path}.by", error.problem
+    field = error.part.removeprefix("select.")
+    aggregates = arranged(operator).aggregates
+    name = next(aggregate.name for aggregate in aggregates if aggregate.field == field)
+    return f"{path}.aggregates.{name}", error.problem
+
+
+def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
+    if output.format == "diff":
+        return
+    path = f"outputs.{output.name}.format"
+    ways = list(planner.paths(plan, output.source))
+    kinds = {
+        chain(way.steps, frozen(planner.scope_of_root(plan, way.root))).scope.types[part]
+        for way in ways
+        for part in (KEY, VALUE)
+    }
+    if kinds != {"JSON"}:
+        yield path, f"{output.format} needs keys and values that are JSON, not bytes"
+    if not all(map(planner.keeps_key, ways)):
+        yield (
+            path,
+            f"{output.format} needs the key of the input to stay: where a step makes other "
+            "keys, equal data may lie in different shards",
+        )
+    signs = any(planner.signs(step) for way in ways for _, step in way.steps)
+    if output.format in ("upsert", "debezium-json") and (len(ways) > 1 or signs):
+        yield path, f"{output.format} needs at most one value a key; write a diff topic"
+
+
+def _topic_problems(plan: Plan) -> Iterator[Problem]:
+    read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
+    told = {
+        source.transaction_topic: f"inputs.{source.name}.event_time.transactions"
+        for source in reversed(plan.inputs)
+        if source.transaction_topic is not None
+    }
+    for topic, path in told.items():
+        if topic in read:
+            yield path, f"topic {topic!r} is also read, at {read[topic]}"
+        read.setdefault(topic, path)
+    own = (plan.markers_topic, plan.loopback_topic)
+    written = dict.fromkeys(own, "pipeline")
+    for topic in own:
+        if topic in read:
+            yield "pipeline", f"topic {topic!r} is also read, at {read[topic]}"
+    places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
+    places.append(("errors.topic", plan.error_topic))
+    for path, topic in [*((path, topic) for topic, path in read.items()), *places]:
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            yield path, f"{topic!r} is not a Kafka topic name (letters, digits, '.', '_', '-')"
+    listed: dict[str, str] = {}
+    for i in plan.inputs:
+        for topic in i.topics:
+            if topic in listed:
+                yield f"inputs.{i.name}.topic", f"topic {topic!r} is also read, at {listed[topic]}"
+            listed[topic] = f"inputs.{i.name}.topic"
+    for path, topic in places:
+        if _TOPIC.fullmatch(topic) and not _TOPIC.fullmatch(topic + ".progress"):
+            yield path, f"{topic!r} is too long to have a topic '<topic>.progress' beside it"
+        for used in (topic, topic + ".progress"):
+            if used in read:
+                yield path, f"topic {used!r} is also read, at {read[used]}"
+            elif used in written:
+                yield path, f"topic {used!r} is also written, at {written[used]}"
+            written[used] = path
+
+
+def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:
+    if not _NAME.fullmatch(name):
+        yield path, f"{name!r} is not a name (letters, digits, '.', '_', '-')"
+
+
+def _among(names: Collection[str]) -> str:
+    return f"; there are {', '.join(sorted(names))}" if names else ""

@@ -1,0 +1,127 @@
+"""Frontiers of operators: which interval each may work on in each micro-batch.
+
+`upper(op)` is the least of the source's upper over its source edges, the *previous*
+upper of each producer over its hop edges (a hop takes one micro-batch), the upper of
+each operator whose updates it gets in the same pass, and the upper of each arrangement
+that it looks up; `lower(op)` is its upper before.  An operator that is k hops deep
+therefore works k batches behind, but depth is only what this comes to when nothing
+stands still: a looked-up arrangement that is deeper than its reader holds the reader
+back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import ERRORS, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What an operator waits for; names are those of operators.
+
+    `after` are those whose updates it gets in the same pass, `hops` those whose updates
+    come through the loopback topic.
+    """
+
+    from_source: bool = False
+    after: tuple[str, ...] = ()
+    hops: tuple[str, ...] = ()
+    looks_up: tuple[str, ...] = ()
+
+
+def edges(plan: Plan) -> dict[str, Edges]:
+    """What each operator waits for that has a frontier of its own.
+
+    These are the roots: linear operators are passes over what comes out of them.
+    """
+    graph = {root: Edges(from_source=True) for root in planner.roots(plan)}
+    for reduction in plan.reductions:
+        ways = list(planner.reduced_paths(plan, reduction))
+        graph[reduction.name] = Edges(
+            after=_unique(path.root for path, hop in ways if not hop),
+            hops=_unique(path.root for path, hop in ways if hop),
+        )
+    return graph
+
+
+def advance_frontiers(
+    graph: Mapping[str, Edges],
+    frontiers: Mapping[str, Time],
+    source_upper: Time,
+    *,
+    all_hops: bool = True,
+) -> dict[str, Time]:
+    """The upper of every operator in the batch in which the source's is `source_upper`.
+
+    `frontiers` are those of the batch before; an operator that is not among them is
+    new and has been nowhere: its frontier is 0.  Unless the batch takes `all_hops` that
+    there are, an operator behind a hop stays where it is: more of its time is to come.
+    """
+    uppers: dict[str, Time] = {}
+
+    def upper(name: str) -> Time:
+        if name not in uppers:
+            edge, before = graph[name], frontiers.get(name, 0)
+            bounds = [source_upper] if edge.from_source else []
+            bounds += [frontiers.get(producer, 0) for producer in edge.hops]
+            bounds += [before] if edge.hops and not all_hops else []
+            bounds += [upper(other) for other in (*edge.after, *edge.looks_up)]
+            uppers[name] = max(min(bounds), before)
+        return uppers[name]
+
+    return {name: upper(name) for name in graph}
+
+
+def behind(graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upper: Time) -> bool:
+    """Whether a batch that reads nothing would still move an operator."""
+    after = advance_frontiers(graph, frontiers, source_upper)
+    return any(upper != frontiers.get(name, 0) for name, upper in after.items())
+
+
+def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
+    """How many hops each operator works behind the source when nothing stands still."""
+    found: dict[str, int] = {}
+
+    def depth(name: str) -> int:
+        if name not in found:
+            edge = graph[name]
+            beside = [depth(other) for other in (*edge.after, *edge.looks_up)]
+            found[name] = max([0, *beside, *(depth(other) + 1 for other in edge.hops)])
+        return found[name]
+
+    return {name: depth(name) for name in graph}
+
+
+def since(graph: Mapping[str, Edges], lowers: Mapping[str, Time], arrangement: str) -> Time:
+    """Up to where an arrangement may be compacted: the least lower of its readers."""
+    readers = [name for name, edge in graph.items() if arrangement in edge.looks_up]
+    return min(lowers[name] for name in [*readers, arrangement])
+
+
+def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str, Interval]:
+    """The interval of each operator between two batches' frontiers."""
+    return {name: Interval(before.get(name, 0), upper) for name, upper in after.items()}
+
+
+def producers(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The operators whose updates each output shows; errors may come from any."""
+    found = {
+        output.name: _unique(path.root for path in planner.paths(plan, output.source))
+        for output in plan.outputs
+    }
+    return {**found, ERRORS: planner.roots(plan)}
+
+
+def output_intervals(plan: Plan, of: Mapping[str, Interval]) -> dict[str, Interval]:
+    """The one interval of each output: an upper is the least of its producers'."""
+    found = {name: [of[root] for root in roots] for name, roots in producers(plan).items()}
+    return {
+        name: Interval(min(each.lower for each in those), min(each.upper for each in those))
+        for name, those in found.items()
+    }
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,1 @@
+"""From messages to packed rows: decoding, with all that was pushed into it."""

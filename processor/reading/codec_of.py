@@ -1,0 +1,94 @@
+"""Which codec reads an input, and what it is told to read."""
+
+from typing import TYPE_CHECKING
+
+from ikebana.codecs.change import Codec, Wanted
+from ikebana.codecs.plain import Plain
+from ikebana.processor.planning.plan import PLAIN_FORMATS, Input
+from ikebana.processor.planning.planner import Reading
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro import Schemas
+
+
+def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:
+    """The codec of an input; `schemas` is the registry, for the formats that need one."""
+    wanted = wanted_of(source, reading)
+    match source.value_format:
+        case "json" | "bytes":
+            assert source.key_format != "avro"
+            return Plain(source.key_format, source.value_format, wanted)
+        case "debezium-json":
+            from ikebana.codecs.debezium import Debezium
+
+            return Debezium(wanted)
+        case "debezium-flat-json":
+            from ikebana.codecs.debezium_flat import DebeziumFlat
+
+            return DebeziumFlat(wanted)
+        case "maxwell":
+            from ikebana.codecs.maxwell import Maxwell
+
+            return Maxwell(wanted)
+        case "canal":
+            from ikebana.codecs.canal import Canal
+
+            return Canal(wanted)
+        case "goldengate":
+            from ikebana.codecs.goldengate import GoldenGate
+
+            return GoldenGate(wanted)
+        case "dms":
+            from ikebana.codecs.dms import Dms
+
+            return Dms(wanted)
+        case "avro" | "debezium-avro":
+            return _avro(source, wanted, schemas)
+        case _:
+            raise AssertionError(f"{source.value_format} has updates, not changes")
+
+
+def wanted_of(source: Input, reading: Reading) -> Wanted:
+    """What is wanted of an input's messages."""
+    cdc = source.value_format not in PLAIN_FORMATS
+    schema = {} if source.schema is None else {"reader_schema": source.schema}
+    return Wanted(
+        columns=reading.columns,
+        key=source.key,
+        before=cdc and (source.mode == "diffs" or source.drift),
+        tables=source.tables,
+        encodings={
+            c.name: full_encoding(c.type, c.encoding) for c in source.columns if c.encoding
+        },
+        options={**dict(source.options), **schema},
+    )
+
+
+def needs_registry(source: Input) -> bool:
+    """Whether an input's messages can be read only with a schema registry."""
+    return source.value_format in ("avro", "debezium-avro") or source.key_format == "avro"
+
+
+def needs_headers(source: Input) -> bool:
+    """Whether a message's headers say anything that decoding needs."""
+    return needs_registry(source) or source.value_format == "diff"
+
+
+def full_encoding(kind: str, encoding: str) -> str:
+    """An encoding in full: that of a decimal takes its scale from the type."""
+    if encoding != "decimal":
+        return encoding
+    from ikebana.processor.linear.expressions import type_named
+
+    scale = type_named(kind).partition(",")[2].rstrip(")")
+    return f"decimal:{scale or 0}"
+
+
+def _avro(source: Input, wanted: Wanted, schemas: "Schemas | None") -> Codec:
+    from ikebana.codecs.avro import AvroUpserts
+    from ikebana.codecs.debezium_avro import DebeziumAvro
+
+    assert schemas is not None, f"input {source.name} is read without a schema registry"
+    if source.value_format == "debezium-avro":
+        return DebeziumAvro(schemas, wanted)
+    return AvroUpserts(schemas, wanted, key_format=source.key_format)

@@ -1,0 +1,278 @@
+"""From messages of a topic to packed chunks for shards: take in, place, pack.
+
+The shard of a key is the CRC-32 of its canonical bytes modulo the number of shards;
+`ikebana rescale` relies on it.  What has no key goes by its value; error records that no
+key leads to go to shard 0, and a truncate to every shard.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.processor.batch.envelope import pack
+from ikebana.processor.batch.rows import (
+    NO_KEY,
+    Errors,
+    Facts,
+    Ignored,
+    KeyedUpdate,
+    Seen,
+    Symbols,
+    Truncate,
+    Updates,
+)
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.reading.intake import Intake, Made, Message, Taken
+from ikebana.processor.reading.source_dating import SourceDating
+from ikebana.processor.reading.update_intake import UpdateIntake
+from ikebana.processor.timing.event_time import Dating
+
+_CHUNK_RECORDS = 5_000
+_CHUNK_BYTES = 1 << 20
+
+
+def shard_of(key: bytes, shards: int) -> int:
+    """The shard that keeps `key`."""
+    return crc32(key) % shards
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where messages come from, and how their times follow from it.
+
+    `base` is the time of all messages, or with `each` the time of the one at offset
+    `start`, each further offset being one later.  Where messages have times of their own,
+    `base` and `upper` are the batch's interval, and `latest` is the latest time that is
+    not too far ahead of the clock.  `partitions` is how many the input has.
+    """
+
+    topic: str
+    partition: int
+    order: int
+    start: int
+    base: int
+    each: bool
+    partitions: int = 1
+    upper: int = 0
+    latest: int | None = None
+
+    def times(self, offsets: Sequence[int]) -> list[int]:
+        """The times of the messages at offsets."""
+        if not self.each:
+            return [self.base] * len(offsets)
+        shift = self.base - self.start
+        return [shift + offset for offset in offsets]
+
+
+class Decoding:
+    """Decodes the messages of one partition, in order, into chunks for each shard."""
+
+    def __init__(
+        self,
+        source: Input,
+        intake: Intake | UpdateIntake,
+        place: Place,
+        shards: int,
+        dating: SourceDating | None = None,
+    ) -> None:
+        self._source = source
+        self._source_dating = dating
+        self._intake = intake
+        self._place = place
+        self._dating = None
+        if source.event_time is not None:
+            self._dating = Dating(place.base, place.latest)
+        self._where = (place.topic, place.partition)
+        self._count = shards
+        self._shards = [self._empty() for _ in range(shards)]
+        self._errors: list[KeyedUpdate] = []
+        self._ignored: Counter[str] = Counter()
+        self._greatest: int | None = None
+        self._held = 0
+        self._size = 0
+
+    def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+        """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
+        if self._source_dating is not None:
+            # The delete before it has said the same, and had a place in the source.
+            whole = [message for message in messages if message.value is not None]
+            self._ignored += Counter({"tombstone": len(messages) - len(whole)})
+            messages = self._source_dating.dated(whole)
+        if isinstance(self._intake, UpdateIntake):
+            if self._source.value_format == "diff":
+                interval = Interval(self._place.base, self._place.upper)
+                yield from self._made(self._intake.updates(messages, self._where, interval))
+            else:
+                yield from self._facts(*self._intake.facts(messages, self._where))
+        elif self._source.mode == "diffs":
+            times = self._place.times([message.offset for message in messages])
+            yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
+        elif self._intake.takes_as_is:
+            yield from self._symbols(self._place_as_is(messages))
+        else:
+            yield from self._symbols(messages)
+        self._held += len(messages)
+        full = self._held >= _CHUNK_RECORDS * self._count
+        if full or self._size >= _CHUNK_BYTES * self._count:
+            yield from self.flush()
+
+    def finish(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what is held, and what was learned, when all messages have been taken."""
+        yield from self.flush()
+        if self._source_dating is not None and (seen := self._source_dating.seen()) is not None:
+            yield 0, pack(seen)
+
+    def flush(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what is held."""
+        for at, shard in enumerate(self._shards):
+            if shard.keys:
+                if self._place.each and self._dating is None:
+                    shard.times = self._place.times(shard.offsets)
+                yield at, pack(shard)
+                self._shards[at] = self._empty()
+        if self._errors:
+            _, records, times, diffs = zip(*self._errors, strict=True)
+            yield 0, pack(Errors(list(records), list(times), list(diffs)))
+            self._errors = []
+        if self._ignored:
+            yield 0, pack(Ignored(dict(self._ignored)))
+            self._ignored = Counter()
+        if self._greatest is not None:
+            seen = Seen(self._source.name, *self._where, greatest=self._greatest)
+            yield 0, pack(seen)
+            self._greatest = None
+        self._held = self._size = 0
+
+    def _symbols(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+        assert isinstance(self._intake, Intake)
+        taken = self._intake.symbols(messages, self._where, self._place.partitions, self._dating)
+        self._ignored += taken.ignored
+        self._see(taken.greatest)
+        place = self._place
+        for offset, record in taken.errors:
+            (time,) = place.times([offset])
+            self._error(record, time, 1)
+        begin = 0
+        for until, offset in taken.truncates:
+            self._place_symbols(taken, begin, until)
+            begin = until
+            # A chunk never reaches over a truncate.
+            yield from self.flush()
+            (time,) = place.times([offset])
+            row = Truncate(self._source.name, place.order, place.partition, time, offset)
+            for shard in range(self._count):
+                yield shard, pack(row)
+        self._place_symbols(taken, begin, len(taken.keys))
+
+    def _place_as_is(self, messages: Sequence[Message]) -> list[Message]:
+        """Add messages to their shards as they are, and return those without a key."""
+        shards, count, size = self._shards, self._count, 0
+        adding = [
+            (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
+        ]
+        keyless = []
+        for message in messages:
+            offset, key, value, *_ = message
+            if key is None:
+                keyless.append(message)
+                continue
+            add_key, add_value, add_offset = adding[crc32(key) % count]
+            add_key(key)
+            add_value(value)
+            add_offset(offset)
+            size += len(key) + (len(value) if value else 0)
+        self._size += size
+        return keyless
+
+    def _place_symbols(self, taken: Taken, begin: int, until: int) -> None:
+        """Add the symbols from `begin` to `until` to their shards."""
+        shards, count = self._shards, self._count
+        keys, values, offsets = taken.keys, taken.values, taken.offsets
+        if until - begin < len(keys):
+            keys, values, offsets = keys[begin:until], values[begin:until], offsets[begin:until]
+        self._size += sum(map(len, keys)) + sum(map(len, filter(None, values)))
+        if taken.bad or taken.failed or taken.partial or taken.before:
+            places = [len(shard.keys) for shard in shards]
+            for index, key in enumerate(keys, begin):
+                number = crc32(key) % count
+                self._size += _copy_special(taken, index, shards[number], places[number])
+                places[number] += 1
+        adding = [
+            (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
+        ]
+        for key, value, offset in zip(keys, values, offsets, strict=True):
+            add_key, add_value, add_offset = adding[crc32(key) % count]
+            add_key(key)
+            add_value(value)
+            add_offset(offset)
+        if taken.times is not None:
+            for key, time in zip(keys, taken.times[begin:until], strict=True):
+                dated = shards[crc32(key) % count].times
+                assert isinstance(dated, list)
+                dated.append(time)
+
+    def _made(self, made: Made) -> Iterator[tuple[int, bytes]]:
+        count = self._count
+        self._ignored += made.ignored
+        self._see(made.greatest)
+        for _, record, time, diff in made.errors:
+            self._error(record, time, diff)
+        for branch, updates in made.updates:
+            outputs = list(branch.outputs)
+            reductions = list(branch.reductions)
+            root = "" if outputs or reductions else branch.root
+            shards = [Updates(outputs, [], [], [], [], root, reductions) for _ in range(count)]
+            for key, value, time, diff in updates:
+                shard = shards[crc32(value if key is None else key) % count]
+                shard.keys.append(key)
+                shard.values.append(value)
+                shard.times.append(time)
+                shard.diffs.append(diff)
+            for at, shard in enumerate(shards):
+                if shard.keys:
+                    yield at, pack(shard)
+
+    def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
+        """All facts of a datum go to one shard, which knows those that it has."""
+        shards = [Facts(facts.input, [], [], [], []) for _ in range(self._count)]
+        for key, value, time, diff in zip(
+            facts.keys, facts.values, facts.times, facts.diffs, strict=True
+        ):
+            shard = shards[crc32(NO_KEY if key is None else key) % self._count]
+            shard.keys.append(key)
+            shard.values.append(value)
+            shard.times.append(time)
+            shard.diffs.append(diff)
+        yield from ((at, pack(shard)) for at, shard in enumerate(shards) if shard.keys)
+        if seen.statements:
+            yield 0, pack(seen)
+
+    def _see(self, greatest: int | None) -> None:
+        if greatest is not None and (self._greatest is None or greatest > self._greatest):
+            self._greatest = greatest
+
+    def _error(self, record: bytes, time: int, diff: int) -> None:
+        self._errors.append(KeyedUpdate(None, record, time, diff))
+        self._size += len(record)
+
+    def _empty(self) -> Symbols:
+        place = self._place
+        times: int | list[int] = [] if place.each or self._dating is not None else place.base
+        return Symbols(self._source.name, place.order, place.partition, times, [], [], [])
+
+
+def _copy_special(taken: Taken, index: int, shard: Symbols, at: int) -> int:
+    """Copy what is known of a symbol by its index to another one; return how large that is."""
+    size = 0
+    for records, target in ((taken.bad, shard.bad), (taken.failed, shard.failed)):
+        if (record := records.get(index)) is not None:
+            target[at] = record
+            size += len(record)
+    if (partial := taken.partial.get(index)) is not None:
+        shard.partial[at] = partial
+        size += len(partial.value) + len(partial.record)
+    if (before := taken.before.get(index)) is not None:
+        shard.before[at] = before
+    return size

@@ -1,0 +1,442 @@
+"""What the messages of an input come to: symbols for an upsert, or updates.
+
+This is decoding with what the planner has pushed into it.  Both shells come through
+here.  A message that cannot be used becomes an error record: under its key if that can
+be read, else on its own; one that tells of no row of the relation is counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+from ikebana.codecs.change import Change, Codec, Headers, Ignored
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.nesting import DEEPEST, too_deep
+from ikebana.codecs.plain import Plain
+from ikebana.processor.batch.rows import NO_KEY, KeyedUpdate, Partial
+from ikebana.processor.linear.chain import Chain, chain
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.planner import Branch
+from ikebana.processor.timing.event_time import Dating, EventTimes
+
+# A partition: its topic and its number.
+Where = tuple[str, int]
+
+
+class Message(NamedTuple):
+    """A Kafka message at an offset of its partition."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = None
+    timestamp: int | None = None
+
+
+@dataclass(slots=True)
+class Taken:
+    """Symbols in order, each with the offset of its message.
+
+    What is by index is as in `rows.Symbols`.  `truncates` are pairs (index of the symbol
+    that it stands before, offset), `errors` (offset, record).  With event time, `times` are
+    those of the symbols, and `greatest` is the greatest time seen.
+    """
+
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    bad: dict[int, bytes] = field(default_factory=dict)
+    failed: dict[int, bytes] = field(default_factory=dict)
+    partial: dict[int, Partial] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    truncates: list[tuple[int, int]] = field(default_factory=list)
+    errors: list[tuple[int, bytes]] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    times: list[int] | None = None
+    greatest: int | None = None
+
+
+class Made(NamedTuple):
+    """Updates of an input in `mode: diffs`, by branch, and those of error records.
+
+    With event time, `greatest` is the greatest time seen.
+    """
+
+    updates: list[tuple[Branch, list[KeyedUpdate]]]
+    errors: list[KeyedUpdate]
+    ignored: Counter[str]
+    greatest: int | None = None
+
+
+class _Bad(NamedTuple):
+    """A message that cannot be used, under its key if that is known."""
+
+    key: bytes | None
+    record: bytes
+
+
+class Intake:
+    """Decodes the messages of one input; a pure function of each message by itself."""
+
+    def __init__(self, source: Input, codec: Codec, physical: planner.Physical) -> None:
+        self._codec = codec
+        self._plain = codec if isinstance(codec, Plain) else None
+        # Avro's depth is its schema's.
+        self._nests = source.value_format != "bytes" and "avro" not in source.value_format
+        self._keys_nest = source.key_format == "json"
+        reading = physical.readings[source.name]
+        scope = planner.scope_of_input(source)
+        self._passes = _key_test(source, reading, scope)
+        self._pushed = chain(reading.pushed, frozen(scope)) if reading.pushed else None
+        self._event = None
+        if source.event_time is not None:
+            self._event = EventTimes(planner.dating_query(source))
+        as_is = source.key_format == source.value_format == "bytes" and source.mode == "upsert"
+        self.takes_as_is = (
+            as_is and self._passes is None and self._pushed is None and self._event is None
+        )
+        """Whether every message with a key is the symbol that it comes to."""
+        branches = physical.branches.get(source.name, ()) if source.mode == "diffs" else ()
+        if branches and not physical.fused:
+            # Its branches run in the shards: this one is the input itself.
+            branches = (Branch(source.name, (), ()),)
+        self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
+
+    def symbols(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        partitions: int = 1,
+        dating: Dating | None = None,
+    ) -> Taken:
+        """What messages say of an upsert; `partitions` is how many the input has.
+
+        `dating` is needed if the input has event time.
+        """
+        if self._plain is not None and self._passes is None and not self._any_too_deep(messages):
+            taken = _plain_symbols(self._plain, messages, where)
+        else:
+            taken = self._symbols(messages, where, partitions)
+        if self._event is not None:
+            assert dating is not None, "event time without a batch"
+            _date(taken, self._event, messages, where, dating)
+        if self._pushed is not None:
+            _make_values(taken, self._pushed)
+        return taken
+
+    def _symbols(self, messages: Sequence[Message], where: Where, partitions: int) -> Taken:
+        taken = Taken()
+        keys, values, offsets = taken.keys, taken.values, taken.offsets
+        for at, found in self._found(messages, where, taken.ignored):
+            message = messages[at]
+            if isinstance(found, _Bad):
+                if found.key is None:
+                    taken.errors.append((message.offset, found.record))
+                else:
+                    taken.bad[len(keys)] = found.record
+                    keys.append(found.key)
+                    values.append(None)
+                    offsets.append(message.offset)
+                continue
+            for kind, key, after, before, absent, _ in found:
+                if kind == "truncate":
+                    _truncate(taken, message, where, partitions)
+                    continue
+                assert key is not None, "only a truncate has no key"
+                index = len(keys)
+                # Postgres makes up what it does not know of a deleted row.
+                if before is not None and kind == "upsert":
+                    taken.before[index] = crc32(before)
+                if absent:
+                    assert after is not None, "a partial image is one"
+                    record = _record(_NOTHING_TO_LEAVE, message, where)
+                    taken.partial[index] = Partial(after, absent, record)
+                    after = None
+                keys.append(key)
+                values.append(after)
+                offsets.append(message.offset)
+        return taken
+
+    def updates(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        times: Sequence[int],
+        dating: Dating | None = None,
+    ) -> Made:
+        """What messages change, told by their old images, through every branch.
+
+        `times` are those of the messages; with event time they are those of what cannot
+        be dated, and `dating` is needed.
+        """
+        ignored: Counter[str] = Counter()
+        updates: list[KeyedUpdate] = []
+        errors: list[KeyedUpdate] = []
+        found = list(self._found(messages, where, ignored))
+        dates: Sequence[int | str] = [times[at] for at, _ in found]
+        greatest, of_columns = None, False
+        if self._event is not None:
+            of_columns = self._event.of_columns
+            assert dating is not None, "event time without a batch"
+            dated = self._event.of_rows(*_rows_to_date(found, messages), dating)
+            dates, greatest = dated.times, dated.greatest
+            ignored += Counter({"late": dated.late})
+        for (at, changes), time in zip(found, dates, strict=True):
+            record: bytes | None = None
+            if isinstance(changes, _Bad):
+                record = changes.record
+            elif isinstance(time, str):
+                record = _record(time, messages[at], where)
+            else:
+                try:
+                    updates += [u for change in changes for u in _images(change, time)]
+                except DecodeError as error:
+                    record = _record(str(error), messages[at], where)
+            if record is not None:
+                # Nothing keeps state here, so the error stands for ever.
+                unread = isinstance(changes, _Bad) and of_columns
+                placed = times[at] if isinstance(time, str) or unread else time
+                errors.append(KeyedUpdate(None, record, placed, 1))
+        by_branch, failed = through(self._branches, updates)
+        return Made(by_branch, errors + failed, ignored, greatest)
+
+    def _found(
+        self, messages: Sequence[Message], where: Where, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
+        """The changes of each message that is wanted, or that it cannot be used."""
+        if self._passes is None:
+            yield from self._read(messages, where, range(len(messages)), ignored)
+            return
+        keys = [self._kafka_key(message) for message in messages]
+        known = [at for at, key in enumerate(keys) if key is not None]
+        passing = self._passes([keys[at] for at in known])
+        dropped = {at for at, passes in zip(known, passing, strict=True) if not passes}
+        left = [at for at in range(len(messages)) if at not in dropped]
+        found = list(self._read(messages, where, left, ignored))
+        # Where the Kafka key does not tell, the key is known only now.
+        later = [
+            change.key
+            for at, changes in found
+            if keys[at] is None and not isinstance(changes, _Bad)
+            for change in changes
+            if change.key is not None
+        ]
+        wanted = {k for k, passes in zip(later, self._passes(later), strict=True) if passes}
+        for at, changes in found:
+            if keys[at] is None and not isinstance(changes, _Bad):
+                changes = [c for c in changes if c.key is None or c.key in wanted]
+            yield at, changes
+
+    def _read(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        which: Iterable[int],
+        ignored: Counter[str],
+    ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
+        decode = self._codec.changes
+        for at in which:
+            _, key, value, headers, _ = messages[at]
+            if key is not None and self._keys_nest and too_deep(key):
+                yield at, _Bad(None, _record(_DEEP.format("key"), messages[at], where))
+                continue
+            if value is not None and self._nests and too_deep(value):
+                own = self._kafka_key(messages[at])
+                yield at, _Bad(own, _record(_DEEP.format("value"), messages[at], where))
+                continue
+            try:
+                found = decode(key, value, headers)
+            except DecodeError as error:
+                yield at, _Bad(error.key, _record(str(error), messages[at], where))
+            else:
+                if isinstance(found, Ignored):
+                    ignored[found.what] += 1
+                else:
+                    yield at, found
+
+    def _any_too_deep(self, messages: Sequence[Message]) -> bool:
+        values = [m.value for m in messages if m.value is not None] if self._nests else []
+        keys = [m.key for m in messages if m.key is not None] if self._keys_nest else []
+        return any(map(too_deep, values)) or any(map(too_deep, keys))
+
+    def _kafka_key(self, message: Message) -> bytes | None:
+        try:
+            return self._codec.key(message.key)
+        except DecodeError:
+            return None
+
+
+def through(
+    branches: Sequence[tuple[Branch, Chain]], updates: Sequence[KeyedUpdate]
+) -> tuple[list[tuple[Branch, list[KeyedUpdate]]], list[KeyedUpdate]]:
+    """What updates become in each branch, and what fails there."""
+    by_branch, errors = [], []
+    for branch, steps in branches:
+        passed = steps.apply(updates, branch.silent)
+        made = passed.updates
+        if branch.reductions:
+            # Without a key they are all of one, and have to come to one shard.
+            made = [u._replace(key=NO_KEY) if u.key is None else u for u in made]
+        by_branch.append((branch, made))
+        errors += passed.errors
+    return by_branch, errors
+
+
+def _date(
+    taken: Taken, event: EventTimes, messages: Sequence[Message], where: Where, dating: Dating
+) -> None:
+    """Give symbols their event times; one that has none becomes an error of its key."""
+    by_offset = {message.offset: message for message in messages}
+    for _, offset in taken.truncates:
+        record = _record("a truncate has no event time", by_offset[offset], where)
+        taken.errors.append((offset, record))
+    taken.truncates.clear()
+    rows = [
+        taken.partial[at].value if at in taken.partial else value
+        for at, value in enumerate(taken.values)
+    ]
+    clocks = [by_offset[offset].timestamp for offset in taken.offsets]
+    dated = event.of_rows(taken.keys, rows, clocks, dating)
+    times = taken.times = []
+    for at, time in enumerate(dated.times):
+        if at in taken.bad and (event.of_columns or isinstance(time, str)):
+            # What it would have said of time cannot be known.
+            times.append(dating.lower)
+        elif isinstance(time, str):
+            times.append(dating.lower)
+            taken.bad[at] = _record(time, by_offset[taken.offsets[at]], where)
+            taken.values[at] = None
+            taken.partial.pop(at, None)
+            taken.before.pop(at, None)
+        else:
+            times.append(time)
+    taken.ignored += Counter({"late": dated.late})
+    taken.greatest = dated.greatest
+
+
+def _rows_to_date(
+    found: Sequence[tuple[int, Sequence[Change] | _Bad]], messages: Sequence[Message]
+) -> tuple[list[bytes | None], list[bytes | None], list[int | None]]:
+    """Of each message the key and the row that its time is of, and its clock."""
+    keys: list[bytes | None] = []
+    rows: list[bytes | None] = []
+    for _, changes in found:
+        last = changes[-1] if not isinstance(changes, _Bad) and changes else None
+        keys.append(None if last is None else last.key)
+        rows.append(None if last is None else last.after or last.before)
+    return keys, rows, [messages[at].timestamp for at, _ in found]
+
+
+def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> Taken:
+    """What `Intake.symbols` gives of messages that are one symbol each, without detours."""
+    taken = Taken()
+    if not messages:
+        return taken
+    offsets, keys, values, *_ = map(list, zip(*messages, strict=True))
+    try:
+        taken.keys, taken.values = codec.keys(keys), codec.values(values)
+    except DecodeError:
+        pass
+    else:
+        taken.offsets = offsets
+        return taken
+    for message in messages:
+        try:
+            (change,) = codec.changes(message.key, message.value, None)
+        except DecodeError as error:
+            record = _record(str(error), message, where)
+            if error.key is None:
+                taken.errors.append((message.offset, record))
+                continue
+            taken.bad[len(taken.keys)] = record
+            change = Change("upsert", error.key)
+        assert change.key is not None
+        taken.keys.append(change.key)
+        taken.values.append(change.after)
+        taken.offsets.append(message.offset)
+    return taken
+
+
+_DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
+_NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"
+
+
+def _key_test(
+    source: Input, reading: planner.Reading, scope: Scope
+) -> Callable[[Sequence[bytes | None]], list[bool]] | None:
+    """A test of keys, all at once; one on which it fails passes."""
+    if not reading.key_filters:
+        return None
+    # The key's columns are the fields of the key, so it stands in the value's place.
+    types = {name: kind for name, kind in scope.types.items() if name in source.key}
+    of_key = Scope({**types, KEY: scope.types[KEY], VALUE: scope.types[VALUE]}, open=scope.open)
+    from ikebana.processor.linear.query import compiled
+
+    queries = [
+        compiled((Sql(where=conditions),), frozen(of_key)) for conditions in reading.key_filters
+    ]
+
+    def passes(keys: Sequence[bytes | None]) -> list[bool]:
+        passing: set[int] = set()
+        for query in queries:
+            made, failed = query.run(keys, [key or b"" for key in keys])
+            passing.update(made.rows)
+            passing.update(row for row, _, _ in failed)
+        return [at in passing for at in range(len(keys))]
+
+    return passes
+
+
+def _truncate(taken: Taken, message: Message, where: Where, partitions: int) -> None:
+    if partitions == 1:
+        taken.truncates.append((len(taken.keys), message.offset))
+        return
+    reason = f"a truncate has no place in the order of the input's {partitions} partitions"
+    taken.errors.append((message.offset, _record(reason, message, where)))
+
+
+def _make_values(taken: Taken, pushed: Chain) -> None:
+    """Put in each value's place what the steps before the upsert make of it."""
+    rows = [index for index, value in enumerate(taken.values) if value is not None]
+    found = pushed.apply(
+        # The index travels as the time, which these steps leave alone.
+        [KeyedUpdate(taken.keys[index], taken.values[index] or b"", index, 1) for index in rows]
+    )
+    for index in rows:
+        taken.values[index] = None
+    for _, value, index, _ in found.updates:
+        taken.values[index] = value
+    for _, record, index, _ in found.errors:
+        taken.failed[index] = record
+
+
+def _images(change: Change, time: int) -> Iterator[KeyedUpdate]:
+    """The updates that a change's own images tell of.
+
+    Raises: DecodeError, for a change that does not have what it needs.
+    """
+    kind, key, after, before, absent, replaces = change
+    if kind == "truncate":
+        raise DecodeError("truncate", "without state there is nothing to tell what is gone")
+    if replaces and before is None:
+        raise DecodeError(
+            "old image", "it is missing, or lacks columns, and without state nothing else tells it"
+        )
+    if absent:
+        raise DecodeError("new image", f"it lacks {len(absent)} columns")
+    if before is not None and before == after:
+        return  # in the columns that are wanted nothing has changed
+    if before is not None:
+        yield KeyedUpdate(key, before, time, -1)
+    if after is not None:
+        yield KeyedUpdate(key, after, time, 1)
+
+
+def _record(reason: str, message: Message, where: Where) -> bytes:
+    return error_record(reason, (*where, message.offset), message.key, message.value)

@@ -1,0 +1,24 @@
+"""What reads one slice of a batch: an input's messages, or those of a transaction topic."""
+
+from collections.abc import Callable
+
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.reading.decoding import Decoding
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.source_dating import BoundaryReading, dating_of, watch_of
+from ikebana.processor.reading.update_intake import UpdateIntake
+from ikebana.processor.timing.reclock import Slice
+
+
+def reading_of(
+    plan: Plan, piece: Slice, intake: Callable[[Input], Intake | UpdateIntake], shards: int
+) -> Decoding | BoundaryReading:
+    """What takes the messages of a slice; `intake` gives what reads those of an input."""
+    place = piece.place
+    where = place.topic, place.partition
+    if place.topic in plan.transaction_topics:
+        watch = watch_of(plan, place.topic, where, piece.transactions)
+        return BoundaryReading(watch, where, place.base)
+    source = plan.input(piece.input)
+    dating = dating_of(plan, source, where, piece.transactions)
+    return Decoding(source, intake(source), place, shards, dating)

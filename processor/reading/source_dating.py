@@ -1,0 +1,109 @@
+"""Times that a source's own log gives, and its transactions: read off Debezium's envelopes.
+
+What a task reads of transactions is summed up for the markers, so that the frontier
+passes a transaction only when all of its changes have been read.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ikebana.codecs.debezium_position import Boundaries, Position, Positions
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.batch.envelope import pack
+from ikebana.processor.batch.rows import Errors, Seen
+from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
+from ikebana.processor.reading.intake import Message
+from ikebana.processor.timing.input_times import topic_key
+from ikebana.processor.timing.transactions import Transactions, Watch, collections_of
+
+
+class SourceDating:
+    """Gives the messages of one partition the times of their source."""
+
+    def __init__(self, source: Input, watch: Watch | None, where: tuple[str, int]) -> None:
+        assert source.event_time is not None
+        self._clock = source.event_time.clock
+        self._key = topic_key(source.transaction_topic or "")
+        self._watch = watch
+        self._where = where
+        self._positions = Positions()
+
+    def dated(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages with their times for timestamps; None for what has none."""
+        return [message._replace(timestamp=self._time(message)) for message in messages]
+
+    def seen(self) -> Seen | None:
+        """What was read of transactions; None if they do not count."""
+        if self._watch is None:
+            return None
+        return Seen(self._key, *self._where, transactions=self._watch.seen())
+
+    def _time(self, message: Message) -> int | None:
+        try:
+            position = self._positions.of(message.value or b"")
+        except DecodeError:
+            return None  # decoding says what is wrong
+        if position is None:
+            return None
+        if self._watch is not None:
+            self._watch.change(position)
+        return self._of(position)
+
+    def _of(self, position: Position) -> int | None:
+        match self._clock:
+            case "source":
+                return position.ts_ms
+            case "lsn":
+                return position.lsn
+            case _:
+                return position.time
+
+
+class BoundaryReading:
+    """Reads the transaction topic: no updates come of it, but errors at time `lower`."""
+
+    def __init__(self, watch: Watch, where: tuple[str, int], lower: int) -> None:
+        self._watch = watch
+        self._where = where
+        self._lower = lower
+        self._boundaries = Boundaries()
+
+    def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+        """Take messages; yield (shard, packed chunk) for those that are of no use."""
+        records = []
+        for message in messages:
+            if message.value is None:
+                continue
+            try:
+                boundary = self._boundaries.of(message.value)
+            except DecodeError as error:
+                place = (*self._where, message.offset)
+                records.append(error_record(str(error), place, message.key, message.value))
+            else:
+                if boundary is not None:
+                    self._watch.boundary(boundary)
+        if records:
+            yield 0, pack(Errors(records, self._lower))
+
+    def finish(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what was learned, when all messages have been taken."""
+        seen = Seen(topic_key(self._where[0]), *self._where, transactions=self._watch.seen())
+        yield 0, pack(seen)
+
+
+def watch_of(plan: Plan, topic: str, where: tuple[str, int], known: Transactions | None) -> Watch:
+    """What sums up one partition of a connector whose transactions are told in `topic`."""
+    read = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
+    return Watch(known or Transactions(), f"{where[0]}[{where[1]}]", collections_of(read, topic))
+
+
+def dating_of(
+    plan: Plan, source: Input, where: tuple[str, int], known: Transactions | None
+) -> SourceDating | None:
+    """What dates the messages of one partition, if the source is what dates them."""
+    event = source.event_time
+    if event is None or event.clock not in SOURCE_CLOCKS:
+        return None
+    topic = event.transactions
+    watch = None if topic is None else watch_of(plan, topic, where, known)
+    return SourceDating(source, watch, where)

@@ -1,0 +1,1 @@
+"""Which records a batch reads, and which times it closes."""

@@ -1,0 +1,127 @@
+"""Event time: which times the records of an input have, and how far their frontier is.
+
+The frontier is the greatest time seen in every partition, less the stated lateness; it is
+made of what the batches before have read, since a batch's interval has to be known before
+it is read.  Partitions that are idle do not count, as long as any is not.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple
+
+from ikebana.processor.planning.plan import EventTime
+
+if TYPE_CHECKING:
+    from ikebana.processor.linear.query import Query
+
+# By topic, by partition.
+Greatest = Mapping[str, Mapping[int, int]]
+Where = tuple[str, int]
+
+
+def merged(greatest: Greatest, seen: Greatest) -> dict[str, dict[int, int]]:
+    """The greatest times of both."""
+    found = {topic: dict(by) for topic, by in greatest.items()}
+    for topic, by in seen.items():
+        known = found.setdefault(topic, {})
+        for partition, time in by.items():
+            known[partition] = max(time, known.get(partition, time))
+    return found
+
+
+def frontier(
+    event: EventTime,
+    partitions: Sequence[Where],
+    greatest: Greatest,
+    idle: Set[Where],
+    before: int,
+) -> int:
+    """How far the times of an input are complete, as far as that can be said.
+
+    `partitions` are all there are.  One that is not idle and of which nothing has been
+    seen holds the frontier where it was `before`; so does nothing at all.
+    """
+    times = {where: greatest.get(where[0], {}).get(where[1]) for where in partitions}
+    active = [time for where, time in times.items() if where not in idle]
+    known = [time for time in times.values() if time is not None]
+    if not known or None in active:
+        return before
+    reached = min((time for time in active if time is not None), default=max(known))
+    return max(before, reached - event.lateness_ms)
+
+
+class Dating(NamedTuple):
+    """What a batch knows of time before it reads: its lower, and how far ahead is too far."""
+
+    lower: int
+    latest: int | None
+
+
+class Dated(NamedTuple):
+    """The time of each datum, or why it has none; how many were late, and the greatest time."""
+
+    times: list[int | str]
+    late: int
+    greatest: int | None
+
+
+class EventTimes:
+    """The event times of an input's rows; a pure function of each by itself.
+
+    `query` makes them of the rows; without one they are those of the messages' clocks.
+    """
+
+    def __init__(self, query: "Query | None") -> None:
+        self._query = query
+
+    @property
+    def of_columns(self) -> bool:
+        """Whether the rows are needed, so that one that cannot be read has no time."""
+        return self._query is not None
+
+    def of_rows(
+        self,
+        keys: Sequence[bytes | None],
+        rows: Sequence[bytes | None],
+        clocks: Sequence[int | None],
+        dating: Dating,
+    ) -> Dated:
+        """The times of rows; `clocks` are those of their messages.
+
+        A row of None, that of a tombstone, has no columns: its time is its message's, and
+        moves nothing.
+        """
+        told: list[int | str | None] = list(clocks)
+        own = [True] * len(rows)
+        if self._query is not None:
+            which = [at for at, row in enumerate(rows) if row is not None]
+            for at in which:
+                told[at] = "event time is null"
+            own = [row is not None for row in rows]
+            made, failed = self._query.run(
+                [keys[at] for at in which], [rows[at] or b"" for at in which]
+            )
+            for index, begin in zip(made.rows, made.begins or (), strict=True):
+                told[which[index]] = "event time is null" if begin is None else begin
+            for index, _, reason in failed:
+                told[which[index]] = f"event time: {reason}"
+        return self._placed(told, own, dating)
+
+    def _placed(
+        self, told: Sequence[int | str | None], own: Sequence[bool], dating: Dating
+    ) -> Dated:
+        lower, latest = dating
+        times: list[int | str] = []
+        late, greatest = 0, None
+        for time, counts in zip(told, own, strict=True):
+            if time is None:
+                times.append("event time: the message has none")
+            elif isinstance(time, str):
+                times.append(time)
+            elif counts and latest is not None and time > latest:
+                times.append("event time is too far ahead of the clock")
+            else:
+                late += time < lower
+                times.append(max(time, lower))
+                if counts and (greatest is None or time > greatest):
+                    greatest = time
+        return Dated(times, late, greatest)

@@ -1,0 +1,150 @@
+"""What is known of the times of inputs that have times of their own, between batches.
+
+It is logged with each batch.  What a batch has read is learned from its markers before
+the next is minted: so the interval of a batch never depends on what it reads itself.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.codecs.cdcv2 import Progress
+from ikebana.processor.batch.formatting import add_times
+from ikebana.processor.batch.rows import Seen
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.timing import event_time, transactions
+from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
+from ikebana.processor.timing.event_time import Where
+from ikebana.processor.timing.transactions import Transactions
+
+Positions = dict[str, dict[int, int]]
+Ends = Mapping[str, Mapping[int, int]]
+
+
+class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of one input.
+
+    `greatest` are the event times seen by topic and partition, `coverage` what the facts
+    of CDCv2 come to, `transactions` what was read of a source's.  Of a diff topic: `reads`
+    is up to where the batch reads, `progress_at` where progress is to be read on from,
+    `checkpoint` whose topic it is.
+
+    No END counts the rows of a source's first snapshot, but they were all there before the
+    first END.  So the first transaction is passed when changes have been read up to
+    `snapshot`: where they ended when that was seen.
+    """
+
+    frontier: int = 0
+    greatest: Positions = {}
+    coverage: Coverage | None = None
+    transactions: Transactions | None = None
+    reads: dict[int, int] = {}
+    progress_at: int = 0
+    checkpoint: str = ""
+    snapshot: Positions | None = None
+
+
+class Learned(NamedTuple):
+    """What the shards have told of a batch: what they saw, and new facts by input, packed."""
+
+    seen: list[Seen]
+    facts: list[dict[str, list[int]]]
+
+
+def topic_key(topic: str) -> str:
+    """Under which name it is known what a transaction topic tells; no input's has a space."""
+    return f"transactions {topic}"
+
+
+def key_of(source: Input) -> str:
+    """Under which name it is known how far an input is complete."""
+    topic = source.transaction_topic
+    return source.name if topic is None else topic_key(topic)
+
+
+def learned(
+    plan: Plan,
+    known: Mapping[str, InputTimes],
+    news: Learned,
+    positions: Ends,
+    ends: Ends,
+    idle: Set[Where],
+) -> dict[str, InputTimes]:
+    """What is known after a batch, of the inputs that batches tell of.
+
+    `positions` is up to where topics have been read, `ends` where they end, for every
+    partition; `idle` are the partitions that are not waited for.
+    """
+    found = dict(known)
+    for topic in plan.transaction_topics:
+        before = known.get(topic_key(topic), InputTimes())
+        changes = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
+        found[topic_key(topic)] = _transactions(
+            before,
+            [seen for seen in news.seen if seen.input == topic_key(topic)],
+            {name: positions.get(name, {}) for name in changes},
+            {name: ends.get(name, {}) for name in changes},
+        )
+    for source in plan.inputs:
+        if source.tells_later and source.transaction_topic is None:
+            before = known.get(source.name, InputTimes())
+            if source.event_time is not None:
+                found[source.name] = _events(source, before, news, ends, idle)
+            else:
+                found[source.name] = _facts(source, before, news)
+    return found
+
+
+def _transactions(
+    before: InputTimes, seen: Sequence[Seen], positions: Ends, ends: Ends
+) -> InputTimes:
+    told = [one.transactions for one in seen if one.transactions is not None]
+    after = transactions.advanced(before.transactions or Transactions(), told)
+    frontier, snapshot = after.frontier, before.snapshot
+    if frontier and not before.frontier:
+        if snapshot is None:
+            snapshot = {topic: dict(by) for topic, by in ends.items()}
+        behind = any(
+            positions[topic].get(partition, 0) < end
+            for topic, by in snapshot.items()
+            for partition, end in by.items()
+        )
+        frontier = 0 if behind else frontier
+    return msgspec.structs.replace(
+        before, frontier=frontier, transactions=after, snapshot=None if frontier else snapshot
+    )
+
+
+def _events(
+    source: Input,
+    before: InputTimes,
+    news: Learned,
+    partitions: Ends,
+    idle: Set[Where],
+) -> InputTimes:
+    greatest: Positions = before.greatest
+    for seen in news.seen:
+        if seen.input == source.name and seen.greatest is not None:
+            greatest = event_time.merged(greatest, {seen.topic: {seen.partition: seen.greatest}})
+    all_partitions = [(topic, p) for topic in source.topics for p in partitions.get(topic, ())]
+    assert source.event_time is not None
+    frontier = event_time.frontier(
+        source.event_time, all_partitions, greatest, idle, before.frontier
+    )
+    return msgspec.structs.replace(before, frontier=frontier, greatest=greatest)
+
+
+def _facts(source: Input, before: InputTimes, news: Learned) -> InputTimes:
+    statements = []
+    for seen in news.seen:
+        if seen.input == source.name:
+            for lower, upper, packed in seen.statements:
+                counts: dict[int, int] = {}
+                add_times(counts, packed)
+                statements.append(Progress(lower, upper, counts))
+    new: dict[int, int] = {}
+    for facts in news.facts:
+        add_times(new, facts.get(source.name, ()))
+    coverage = advanced(before.coverage or Coverage(), statements, new)
+    return msgspec.structs.replace(before, frontier=coverage.frontier, coverage=coverage)

@@ -1,0 +1,344 @@
+"""Reclocking: which records make up a micro-batch and what time they get.
+
+The source mints one `SourceOffset` a batch, and Spark logs it before the batch runs:
+it is the durable remap from Kafka's offsets to our times, and the only place where a
+clock is read.  Whatever follows is a function of it.
+
+* ingest: all records of a batch have the time `upper - 1`, milliseconds; a batch is at
+  least one millisecond, and the clock going back does not take the time with it.
+* offset: a record's time is `lower` + its rank in the batch by (input, partition,
+  offset), so every change shows; `upper` is `lower` + the number of offsets.
+* dated: as soon as one input has times of its own, `upper` is the least frontier of such
+  inputs.  Those of diff topics are read up to it, those of event times as they come, and
+  what lies beyond waits in the shards.  Records of all other inputs have the time
+  `upper - 1`, and are not read while the interval is empty.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.reading.decoding import Place
+from ikebana.processor.timing import diff_input
+from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.timing.input_times import InputTimes, key_of, topic_key
+from ikebana.processor.timing.transactions import Transactions
+
+LAST_TIME = (1 << 63) - 1
+# A message of the loopback topic holds thousands of updates: this is a large batch.
+MOST_HOPS = 400
+
+# Where they say nothing, offsets are named as they were before there were these.
+_ADDED_LATER = ("hops", "known", "now")
+
+# By topic, by partition.
+Positions = dict[str, dict[int, int]]
+
+
+class SourceOffset(msgspec.Struct, frozen=True):
+    """A batch as the offset log holds it: up to where, until when, for which plan.
+
+    `begins` are the first offsets of partitions that this batch sees for the first
+    time; `behind` is how many offsets were left for later batches when it was minted.
+    `hops` says up to where the loopback topic is read, by shard.  `known` is what is known
+    of the times of inputs that have their own, `now` the clock, if that counts.
+    """
+
+    batch: int
+    lower: int
+    upper: int
+    positions: Positions
+    plan: str
+    frontiers: dict[str, int] = {}
+    begins: Positions = {}
+    topic_ids: dict[str, str] = {}
+    behind: int = 0
+    hops: dict[int, int] = {}
+    known: dict[str, InputTimes] = {}
+    now: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As the JSON object that Spark logs."""
+        built: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return built
+
+    @classmethod
+    def from_json(cls, logged: Mapping[str, Any]) -> "SourceOffset":
+        """From the JSON object that Spark logged."""
+        return msgspec.convert(logged, cls, strict=False)
+
+    def digest(self) -> str:
+        """Names this offset in markers, so that a replay is known to be of the same batch."""
+        plain = self.to_json()
+        for name in _ADDED_LATER:
+            if not plain[name]:
+                del plain[name]
+        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The offsets `start <= offset < end` of one partition, and where they belong.
+
+    `transactions` is what was known of those of the source when the batch was minted.  The
+    input of a transaction topic is `input_times.topic_key`.
+    """
+
+    input: str
+    place: Place
+    end: int
+    transactions: Transactions | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of offsets, which aborted records and markers take too."""
+        return self.end - self.place.start
+
+
+class Look(NamedTuple):
+    """What there is to read at one moment.
+
+    `ends` and `begins` are those of the input topics, `begins` at least of the partitions
+    that the last batch does not know; `hops` is up to where the loopback topic is written,
+    by shard.  `known` is what is known of inputs with times of their own, `closed` what
+    progress says of those that are diff topics.
+    """
+
+    ends: Positions
+    begins: Positions
+    hops: Mapping[int, int] = {}
+    known: Mapping[str, InputTimes] = {}
+    closed: Mapping[str, Sequence[Closed]] = {}
+
+
+def mint(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    *,
+    limit: int | None,
+    now_ms: int,
+    heartbeat: bool = False,
+    most_hops: int = MOST_HOPS,
+) -> SourceOffset:
+    """The next batch after `last`, of at most about `limit` records; `last` if there is none.
+
+    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on.
+    While an operator is behind there is a batch in any case, in which time may stand still.
+
+    If the loopback topic has more than `most_hops` messages, the batch takes a portion of
+    them and nothing else, and no operator that they go to moves.
+    """
+    waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
+    backlog = sum(waiting.values())
+    all_hops = backlog <= most_hops
+    reading = _Reading({}, {}, last.upper, 0, {})
+    if all_hops:
+        reading = (_dated if plan.is_dated else _timed)(
+            plan, last, look, limit, now_ms, heartbeat=heartbeat
+        )
+    else:
+        waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
+    frontiers = progress.advance_frontiers(
+        progress.edges(plan), last.frontiers, reading.upper, all_hops=all_hops
+    )
+    moved = any(at != last.frontiers.get(name, 0) for name, at in frontiers.items())
+    if all_hops and not moved and not reading.reads and reading.upper == last.upper:
+        return last
+    new = {
+        topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
+        for topic, by in reading.starts.items()
+    }
+    taken = reading.ends
+    return SourceOffset(
+        batch=last.batch + 1,
+        lower=last.upper,
+        upper=reading.upper,
+        # By partition: one that is not read stays where it was.
+        positions={
+            topic: {**last.positions.get(topic, {}), **taken.get(topic, {})}
+            for topic in [*last.positions, *(t for t in taken if t not in last.positions)]
+        },
+        plan=plan.fingerprint(),
+        frontiers=frontiers,
+        begins={topic: by for topic, by in new.items() if by},
+        topic_ids=last.topic_ids,
+        behind=reading.behind,
+        hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
+        known={**_read({**last.known, **look.known}), **reading.known},
+        now=now_ms if plan.is_dated else 0,
+    )
+
+
+class _Reading(NamedTuple):
+    """What a batch reads, from `starts` up to `ends`, and the time that it closes."""
+
+    starts: Positions
+    ends: Positions
+    upper: int
+    behind: int
+    known: dict[str, InputTimes]
+
+    @property
+    def reads(self) -> bool:
+        return any(end > self.starts[t][p] for t, by in self.ends.items() for p, end in by.items())
+
+
+def _timed(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    limit: int | None,
+    now_ms: int,
+    *,
+    heartbeat: bool,
+) -> _Reading:
+    """A batch whose time we make."""
+    starts, taken, left = _taken(last, look.begins, look.ends, limit)
+    count = _count(starts, taken)
+    upper = last.upper
+    if plan.time == "offset":
+        upper += count
+    elif count or heartbeat:
+        upper = max(now_ms, last.upper) + 1
+    return _Reading(starts, taken, upper, left, {})
+
+
+def _dated(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    limit: int | None,
+    now_ms: int,
+    *,
+    heartbeat: bool,
+) -> _Reading:
+    """A batch whose time is that of the inputs."""
+    closed = {s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.value_format == "diff"}
+    bounds = []
+    for source in plan.inputs:
+        if source.name in closed:
+            (topic,) = source.topics
+            positions = last.positions.get(topic, {})
+            bounds.append(diff_input.reach(closed[source.name], positions, last.upper, limit))
+        elif source.is_dated:
+            bounds.append(look.known.get(key_of(source), InputTimes()).frontier)
+    # A collection that is closed for ever has a frontier beyond all times.
+    upper = max(last.upper, min([*bounds, LAST_TIME]))
+    moves = upper > last.upper
+    read_as_they_come = {
+        topic
+        for source in plan.inputs
+        if source.name not in closed and (source.is_dated or moves)
+        for topic in source.topics
+    } | set(plan.transaction_topics)
+    ends = {topic: by for topic, by in look.ends.items() if topic in read_as_they_come}
+    starts, taken, left = _taken(last, look.begins, ends, limit)
+    known = {}
+    for name, records in closed.items():
+        (topic,) = plan.input(name).topics
+        span = diff_input.span(records, upper, last.upper)
+        before = look.known.get(name, InputTimes())
+        known[name] = msgspec.structs.replace(
+            before,
+            frontier=max(before.frontier, upper),
+            reads=span.reads,
+            progress_at=before.progress_at if span.progress_at is None else span.progress_at,
+        )
+        if span.positions is not None:
+            own = last.positions.get(topic, {})
+            starts[topic] = {p: own.get(p, 0) for p in span.positions}
+            taken[topic] = span.positions
+    return _Reading(starts, taken, upper, left, known)
+
+
+def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+    """What is known, without what the last batch was to read."""
+    return {name: msgspec.structs.replace(times, reads={}) for name, times in known.items()}
+
+
+def _taken(
+    last: SourceOffset, begins: Positions, ends: Positions, limit: int | None
+) -> tuple[Positions, Positions, int]:
+    """From where to where a batch of about `limit` records reads, and what is left."""
+    starts = {
+        topic: {
+            p: last.positions.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in by
+        }
+        for topic, by in ends.items()
+    }
+    lag = _count(starts, ends)
+    taken = ends
+    if limit is not None and lag > limit:
+        # Every partition gives the same share of its lag, at least one offset.
+        taken = {
+            topic: {
+                p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()
+            }
+            for topic, by in starts.items()
+        }
+    return starts, dict(taken), lag - _count(starts, taken)
+
+
+def _count(starts: Positions, ends: Positions) -> int:
+    return sum(ends[t][p] - start for t, by in starts.items() for p, start in by.items())
+
+
+def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice]:
+    """What a batch reads, in the order in which it counts at equal times.
+
+    Partitions of all of an input's topics are numbered through in the order in which
+    the topics are listed, inputs in that of the plan.
+    """
+    base = end.lower
+    for source in plan.inputs:
+        partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
+        for topic in source.topics:
+            known = start.positions.get(topic, {})
+            ends = end.positions.get(topic, {})
+            if source.value_format == "diff":
+                ends = end.known[source.name].reads if source.name in end.known else {}
+            for partition, until in sorted(ends.items()):
+                begin = end.begins.get(topic, {}).get(partition, 0)
+                since = known.get(partition, begin)
+                if until <= since:
+                    continue
+                order = _order(plan, source, topic)
+                place = Place(topic, partition, order, since, end.upper - 1, each=False)
+                if source.is_dated:
+                    event = source.event_time
+                    latest = None if event is None else event.latest(end.now)
+                    place = replace(place, base=end.lower, upper=end.upper, latest=latest)
+                elif plan.time == "offset":
+                    place = replace(place, base=base, each=True)
+                known_times = end.known.get(key_of(source), InputTimes())
+                yield Slice(
+                    source.name,
+                    replace(place, partitions=partitions),
+                    until,
+                    known_times.transactions,
+                )
+                base += until - since
+    for topic in plan.transaction_topics:
+        for partition, until in sorted(end.positions.get(topic, {}).items()):
+            begin = end.begins.get(topic, {}).get(partition, 0)
+            since = start.positions.get(topic, {}).get(partition, begin)
+            if until > since:
+                place = Place(topic, partition, 0, since, end.lower, each=False)
+                times = end.known.get(topic_key(topic), InputTimes())
+                yield Slice(topic_key(topic), place, until, times.transactions)
+
+
+def _order(plan: Plan, source: Input, topic: str) -> int:
+    """The rank of a topic among all that the plan reads."""
+    order = 0
+    for known in plan.inputs:
+        if known.name == source.name:
+            return order + known.topics.index(topic)
+        order += len(known.topics)
+    raise AssertionError(f"input {source.name} is not in the plan")

@@ -1,0 +1,1 @@
+"""Reading what a pipeline has written, and judging it."""

@@ -1,0 +1,280 @@
+"""Verifying a diff topic: whether its batches are what progress and its promise say.
+
+* Progress is contiguous: batch numbers rise by one, each `lower` is the `upper` before,
+  no `upper` is below its `lower`, no end goes back, and checkpoint and promise stay.
+* A batch has as many updates as it counts, with times in `lower <= time < upper`.
+* "upserts": after each time a key holds at most one value, once.  "collection": after
+  each time no (key, value) has a negative count.  "changes": sums are not judged.
+
+All diffs of a time count at once, in whatever order they lie.  The collection is kept
+as digests of 16 bytes, so two data are mistaken for one with a chance of about n² in
+2¹²⁹.  Updates that progress does not cover yet are counted and not judged; without any
+progress nothing is verified, which is not the same as being right.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import groupby
+from operator import attrgetter
+from typing import Literal, NamedTuple
+
+from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+
+Verdict = Literal["ok", "offence", "not verifiable"]
+_SIZE = 16
+
+
+class Offence(NamedTuple):
+    """The first thing that is not as promised; the place is None if it is a whole batch."""
+
+    sentence: str
+    batch: int
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was verified: `updates` within `batches`, and `history` before them.
+
+    `data` distinct (key, value) pairs under `keys` distinct keys have a count, and
+    `total` is the sum of the counts.
+    """
+
+    batches: int
+    updates: int
+    history: int
+    verified_from: int | None
+    frontier: int | None
+    keys: int
+    data: int
+    total: int
+
+
+class Verifier:
+    """Judges the parts of a topic, fed in order, up to the first offence.
+
+    `complete` says that no progress was deleted: then there is no history, and an
+    update before the first batch is an offence.
+    """
+
+    def __init__(self, topic: str, *, complete: bool = True) -> None:
+        self.offence: Offence | None = None
+        self._topic = topic
+        self._complete = complete
+        self._last: ProgressRecord | None = None
+        self._first_lower: int | None = None
+        self._batches = self._updates = self._history = 0
+        # For "upserts" the value of each key; otherwise the count of each datum.
+        self._values: dict[bytes, bytes] = {}
+        self._counts: dict[bytes, int] = {}
+
+    def feed(self, part: Part) -> Offence | None:
+        """Judge one more part; return the first offence so far."""
+        if self.offence is None:
+            if isinstance(part, History):
+                self._take(part)
+            else:
+                self.offence = self._judged(part)
+        return self.offence
+
+    def verdict(self) -> Verdict:
+        """What can be said after the parts so far."""
+        if self.offence is not None:
+            return "offence"
+        return "not verifiable" if self._last is None else "ok"
+
+    def summary(self) -> Summary:
+        """What was verified so far."""
+        if self._upserts:
+            keys = data = total = len(self._values)
+        else:
+            keys = len({datum[:-_SIZE] for datum in self._counts})
+            data, total = len(self._counts), sum(self._counts.values())
+        return Summary(
+            self._batches,
+            self._updates,
+            self._history,
+            self._first_lower,
+            self._last.upper if self._last else None,
+            keys,
+            data,
+            total,
+        )
+
+    @property
+    def _upserts(self) -> bool:
+        return self._last is not None and self._last.promise == "upserts"
+
+    def _take(self, history: History) -> None:
+        assert not self._complete, "history of a topic whose progress is complete"
+        assert self._last is None, "history after a batch"
+        self._history += len(history.updates)
+        for update in history.updates:
+            _add(self._counts, _datum(update), update.diff)
+
+    def _judged(self, batch: ClosedBatch) -> Offence | None:
+        if offence := batch_offence(self._topic, self._last, batch):
+            return offence
+        progress = batch.progress
+        first = self._last is None
+        self._last = progress
+        if first:
+            self._first_lower = progress.lower
+            if offence := self._history_offence(progress):
+                return offence
+        for time, updates in groupby(sorted(batch.updates, key=_time), _time):
+            if offence := self._time_offence(progress, time, list(updates)):
+                return offence
+        self._batches += 1
+        self._updates += len(batch.updates)
+        return None
+
+    def _history_offence(self, first: ProgressRecord) -> Offence | None:
+        """Judge what the history comes to, which is all that can be judged of it."""
+        fault = None
+        if first.promise == "upserts":
+            by_key: dict[bytes, dict[bytes, int]] = {}
+            for datum, count in self._counts.items():
+                by_key.setdefault(datum[:-_SIZE], {})[datum[-_SIZE:]] = count
+            faults = (_fault(counts) for counts in by_key.values())
+            fault = next((f for f in faults if f), None)
+            self._values = {key: next(iter(counts)) for key, counts in by_key.items()}
+            self._counts = {}
+        elif first.promise == "collection":
+            least = min(self._counts.values(), default=0)
+            fault = f"a value of a key has the count {least}" if least < 0 else None
+        if fault is None:
+            return None
+        sentence = f'before batch {first.batch} of "{self._topic}", at time {first.lower}, {fault}'
+        return Offence(sentence, first.batch)
+
+    def _time_offence(
+        self, progress: ProgressRecord, time: int, updates: Sequence[PlacedUpdate]
+    ) -> Offence | None:
+        found = (
+            self._upserts_fault(updates)
+            if progress.promise == "upserts"
+            else self._counts_fault(updates, progress.promise)
+        )
+        if found is None:
+            return None
+        update, fault = found
+        place = place_of(self._topic, update)
+        sentence = f"{place}: after time {time}, in batch {progress.batch}, {fault}"
+        return Offence(sentence, progress.batch, place)
+
+    def _upserts_fault(self, updates: Sequence[PlacedUpdate]) -> tuple[PlacedUpdate, str] | None:
+        changed: dict[bytes, dict[bytes, int]] = {}
+        for update in updates:
+            counts = changed.setdefault(_key_digest(update.key), {})
+            _add(counts, _digest(update.value), update.diff)
+        for key, counts in changed.items():
+            held = self._values.pop(key, None)
+            if held is not None:
+                _add(counts, held, 1)
+            if fault := _fault(counts):
+                return _last_of(updates, key), fault
+            for value in counts:
+                self._values[key] = value
+        return None
+
+    def _counts_fault(
+        self, updates: Sequence[PlacedUpdate], promise: Promise
+    ) -> tuple[PlacedUpdate, str] | None:
+        for update in updates:
+            _add(self._counts, _datum(update), update.diff)
+        if promise == "changes":
+            return None
+        for update in reversed(updates):
+            if (count := self._counts.get(_datum(update), 0)) < 0:
+                return update, f"a value of this key has the count {count}"
+        return None
+
+
+def batch_offence(topic: str, before: ProgressRecord | None, batch: ClosedBatch) -> Offence | None:
+    """Find fault with a batch by itself and by the batch before it; sums are not judged."""
+    progress = batch.progress
+    number = progress.batch
+    for fault in _progress_faults(before, progress):
+        return Offence(f'batch {number} of "{topic}" {fault}', number)
+    for update in batch.updates:
+        if not progress.lower <= update.time < progress.upper:
+            place = place_of(topic, update)
+            sentence = (
+                f"{place}: time {update.time} is outside batch {number}, which holds "
+                f"{progress.lower} <= time < {progress.upper}"
+            )
+            return Offence(sentence, number, place)
+    if len(batch.updates) != progress.count:
+        sentence = (
+            f'batch {number} of "{topic}" has {len(batch.updates):,} updates, its progress '
+            f"counts {progress.count:,}"
+        )
+        return Offence(sentence, number)
+    return None
+
+
+def place_of(topic: str, update: PlacedUpdate) -> str:
+    """Name a record as errors do."""
+    return f"{topic}[{update.partition}]@{update.offset}"
+
+
+def _progress_faults(before: ProgressRecord | None, progress: ProgressRecord) -> Iterator[str]:
+    if before is not None:
+        if progress.checkpoint != before.checkpoint:
+            yield (
+                f"is of checkpoint {progress.checkpoint}, batch {before.batch} before it "
+                f"of {before.checkpoint}"
+            )
+        if progress.batch != before.batch + 1:
+            yield f"follows batch {before.batch}"
+        if progress.promise != before.promise:
+            yield f'promises "{progress.promise}", the batch before it "{before.promise}"'
+        if progress.lower != before.upper:
+            yield f"begins at time {progress.lower}, the batch before it ends at {before.upper}"
+        for partition, end in progress.ends.items():
+            if end < before.ends.get(partition, 0):
+                yield (
+                    f"ends at offset {end} of partition {partition}, the batch before it "
+                    f"at {before.ends[partition]}"
+                )
+    if progress.upper < progress.lower:
+        yield f"ends at time {progress.upper}, before it begins at {progress.lower}"
+
+
+def _fault(counts: Mapping[bytes, int]) -> str | None:
+    """What is wrong with the values of one key, None if it holds at most one, once."""
+    for count in counts.values():
+        if count != 1:
+            return f"a value of this key has the count {count}"
+    return f"this key holds {len(counts)} values" if len(counts) > 1 else None
+
+
+def _last_of(updates: Sequence[PlacedUpdate], key: bytes) -> PlacedUpdate:
+    return next(u for u in reversed(updates) if _key_digest(u.key) == key)
+
+
+def _add(counts: dict[bytes, int], data: bytes, diff: int) -> None:
+    count = counts.get(data, 0) + diff
+    if count:
+        counts[data] = count
+    else:
+        counts.pop(data, None)
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_SIZE).digest()
+
+
+def _key_digest(key: bytes | None) -> bytes:
+    # No key is not the empty key: its digest is shorter than any other.
+    return b"" if key is None else _digest(key)
+
+
+def _datum(update: PlacedUpdate) -> bytes:
+    return _key_digest(update.key) + _digest(update.value)
+
+
+_time = attrgetter("time")

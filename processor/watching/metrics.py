@@ -1,0 +1,195 @@
+"""What a pipeline's metrics are, and their values as a function of what is reported.
+
+A counter's sample is what is added, a gauge's what it is now, a histogram's one
+observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that
+codecs count: none comes from data, so there are as many series as the plan says.
+
+Keys of a shard are not counted anywhere; the entries of its files are, in which a key
+counts once for the base and once for each file since that changed it.  How many updates
+cancelled before they were written is not known to anyone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.watching.health import Health, Progress
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import BatchReport
+
+Kind = Literal["counter", "gauge", "histogram"]
+# The part of a trigger that is all of it, as Spark calls it.
+WHOLE = "triggerExecution"
+# Kinds that are 0 rather than missing before the first of them; the others are messages.
+COUNTED = ("drift", "error dropped")
+
+
+class Metric(NamedTuple):
+    """A metric; all have the label `pipeline` first."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    told: str
+
+
+class Sample(NamedTuple):
+    """One value of a metric."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float
+
+
+class Trigger(NamedTuple):
+    """A micro-batch as Spark saw it: milliseconds by phase, and up to where it came."""
+
+    phases_ms: Mapping[str, int]
+    frontiers: Mapping[str, int]
+    """Of operators."""
+    progress: Progress
+
+
+def _metric(name: str, kind: Kind, told: str, *labels: str) -> Metric:
+    return Metric(f"ikebana_{name}", kind, labels, told)
+
+
+INFO = _metric(
+    "info", "gauge", "Which pipeline this is; always 1", "version", "checkpoint", "time"
+)
+INCARNATION = _metric("incarnation", "gauge", "How often the pipeline has been started so far")
+LIVE = _metric("live", "gauge", "What /live says: 1 or 0")
+READY = _metric("ready", "gauge", "What /ready says: 1 or 0")
+QUIET = _metric("quiet_seconds", "gauge", "Time since the last sign of life")
+LAG = _metric(
+    "lag_seconds", "gauge", "All that was in the input topics this long ago is published"
+)
+BEHIND = _metric("behind_offsets", "gauge", "Offsets left for later by the last batch")
+BATCH = _metric("batch", "gauge", "Number of the last committed batch")
+BATCH_SECONDS = _metric("batch_duration_seconds", "histogram", "Duration of micro-batches")
+PHASE_SECONDS = _metric(
+    "batch_phase_seconds_total", "counter", "Time in each of Spark's phases of a batch", "phase"
+)
+SHARD_SECONDS = _metric(
+    "shard_phase_seconds_total",
+    "counter",
+    "Time in each phase of a shard's task: catch_up, compute, store, send",
+    "shard",
+    "phase",
+)
+RECORDS = _metric("records_total", "counter", "Records read")
+UPDATES = _metric(
+    "updates_total", "counter", "Messages written to outputs, errors among them", "output"
+)
+COUNTED_KINDS = _metric(
+    "counted_total", "counter", "What else is counted: drift, messages ignored, ...", "kind"
+)
+OPERATOR_FRONTIER = _metric(
+    "operator_frontier", "gauge", "Times before this are closed for the operator", "operator"
+)
+OUTPUT_FRONTIER = _metric(
+    "output_frontier", "gauge", "Times before this are closed in the output", "output"
+)
+OPERATOR_LAG = _metric(
+    "operator_frontier_lag_seconds",
+    "gauge",
+    "Age of the operator's frontier, where times are milliseconds",
+    "operator",
+)
+OUTPUT_LAG = _metric(
+    "output_frontier_lag_seconds",
+    "gauge",
+    "Age of the output's frontier, where times are milliseconds",
+    "output",
+)
+STATE_BYTES = _metric("state_bytes", "gauge", "Size of the files of a shard's state", "shard")
+STATE_ENTRIES = _metric(
+    "state_entries", "gauge", "Entries in the files of a shard: keys, and changes since", "shard"
+)
+STATE_FILES = _metric("state_files", "gauge", "Files of a shard's state: base and deltas", "shard")
+STATE_VERSION = _metric("state_version", "gauge", "How often a shard has changed", "shard")
+BASE_VERSION = _metric(
+    "state_base_version", "gauge", "The version of a shard's base; a new base changes it", "shard"
+)
+BASE_BYTES = _metric("state_base_bytes", "gauge", "Size of a shard's base", "shard")
+
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+
+def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
+    """The frontier of each output after a batch."""
+    # All shards are in the same intervals.
+    of = report.markers[0].intervals if report.markers else {}
+    return {o.name: of[o.name][1] if o.name in of else report.upper for o in plan.published}
+
+
+def of_plan(plan: Plan) -> Iterator[Sample]:
+    """Counters that are 0 before anything has happened."""
+    yield Sample(RECORDS, (), 0)
+    for output in plan.published:
+        yield Sample(UPDATES, (output.name,), 0)
+    for kind in COUNTED:
+        yield Sample(COUNTED_KINDS, (kind,), 0)
+
+
+def of_start(plan: Plan, version: str, checkpoint: str, incarnation: int) -> Iterator[Sample]:
+    """What is known once the pipeline has been taken over."""
+    yield Sample(INFO, (version, checkpoint, plan.time), 1)
+    yield Sample(INCARNATION, (), incarnation)
+
+
+def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
+    """What a committed batch says."""
+    yield Sample(BATCH, (), report.batch)
+    yield Sample(BEHIND, (), report.behind)
+    yield Sample(RECORDS, (), report.records)
+    for output, count in report.counts.items():
+        yield Sample(UPDATES, (output,), count)
+    for kind, count in report.counted.items():
+        yield Sample(COUNTED_KINDS, (kind,), count)
+    for output, frontier in frontiers_of(plan, report).items():
+        yield Sample(OUTPUT_FRONTIER, (output,), frontier)
+    for marker in report.markers:
+        shard, manifest = str(marker.shard), marker.manifest
+        yield Sample(STATE_BYTES, (shard,), manifest.size)
+        yield Sample(STATE_ENTRIES, (shard,), sum(run.entries for run in manifest.runs))
+        yield Sample(STATE_FILES, (shard,), len(manifest.runs))
+        yield Sample(STATE_VERSION, (shard,), manifest.version)
+        base = manifest.runs[:1]
+        yield Sample(BASE_VERSION, (shard,), sum(run.upper for run in base))
+        yield Sample(BASE_BYTES, (shard,), sum(run.size for run in base))
+        for phase, seconds in marker.took.items():
+            yield Sample(SHARD_SECONDS, (shard, phase), seconds)
+
+
+def of_trigger(trigger: Trigger) -> Iterator[Sample]:
+    """What Spark says of a batch."""
+    for operator, frontier in trigger.frontiers.items():
+        yield Sample(OPERATOR_FRONTIER, (operator,), frontier)
+    for phase, took_ms in trigger.phases_ms.items():
+        if phase == WHOLE:
+            yield Sample(BATCH_SECONDS, (), took_ms / 1000)
+        else:
+            yield Sample(PHASE_SECONDS, (phase,), took_ms / 1000)
+
+
+def of_moment(
+    plan: Plan,
+    health: Health,
+    operators: Mapping[str, int],
+    outputs: Mapping[str, int],
+    now_ms: int,
+) -> Iterator[Sample]:
+    """What changes by itself as time goes on; given are the last frontiers."""
+    yield Sample(LIVE, (), health.live().good)
+    yield Sample(READY, (), health.ready().good)
+    yield Sample(QUIET, (), health.quiet_s)
+    if (lag_s := health.lag_s) is not None:
+        yield Sample(LAG, (), lag_s)
+    if plan.time != "ingest":
+        return
+    # A frontier can be ahead of this clock by a moment: it is after what was read at it.
+    for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):
+        for name, frontier in frontiers.items():
+            yield Sample(metric, (name,), max(0, now_ms - frontier) / 1000)

@@ -1,0 +1,199 @@
+"""Metrics and health of a running pipeline over HTTP, from the driver's process.
+
+`/metrics` is for Prometheus, `/live` and `/ready` for whoever restarts and routes: 200
+or 503, and a line that says why.  `/metrics/spark` passes on what Spark says of its
+driver and executors, if its UI is on.  There is no authentication: what is told are
+names of the pipeline file, numbers and sizes, never data.
+"""
+
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET6
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import choose_encoder
+
+from ikebana import __version__
+from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.watching import metrics
+from ikebana.processor.watching.health import Health, Verdict
+from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import BatchReport
+
+# From a batch of nothing to the longest that transactions allow by default.
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_TEXT = "text/plain; charset=utf-8"
+_SPARK_PATH = "/metrics/executors/prometheus/"
+_SPARK_WITHIN_S = 5.0
+
+
+class Monitor:
+    """Is told what happens and answers what is asked; each from any thread."""
+
+    def __init__(self, plan: Plan, health: Health) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._plan = plan
+        self._health = health
+        self._registry = CollectorRegistry()
+        self._made = {metric: _made(metric, self._registry) for metric in metrics.METRICS}
+        ProcessCollector(registry=self._registry)
+        self._operators: Mapping[str, int] = {}
+        self._outputs: Mapping[str, int] = {}
+        self._spark_ui: str | None = None
+        self._take(metrics.of_plan(plan))
+
+    def step(self, what: str) -> None:
+        """Start-up has come to this step."""
+        self._health.step(what)
+
+    def started(self, checkpoint: str, incarnation: int, spark_ui: str | None) -> None:
+        """The pipeline has been taken over, and its query started."""
+        self._spark_ui = spark_ui
+        self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation))
+
+    def batch(self, report: "BatchReport") -> None:
+        """A batch has been committed."""
+        self._health.committed()
+        self._outputs = metrics.frontiers_of(self._plan, report)
+        self._take(metrics.of_batch(self._plan, report))
+
+    def trigger(self, trigger: Trigger | None) -> None:
+        """Spark has finished a batch, or looked and found nothing to do."""
+        if trigger is None:
+            self._health.idle()
+            return
+        self._operators = trigger.frontiers
+        self._take(metrics.of_trigger(trigger))
+        self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, trigger.progress)
+
+    def live(self) -> Verdict:
+        """See `Health.live`."""
+        return self._health.live()
+
+    def ready(self) -> Verdict:
+        """See `Health.ready`."""
+        return self._health.ready()
+
+    def scrape(self, accept: str) -> tuple[str, bytes]:
+        """All metrics now, as the asker wants them: content type and text."""
+        now_ms = time.time_ns() // 1_000_000
+        self._take(
+            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
+        )
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+    def spark(self) -> tuple[int, bytes]:
+        """What Spark's UI serves of executors for Prometheus: status and text."""
+        if self._spark_ui is None:
+            return 404, b"Spark's UI is off: set spark.ui.enabled under spark in the file\n"
+        try:
+            with urllib.request.urlopen(
+                self._spark_ui + _SPARK_PATH, timeout=_SPARK_WITHIN_S
+            ) as found:
+                return 200, found.read()
+        except (urllib.error.URLError, TimeoutError) as error:
+            return 502, f"Spark's UI does not answer: {error}\n".encode()
+
+    def _take(self, samples: Iterable[Sample]) -> None:
+        for metric, labels, value in samples:
+            series = self._made[metric].labels(self._plan.name, *labels)
+            match series:
+                case Counter():
+                    series.inc(value)
+                case Gauge():
+                    series.set(value)
+                case Histogram():
+                    series.observe(value)
+
+
+@contextmanager
+def serving(monitor: Monitor, host: str, port: int) -> Iterator[str]:
+    """Answer requests for the length of a `with` block; gives the URL.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+
+    class Handler(_Handler):
+        watched = monitor
+
+    class Server(ThreadingHTTPServer):
+        address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
+        # An asker that hangs must not keep the process from its end.
+        daemon_threads = True
+        block_on_close = False
+
+    try:
+        server = Server((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error}", hint="Give --http another address."
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="ikebana-http", daemon=True)
+    thread.start()
+    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
+    try:
+        yield f"http://{shown}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    watched: Monitor
+    timeout = 10
+
+    def do_GET(self) -> None:
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                self._answer(200, *self.watched.scrape(self.headers.get("Accept", "")))
+            case "/metrics/spark":
+                status, body = self.watched.spark()
+                self._answer(status, _TEXT, body)
+            case "/live":
+                self._verdict(self.watched.live())
+            case "/ready":
+                self._verdict(self.watched.ready())
+            case _:
+                self._answer(404, _TEXT, b"there are /metrics, /metrics/spark, /live, /ready\n")
+
+    def _verdict(self, verdict: Verdict) -> None:
+        self._answer(200 if verdict.good else 503, _TEXT, f"{verdict.reason}\n".encode())
+
+    def _answer(self, status: int, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- its name
+        """Say nothing: probes come every few seconds."""
+
+
+def _made(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    labels = ("pipeline", *metric.labels)
+    match metric.kind:
+        case "counter":
+            return Counter(metric.name, metric.told, labels, registry=registry)
+        case "gauge":
+            return Gauge(metric.name, metric.told, labels, registry=registry)
+        case "histogram":
+            return Histogram(metric.name, metric.told, labels, registry=registry, buckets=_BUCKETS)
