@@ -35,6 +35,7 @@ PURE = (
     "processor/timing/event_time.py",
     "processor/timing/input_times.py",
     "processor/reading/intake.py",
+    "processor/joins/",
     "processor/kernels/",
     "processor/planning/plan.py",
     "processor/planning/plan_problems.py",

@@ -1,0 +1,212 @@
+"""What the SQL of a join comes to: constraints, filters, predicates, results.
+
+Conditions joined by AND stand each by itself: a join tests each as early as it can, so
+none guards another (write CASE for that).  They are told apart by what they read:
+
+* An equality of expressions over one input each is a *constraint*.  Constraints that
+  share a side make one *variable*, whose terms are all equal; so what follows from
+  constraints is known as well.  Equality is that of canonical bytes, which is why both
+  sides must be of one kind, and null is equal to nothing.
+* A condition over one input is a filter of that input's relation.
+* Any other is a predicate.
+
+A variable has one term an input: that two expressions over one input are equal is a filter.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ikebana.processor.joins import qualified
+from ikebana.processor.joins.problems import (
+    Problem,
+    connection_problems,
+    input_problems,
+    order_problems,
+)
+from ikebana.processor.joins.qualified import Flat, Sides
+from ikebana.processor.joins.query import AsOfJoin, Join
+from ikebana.processor.joins.relation import Relation
+from ikebana.processor.linear.expressions import conjuncts
+from ikebana.processor.linear.json_text import WHOLE
+from ikebana.processor.linear.scope import ExpressionError
+
+
+class JoinError(Exception):
+    """A join that cannot be; `problems` are pairs (part of it, what is wrong there)."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(f"{part}: {problem}" for part, problem in problems))
+        self.problems = tuple(problems)
+
+
+class Term(NamedTuple):
+    """An expression over one input: over its own data, and over flat columns."""
+
+    input: int
+    own: str
+    flat: Flat
+
+
+# Terms that are equal in every result, one an input, by the inputs' order.
+Variable = tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundInput:
+    """An input with the conditions over it alone, as SQL over its relation's own data."""
+
+    alias: str
+    relation: str
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A join that can be, taken apart."""
+
+    join: Join
+    inputs: tuple[BoundInput, ...]
+    variables: tuple[Variable, ...]
+    predicates: tuple[Flat, ...]
+    select: tuple[tuple[str, Flat], ...]
+    key: Flat
+
+    def terms(self, at: int) -> Iterator[tuple[int, Term]]:
+        """The terms over an input, each with its variable's number."""
+        for number, variable in enumerate(self.variables):
+            yield from ((number, term) for term in variable if term.input == at)
+
+
+def bind(join: Join, relations: Mapping[str, Relation]) -> Bound:
+    """Take a join apart.  Raises: JoinError, with everything that is wrong with it."""
+    if problems := list(input_problems(join, relations)):
+        raise JoinError(problems)
+    binding = _Binding(join, relations)
+    bound = binding.bound()
+    if bound is None or binding.problems:
+        raise JoinError(binding.problems)
+    joined = [frozenset(term.input for term in variable) for variable in bound.variables]
+    if problems := [*connection_problems(join, joined), *order_problems(join, joined)]:
+        raise JoinError(problems)
+    return bound
+
+
+class _Binding:
+    """Collects what conditions say, and what is wrong with them."""
+
+    def __init__(self, join: Join, relations: Mapping[str, Relation]) -> None:
+        self.problems: list[Problem] = []
+        self._join = join
+        self._aliases = [each.alias for each in join.inputs]
+        self._scopes = {each.alias: relations[each.relation].scope for each in join.inputs}
+        self._filters: list[set[str]] = [set() for _ in join.inputs]
+        self._predicates: list[Flat] = []
+        # Of each term, all terms that are known to be equal, itself included.
+        self._equal: dict[tuple[int, str], dict[tuple[int, str], Term]] = {}
+
+    def bound(self) -> Bound | None:
+        join = self._join
+        part, texts = ("on", join.on) if isinstance(join, AsOfJoin) else ("where", join.where)
+        for at, text in enumerate(texts):
+            place = part if len(texts) == 1 else f"{part}.{at}"
+            for condition in conjuncts(text):
+                with _telling(self.problems, place):
+                    self._add(condition)
+        select = []
+        if not join.select:
+            self.problems.append(("select", "at least one field is needed"))
+        for name, text in join.select:
+            with _telling(self.problems, f"select.{name}"):
+                select.append((name, qualified.flat(text, self._scopes)))
+        key = None
+        with _telling(self.problems, "key"):
+            text = f"{self._aliases[0]}.key" if join.key is None else join.key
+            key = qualified.flat(text, self._scopes)
+        variables = []
+        with _telling(self.problems, part):
+            variables = self._variables()
+        if key is None:
+            return None
+        inputs = tuple(
+            BoundInput(each.alias, each.relation, tuple(sorted(filters)))
+            for each, filters in zip(join.inputs, self._filters, strict=True)
+        )
+        return Bound(join, inputs, tuple(variables), tuple(self._predicates), tuple(select), key)
+
+    def _add(self, text: str) -> None:
+        equality = qualified.sides(text)
+        if equality is not None:
+            left, right = (qualified.flat(side, self._scopes) for side in equality)
+            if len(left.aliases) == len(right.aliases) == 1 and left.aliases != right.aliases:
+                _refuse_other_kind(equality, left, right)
+                self._unite(self._term(equality.left, left), self._term(equality.right, right))
+                return
+        made = qualified.flat(text, self._scopes, condition=True)
+        match sorted(made.aliases):
+            case []:
+                raise ExpressionError(f'"{text}" reads no input')
+            case [alias]:
+                self._filters[self._aliases.index(alias)].add(qualified.own(text, alias))
+            case _:
+                self._predicates.append(made)
+
+    def _term(self, text: str, made: Flat) -> Term:
+        (alias,) = made.aliases
+        return Term(self._aliases.index(alias), qualified.own(text, alias), made)
+
+    def _unite(self, one: Term, other: Term) -> None:
+        groups = [self._equal.get(_name(term), {_name(term): term}) for term in (one, other)]
+        united = {**groups[0], **groups[1]}
+        self._equal.update(dict.fromkeys(united, united))
+
+    def _variables(self) -> list[Variable]:
+        """The sets of equal terms, with one term an input."""
+        found = []
+        groups = {id(group): group for group in self._equal.values()}
+        for group in groups.values():
+            first: dict[int, Term] = {}
+            for _, term in sorted(group.items()):
+                kept = first.setdefault(term.input, term)
+                if kept is not term:
+                    self._add_equal(kept, term)
+            found.append(tuple(first.values()))
+        return sorted(found, key=lambda variable: [_name(term) for term in variable])
+
+    def _add_equal(self, one: Term, other: Term) -> None:
+        text = f"{one.flat.sql} = {other.flat.sql}"
+        reads = {**one.flat.reads, **other.flat.reads}
+        made = qualified.checked(text, reads, condition=True)
+        if isinstance(self._join, AsOfJoin) and one.input == 0:
+            # It says what matches; what does not is still an update of the left.
+            self._predicates.append(made)
+        else:
+            self._filters[one.input].add(f"({one.own} = {other.own})")
+
+
+@contextmanager
+def _telling(problems: list[Problem], part: str) -> Iterator[None]:
+    """Make a problem of an expression that cannot be."""
+    try:
+        yield
+    except ExpressionError as error:
+        problems.append((part, str(error)))
+
+
+def _name(term: Term) -> tuple[int, str]:
+    return term.input, term.own
+
+
+def _refuse_other_kind(equality: Sides, left: Flat, right: Flat) -> None:
+    if _kind(left.type) != _kind(right.type):
+        raise ExpressionError(
+            f"{equality.left} = {equality.right} compares {left.type} with {right.type}, which "
+            f"are not equal as data; cast one side, as in CAST({equality.left} AS {right.type})"
+        )
+
+
+def _kind(type_: str) -> str:
+    """Types of one kind are equal as data where they are equal in SQL."""
+    exact = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
+    return "exact number" if type_ in exact or type_.startswith("DECIMAL(") else type_

@@ -1,0 +1,202 @@
+"""From a join to its delta paths: what each update of each input looks up, in which order.
+
+A join of n inputs is the sum of n paths, one an input: a change of that input meets the
+others as they stand at its own time.  So that each combination comes out of exactly one
+path, inputs count in index order at equal times: the path of input i sees what input j
+has at its very time if j < i, and not if j > i.  The result has the time of the change,
+and the product of all diffs.  No result of a step is kept.
+
+A *lookup* meets one input by a key of what is bound so far.  Its order: first what is
+connected, then what a unique key makes one datum at most, then the smaller declared
+size, then the order of the inputs; unless the join tells its own.  Where constraints go
+round in a circle, a path *extends* instead, one variable at a time, by all inputs that have
+it (`joins.extension`).
+
+A predicate is tested at the first step at which all that it reads is bound, and columns
+that nothing later reads are let go.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ikebana.processor.joins.binding import Bound, bind
+from ikebana.processor.joins.extension import is_cyclic, next_variable
+from ikebana.processor.joins.qualified import Flat, alias_of
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.joins.relation import Relation
+from ikebana.processor.joins.steps import Arrangement, Candidate, Extend, Lookup, Path, Step
+from ikebana.processor.linear.json_text import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A join as it runs: its paths, and what its results are made by.
+
+    An as-of join has one path, that of its left.
+    """
+
+    join: Join
+    paths: tuple[Path, ...]
+    select: tuple[tuple[str, Flat], ...]
+    key: Flat
+
+
+def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
+    """Plan a join.  Raises: JoinError, if it cannot be."""
+    bound = bind(join, relations)
+    of = [relations[each.relation] for each in bound.inputs]
+    if isinstance(join, AsOfJoin):
+        paths = [_path(bound, of, 0, (1,))]
+    else:
+        paths = [_path(bound, of, at, _told(join, at)) for at in range(len(bound.inputs))]
+    return Planned(join, tuple(paths), bound.select, bound.key)
+
+
+def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
+    """The order that the join tells for the path of an input."""
+    aliases = [each.alias for each in join.inputs]
+    for alias, order in join.orders:
+        if alias == aliases[at]:
+            return tuple(map(aliases.index, order))
+    return None
+
+
+def _path(
+    bound: Bound, relations: Sequence[Relation], source: int, told: Sequence[int] | None
+) -> Path:
+    building = _Building(bound, relations, source)
+    while building.left:
+        if told is not None:
+            building.look_up(told[len(building.steps)])
+        elif not (building.intersects and building.extend()):
+            building.look_up(min(building.left, key=building.preference))
+    own = bound.inputs[source]
+    return _carrying(Path(own.alias, own.relation, own.filters, (), tuple(building.steps)), bound)
+
+
+def _carrying(path: Path, bound: Bound) -> Path:
+    """The path with what goes on at each step: what is there and something later reads."""
+    wanted = {name for _, made in bound.select for name in made.columns} | bound.key.columns
+    steps: list[Step] = []
+    after = [path.alias, *(name for step in path.steps for name in _binds(step))]
+    for step in reversed(path.steps):
+        carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
+        steps.insert(0, replace(step, carries=carries))
+        asked = step.candidates if isinstance(step, Extend) else (step,)
+        read = (*step.predicates, *(of for each in asked for of in each.key))
+        wanted = wanted.union(*(of.columns for of in read))
+        after = after[: len(after) - len(_binds(step))]
+    carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
+    return replace(path, carries=carries, steps=tuple(steps))
+
+
+def _binds(step: Step) -> list[str]:
+    """The inputs that a step binds, and the variable."""
+    if isinstance(step, Lookup):
+        return [step.alias]
+    return [step.variable, *(each.alias for each in step.candidates if each.completes)]
+
+
+def _is_of(column: str, bound: Collection[str]) -> bool:
+    return alias_of(column) in bound
+
+
+class _Building:
+    """A path as far as it is made: what is bound, and what is left."""
+
+    def __init__(self, bound: Bound, relations: Sequence[Relation], source: int) -> None:
+        self.left = [at for at in range(len(bound.inputs)) if at != source]
+        self.steps: list[Step] = []
+        self.intersects = _intersects(bound)
+        self._bound = bound
+        self._relations = relations
+        self._source = source
+        self._predicates = list(bound.predicates)
+        # What a variable that is bound is equal to, in flat columns.
+        self._values: dict[int, Flat] = {}
+        self._bind(source)
+
+    def preference(self, at: int) -> tuple[bool, bool, float, int]:
+        """Less is better."""
+        keys, _ = self._key(at)
+        relation = self._relations[at]
+        size = float("inf") if relation.size is None else relation.size
+        return not keys, not relation.one_at_most(keys), size, at
+
+    def look_up(self, at: int) -> None:
+        """Meet one input by all of its terms whose variables are bound."""
+        keys, values = self._key(at)
+        own = self._bound.inputs[at]
+        arrangement = Arrangement(own.relation, own.filters, keys)
+        hop = not self.steps or values != getattr(self.steps[-1], "key", None)
+        self._bind(at)
+        predicates = self._now_bound()
+        equal = self._sees_equal(at)
+        self.steps.append(Lookup(own.alias, arrangement, values, equal, hop, predicates))
+
+    def extend(self) -> bool:
+        """Bind a variable by several inputs that know of it; whether there are such.
+
+        An input that can only take rows away is looked up before.
+        """
+        terms = {at: dict(self._bound.terms(at)) for at in self.left}
+        bound = set(self._values)
+        for at, of in terms.items():
+            one_at_most = self._relations[at].one_at_most(self._key(at)[0])
+            # One with a single variable may have many data of each value.
+            if of and bound.issuperset(of) and (len(of) > 1 or one_at_most):
+                self.look_up(at)
+                return True
+        found = next_variable({at: set(of) for at, of in terms.items()}, bound, self.preference)
+        if found is None or len(found.inputs) == 1:
+            return False
+        candidates = []
+        for at in found.inputs:
+            keys, values = self._key(at)
+            own, term = self._bound.inputs[at], terms[at][found.variable]
+            arrangement = Arrangement(own.relation, own.filters, keys, (term.own,))
+            equal, completes = self._sees_equal(at), at in found.completed
+            candidates.append(Candidate(own.alias, arrangement, values, equal, completes))
+        name = f"={found.variable}"
+        kind = terms[found.inputs[0]][found.variable].flat.type
+        for at in found.inputs:
+            if at in found.completed:
+                self._bind(at)
+        self._values.setdefault(found.variable, Flat(quoted(name), {name: kind}, kind))
+        self.steps.append(Extend(name, kind, tuple(candidates), self._now_bound()))
+        return True
+
+    def _key(self, at: int) -> tuple[tuple[str, ...], tuple[Flat, ...]]:
+        """The terms over an input whose variables are bound, and what they are equal to."""
+        known = [
+            (term.own, self._values[number])
+            for number, term in self._bound.terms(at)
+            if number in self._values
+        ]
+        known.sort(key=lambda pair: pair[0])
+        return tuple(own for own, _ in known), tuple(value for _, value in known)
+
+    def _sees_equal(self, at: int) -> bool:
+        join = self._bound.join
+        return join.at == "alt" if isinstance(join, AsOfJoin) else at < self._source
+
+    def _bind(self, at: int) -> None:
+        if at != self._source:
+            self.left.remove(at)
+        for number, term in self._bound.terms(at):
+            self._values.setdefault(number, term.flat)
+
+    def _now_bound(self) -> tuple[Flat, ...]:
+        """The predicates that can be tested, and have not been."""
+        bound = {each.alias for at, each in enumerate(self._bound.inputs) if at not in self.left}
+        found = tuple(each for each in self._predicates if each.aliases <= bound)
+        self._predicates = [each for each in self._predicates if each not in found]
+        return found
+
+
+def _intersects(bound: Bound) -> bool:
+    join = bound.join
+    if isinstance(join, AsOfJoin) or join.strategy == "lookup":
+        return False
+    edges = [{number for number, _ in bound.terms(at)} for at in range(len(bound.inputs))]
+    return join.strategy == "intersect" or is_cyclic(edges)

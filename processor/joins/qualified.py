@@ -1,0 +1,203 @@
+"""SQL over several inputs: `o.custkey` is the column `custkey` of the input with the alias `o`.
+
+Rows that are being joined have flat columns named "o.custkey", so that the rules of all
+other expressions hold for these as well (`linear.expressions.parse`).  The same text
+over one input's own data is without the alias.  Each name is read as it stands: an input
+is not guessed from a column's name.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ikebana.processor.linear.expressions import asked, parse
+from ikebana.processor.linear.json_text import JSON, quoted
+from ikebana.processor.linear.query import compiled
+from ikebana.processor.linear.scope import (
+    KEY,
+    VALUE,
+    ExpressionError,
+    FrozenScope,
+    Scope,
+    StepError,
+)
+from ikebana.processor.linear.steps import Sql
+
+_Node = dict[str, Any]
+_MADE = "made"
+_Names = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A checked expression over flat columns: its SQL, the columns with their types, its type."""
+
+    sql: str
+    reads: Mapping[str, str]
+    type: str
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The flat columns that it reads."""
+        return frozenset(self.reads)
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The inputs that it reads."""
+        return frozenset(alias_of(column) for column in self.columns)
+
+
+class Sides(NamedTuple):
+    """The two sides of an equality."""
+
+    left: str
+    right: str
+
+
+def flat_name(alias: str, column: str) -> str:
+    """The name that a column of an input has in rows that are being joined."""
+    return f"{alias}.{column}"
+
+
+def alias_of(column: str) -> str:
+    """The input that a flat column is of."""
+    return column.partition(".")[0]
+
+
+def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> Flat:
+    """Check an expression over inputs, by alias.
+
+    Raises:
+        ExpressionError: it cannot be parsed, must not stand, or names what there is not.
+    """
+    types: dict[str, str] = {}
+
+    def renamed(names: _Names) -> _Names:
+        alias, column = _found(names, scopes)
+        types[flat_name(alias, column)] = scopes[alias].type_of(column)
+        return [flat_name(alias, column), *names[2:]]
+
+    return checked(_with_names(text, renamed), types, condition=condition)
+
+
+def checked(sql: str, types: Mapping[str, str], *, condition: bool) -> Flat:
+    """Check an expression over flat columns of these types.  Raises: ExpressionError."""
+    made = parse(sql, Scope(types), condition=condition)
+    kind = _type_of(made.sql, tuple(types.items()), condition=condition)
+    return Flat(made.sql, dict(types), kind)
+
+
+def own(text: str, alias: str) -> str:
+    """An expression over one input as an expression over that input's own data."""
+    return _with_names(text, lambda names: names[1:] if names[0] == alias else names)
+
+
+def sides(text: str) -> Sides | None:
+    """The sides of a condition that is one equality."""
+    node = _select(text)
+    (root,) = node["select_list"]
+    if root.get("type") != "COMPARE_EQUAL":
+        return None
+    return Sides(*(_written({**node, "select_list": [root[side]]}) for side in Sides._fields))
+
+
+def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
+    if names[0] not in scopes:
+        listed = ", ".join(scopes)
+        if len(names) == 1:
+            raise ExpressionError(
+                f'"{names[0]}" is of no input; write it with one of {listed}, '
+                f"as in {next(iter(scopes))}.{names[0]}"
+            )
+        raise ExpressionError(f'there is no input "{names[0]}"; there are {listed}')
+    if len(names) == 1:
+        raise ExpressionError(
+            f'"{names[0]}" is an input; {names[0]}.value is the whole value of its data'
+        )
+    return names[0], names[1]
+
+
+def _with_names(text: str, renamed: Callable[[_Names], _Names]) -> str:
+    """An expression with its columns named anew; the parameters of lambdas stay."""
+    node = _select(text)
+    try:
+        made = [_walked(root, renamed, frozenset()) for root in node["select_list"]]
+    except RecursionError:
+        raise ExpressionError("it is nested too deeply") from None
+    return _written({**node, "select_list": made})
+
+
+def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[str]) -> Any:
+    if isinstance(value, list):
+        return [_walked(item, renamed, bound) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("class") == "COLUMN_REF":
+        names = value["column_names"]
+        if names[0] in bound:
+            return value
+        made = renamed(names)
+        if made[0] in bound:
+            raise ExpressionError(f'a parameter "{made[0]}" has the name of a column')
+        return {**value, "column_names": list(made)}
+    if value.get("class") == "LAMBDA" and value.get("syntax_type") != "SINGLE_ARROW":
+        # `x -> y` on columns parses as a lambda, too, but is an access to JSON.
+        within = bound | _parameters(value["lhs"])
+        return {**value, "expr": _walked(value["expr"], renamed, within)}
+    return {name: _walked(item, renamed, bound) for name, item in value.items()}
+
+
+def _parameters(node: _Node) -> frozenset[str]:
+    if node.get("class") == "COLUMN_REF":
+        return frozenset(node["column_names"][:1])
+    inner = (_parameters(argument["expression"]) for argument in node.get("arguments", []))
+    return frozenset().union(*inner)
+
+
+def _select(text: str) -> _Node:
+    """The syntax tree of an expression, as a SELECT of it."""
+    try:
+        answer: _Node = msgspec.json.decode(_parsed("SELECT " + text))
+    except RecursionError:
+        raise ExpressionError("it is nested too deeply") from None
+    nodes = [] if answer["error"] else [each["node"] for each in answer["statements"]]
+    if len(nodes) != 1 or len(nodes[0].get("select_list", [])) != 1:
+        # What is wrong with it is for those to say who say it of all expressions.
+        parse(text, Scope({}, open=True))
+        raise ExpressionError("it is not one expression")
+    node: _Node = nodes[0]
+    return node
+
+
+def _written(node: _Node) -> str:
+    statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
+    return _printed(msgspec.json.encode(statement).decode())
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(statement: str) -> str:
+    ((tree,),) = asked("SELECT json_serialize_sql(?)", statement)
+    return str(tree)
+
+
+@functools.lru_cache(maxsize=4096)
+def _printed(tree: str) -> str:
+    ((sql,),) = asked("SELECT json_deserialize_sql(?)", tree)
+    return str(sql).removeprefix("SELECT ").removesuffix(";")
+
+
+@functools.lru_cache(maxsize=4096)
+def _type_of(sql: str, types: tuple[tuple[str, str], ...], *, condition: bool) -> str:
+    """The type of an expression over columns of these types."""
+    if not condition and sql in (columns := {quoted(name): kind for name, kind in types}):
+        return columns[sql]
+    step = Sql(where=(sql,)) if condition else Sql(select=((_MADE, sql),))
+    scope = FrozenScope((*types, (KEY, JSON), (VALUE, JSON)), open=False, declare="")
+    try:
+        made = compiled((step,), scope)
+    except StepError as error:
+        raise ExpressionError(error.problem) from None
+    return "BOOLEAN" if condition else made.result.types[_MADE]

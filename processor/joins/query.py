@@ -1,0 +1,76 @@
+"""Joins as values of a plan.
+
+A delta join is the multiset of all combinations of one datum of each input for which every
+condition is true, each as many times as the product of its data's multiplicities; an
+input whose relation occurs several times is each time another input.  An as-of join
+gives each update of its left the data of its right as they stand at the update's own
+time, and is not revised later.
+
+Of a delta join all conditions say the same kind of thing.  Of an as-of join, a condition
+over its left alone says which updates there are, and all others say what matches, which
+matters if it is `outer`.  What conditions come to is for `joins.binding`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+# alt: a right update of the same time is seen.  neu: it is not.
+At = Literal["alt", "neu"]
+# current: a retraction meets the right as it stands then.  locked: it cancels what was emitted.
+Retract = Literal["current", "locked"]
+# lookup: one input after another.  intersect: one variable after another, by all inputs
+# that have it.  auto: intersect where constraints go round in a circle.
+Strategy = Literal["auto", "lookup", "intersect"]
+
+
+class JoinInput(msgspec.Struct, frozen=True):
+    """A relation under the name that it has in one join."""
+
+    alias: str
+    relation: str
+
+
+class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
+    """What inputs come to together, kept up without intermediate results.
+
+    `select` are the fields of the results, `key` is their key, both SQL over `alias.column`.
+    `orders` tells for an input, by alias, in which order its path looks up the others;
+    where nothing is told, the planner chooses.  Inputs that no equality connects are
+    refused unless `cartesian`.
+    """
+
+    name: str
+    inputs: tuple[JoinInput, ...]
+    where: tuple[str, ...]
+    select: tuple[tuple[str, str], ...]
+    key: str
+    orders: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    cartesian: bool = False
+    strategy: Strategy = "auto"
+
+
+class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
+    """Each update of `left` with what `right` is at the update's own time.
+
+    `on` are the conditions.  With `outer`, an update that matches nothing has null for
+    every column of the right.  `key` is the results' key; None: that of the left.
+    """
+
+    name: str
+    left: JoinInput
+    right: JoinInput
+    on: tuple[str, ...]
+    select: tuple[tuple[str, str], ...]
+    key: str | None = None
+    at: At = "alt"
+    outer: bool = False
+    retract: Retract = "current"
+
+    @property
+    def inputs(self) -> tuple[JoinInput, ...]:
+        """The left, then the right."""
+        return (self.left, self.right)
+
+
+Join = DeltaJoin | AsOfJoin

@@ -1,0 +1,31 @@
+"""What the planning of joins has to know of a relation; it never sees its data."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A collection that joins may read.
+
+    `scope` is what may be named of its data.  No two data are equal in all columns of one
+    of `unique`.  `size` is how many data are declared to be there, None if nobody has said.
+    `keeps_state` tells that whatever makes the relation keeps it by its key already, as an
+    upsert does: lookups by that key ask there, and need no arrangement of their own.
+    """
+
+    scope: Scope
+    unique: tuple[tuple[str, ...], ...] = ()
+    size: int | None = None
+    keeps_state: bool = False
+
+    def one_at_most(self, keys: Collection[str]) -> bool:
+        """Whether at most one datum has given values in these, SQL over its data."""
+        known = [*self.unique, *([(KEY,)] if self.keeps_state else [])]
+        return any(
+            all(column in keys or quoted(column) in keys for column in columns)
+            for columns in known
+        )

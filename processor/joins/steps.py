@@ -1,0 +1,107 @@
+"""The steps of a delta path as values, and the arrangements that they read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ikebana.processor.joins.qualified import Flat
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A relation behind filters, kept by key; two that are equal are one.
+
+    `filters`, `keys` and `then` are SQL over the relation's own data.  Data of which a key
+    is null are not in it.  The data of each key are in the order of `then`, so that the
+    values of it can be counted, listed and sought.  Without keys, all data have one key.
+    """
+
+    relation: str
+    filters: tuple[str, ...]
+    keys: tuple[str, ...]
+    then: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        keys = ", ".join(self.keys)
+        ordered = f"; {', '.join(self.then)}" if self.then else ""
+        where = f" where {' and '.join(self.filters)}" if self.filters else ""
+        return f"{self.relation}({keys}{ordered}){where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Meets one input: all data of a key, as of the row's time.
+
+    `key` is what the arrangement is asked for, of the row's columns.  `sees_equal` says
+    whether updates of the row's very time are seen.  `predicates` are tested then, and
+    `carries` are the columns that go on.  Without a `hop` the step is made where the one
+    before was, since its key is the same.
+    """
+
+    alias: str
+    arrangement: Arrangement
+    key: tuple[Flat, ...]
+    sees_equal: bool
+    hop: bool
+    predicates: tuple[Flat, ...] = ()
+    carries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of the inputs that know which values a variable may have.
+
+    With `completes`, nothing else is to be known of the input: its data of a value join
+    the row.  Else it only says whether there are any.
+    """
+
+    alias: str
+    arrangement: Arrangement
+    key: tuple[Flat, ...]
+    sees_equal: bool
+    completes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Binds a variable: the candidate with the fewest values proposes, the others validate.
+
+    The value becomes the column `variable`, of the type `type`.
+    """
+
+    variable: str
+    type: str
+    candidates: tuple[Candidate, ...]
+    predicates: tuple[Flat, ...] = ()
+    carries: tuple[str, ...] = ()
+
+
+Step = Lookup | Extend
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What becomes of the changes of one input, behind its filters."""
+
+    alias: str
+    relation: str
+    filters: tuple[str, ...]
+    carries: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def hops(self) -> int:
+        """Between how many shards a change goes at most, from where it comes out on.
+
+        A row goes once to every candidate to be counted, and once more to be proposed and
+        validated.
+        """
+        return sum(
+            2 * len(step.candidates) if isinstance(step, Extend) else step.hop
+            for step in self.steps
+        )
+
+    def reads(self) -> Iterator[tuple[str, Arrangement]]:
+        """The arrangements that it asks, with the input that each is asked for."""
+        for step in self.steps:
+            asked = step.candidates if isinstance(step, Extend) else (step,)
+            yield from ((each.alias, each.arrangement) for each in asked)

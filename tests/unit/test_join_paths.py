@@ -1,0 +1,240 @@
+"""Delta paths: the order of lookups, what each step reads, tests, sees and lets go."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ikebana.processor.joins.paths import planned
+from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.joins.relation import Relation
+from ikebana.processor.joins.steps import Arrangement, Extend, Lookup
+from joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
+
+BUILDING = ("(mktsegment = 'BUILDING')",)
+EARLY = ("(orderdate < CAST('1995-03-15' AS DATE))",)
+LATE = ("(shipdate > CAST('1995-03-15' AS DATE))",)
+
+
+def orders(join: DeltaJoin, relations: dict[str, Relation]) -> dict[str, list[str]]:
+    """The order of lookups of each path."""
+    return {
+        path.alias: [step.alias for step in path.steps if isinstance(step, Lookup)]
+        for path in planned(join, relations).paths
+    }
+
+
+def changed(join: DeltaJoin, **parts: Any) -> DeltaJoin:
+    return msgspec.structs.replace(join, **parts)
+
+
+def test_the_paths_of_tpch_q3() -> None:
+    """Customer to orders to lineitem, orders to customer first, lineitem back to customer."""
+    assert orders(Q3, SHOP) == {"c": ["o", "l"], "o": ["c", "l"], "l": ["o", "c"]}
+    assert [path.filters for path in planned(Q3, SHOP).paths] == [BUILDING, EARLY, LATE]
+
+
+def test_the_lookups_of_tpch_q3() -> None:
+    """Each asks the relation behind its filters, by a key of what is bound, with its tie."""
+    found = [
+        (step.arrangement, [key.sql for key in step.key], step.sees_equal)
+        for path in planned(Q3, SHOP).paths
+        for step in path.steps
+        if isinstance(step, Lookup)
+    ]
+
+    customer = Arrangement("customer", BUILDING, ("custkey",))
+    by_customer = Arrangement("orders", EARLY, ("custkey",))
+    by_order = Arrangement("orders", EARLY, ("orderkey",))
+    items = Arrangement("lineitem", LATE, ("orderkey",))
+    assert found == [
+        (by_customer, ['"c.custkey"'], False),
+        (items, ['"o.orderkey"'], False),
+        (customer, ['"o.custkey"'], True),
+        (items, ['"o.orderkey"'], False),
+        (by_order, ['"l.orderkey"'], True),
+        (customer, ['"o.custkey"'], True),
+    ]
+
+
+def test_a_path_carries_what_is_read_later_and_no_more() -> None:
+    """A filter's columns stay where the filter is; a key is let go when it has been asked."""
+    path = planned(Q3, SHOP).paths[2]
+
+    money = ("l.discount", "l.extendedprice")
+    shown = (*money, "l.orderkey", "o.orderdate", "o.priority")
+    assert path.carries == (*money, "l.orderkey")
+    assert [step.carries for step in path.steps] == [
+        (*money, "l.orderkey", "o.custkey", "o.orderdate", "o.priority"),
+        shown,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("c", "d", "expected"),
+    [
+        pytest.param(relation(k="BIGINT"), relation(k="BIGINT"), "bcd", id="as they are listed"),
+        pytest.param(
+            relation(k="BIGINT"), relation(k="BIGINT", size=9), "dbc", id="a declared size"
+        ),
+        pytest.param(
+            relation(k="BIGINT", size=10), relation(k="BIGINT", size=9), "dcb", id="less first"
+        ),
+        pytest.param(
+            relation(("k",), k="BIGINT"),
+            relation(k="BIGINT", size=9),
+            "cdb",
+            id="a unique key before a size",
+        ),
+        pytest.param(
+            relation(("k", "other"), k="BIGINT", other="BIGINT"),
+            relation(k="BIGINT", size=9),
+            "dbc",
+            id="half of a unique key is none",
+        ),
+    ],
+)
+def test_the_order_of_what_is_connected(c: Relation, d: Relation, expected: str) -> None:
+    """Unique keys first, then declared sizes, then as the inputs are listed."""
+    relations = {"a": relation(k="BIGINT"), "b": relation(k="BIGINT"), "c": c, "d": d}
+    join = DeltaJoin(
+        "j",
+        tuple(JoinInput(name, name) for name in "abcd"),
+        ("a.k = b.k AND a.k = c.k AND a.k = d.k",),
+        (("k", "a.k"),),
+        "a.k",
+    )
+
+    assert "".join(orders(join, relations)["a"]) == expected
+
+
+def test_what_is_connected_comes_before_what_is_unique_or_small() -> None:
+    """A cartesian step is the last resort, even to a relation of one datum."""
+    relations = {name: relation(k="BIGINT") for name in "ab"} | {
+        "c": relation(("k",), k="BIGINT", size=1)
+    }
+    join = DeltaJoin(
+        "j",
+        tuple(JoinInput(name, name) for name in "acb"),
+        ("a.k = b.k",),
+        (("k", "a.k"),),
+        "a.k",
+        cartesian=True,
+    )
+
+    assert orders(join, relations)["a"] == ["b", "c"]
+
+
+def test_an_order_that_is_told_is_kept() -> None:
+    """For the path that it is told for; the others are chosen."""
+    told = changed(Q3, orders=(("o", ("l", "c")),))
+
+    assert orders(told, SHOP) == {"c": ["o", "l"], "o": ["l", "c"], "l": ["o", "c"]}
+
+
+def test_what_follows_from_equalities_connects_too() -> None:
+    """a = b and b = c: the path of a asks c before b, if c is smaller."""
+    relations = {name: relation(k="BIGINT", size=ord("z") - ord(name)) for name in "abc"}
+    join = DeltaJoin(
+        "j",
+        tuple(JoinInput(name, name) for name in "abc"),
+        ("a.k = b.k AND b.k = c.k",),
+        (("k", "a.k"),),
+        "a.k",
+    )
+
+    path = planned(join, relations).paths[0]
+
+    assert orders(join, relations)["a"] == ["c", "b"]
+    # The second is asked for the same key, so the row stays in its shard.
+    assert [step.hop for step in path.steps if isinstance(step, Lookup)] == [True, False]
+    assert path.hops == 1
+
+
+def test_a_predicate_is_tested_as_soon_as_what_it_reads_is_bound() -> None:
+    """On the path of customers after two lookups, on that of orders after lineitem's."""
+    join = changed(Q3, where=(*Q3.where, "o.orderdate < l.shipdate AND c.custkey < o.orderkey"))
+
+    found = {
+        path.alias: [[each.sql for each in step.predicates] for step in path.steps]
+        for path in planned(join, SHOP).paths
+    }
+
+    dates = '("o.orderdate" < "l.shipdate")'
+    keys = '("c.custkey" < "o.orderkey")'
+    assert found == {
+        "c": [[keys], [dates]],
+        "o": [[keys], [dates]],
+        "l": [[dates], [keys]],
+    }
+
+
+def test_two_expressions_over_one_input_that_must_be_equal_are_a_filter() -> None:
+    """x = o.k and y = o.k makes x = y, which is known without o."""
+    relations = {"a": relation(x="BIGINT", y="BIGINT"), "o": relation(k="BIGINT")}
+    join = DeltaJoin(
+        "j",
+        (JoinInput("a", "a"), JoinInput("o", "o")),
+        ("a.x = o.k", "a.y = o.k"),
+        (("k", "o.k"),),
+        "o.k",
+    )
+
+    of_a, of_o = planned(join, relations).paths
+
+    assert of_a.filters == ("(x = y)",)
+    assert list(of_o.reads()) == [("a", Arrangement("a", ("(x = y)",), ("x",)))]
+
+
+def test_circles_are_extended_by_all_who_know_the_variable() -> None:
+    """Each edge of a triangle asks both others for the third node."""
+    found = []
+    for path in planned(TRIANGLES, GRAPH).paths:
+        (step,) = path.steps
+        assert isinstance(step, Extend)
+        found.append([(each.alias, str(each.arrangement)) for each in step.candidates])
+
+    out, into = "edges(src; dst)", "edges(dst; src)"
+    assert found == [
+        [("bc", out), ("ac", out)],
+        [("ab", into), ("ac", into)],
+        [("ab", out), ("bc", into)],
+    ]
+
+
+def test_a_tail_of_a_circle_is_looked_up() -> None:
+    """One input that knows a variable needs no intersection."""
+    join = changed(
+        TRIANGLES,
+        inputs=(*TRIANGLES.inputs, JoinInput("tail", "edges")),
+        where=(*TRIANGLES.where, "tail.src = ac.dst"),
+    )
+
+    kinds = {
+        path.alias: [type(step).__name__ for step in path.steps]
+        for path in planned(join, GRAPH).paths
+    }
+
+    assert kinds["ab"] == ["Extend", "Lookup"]
+    assert kinds["bc"] == ["Extend", "Lookup"]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lookup"])
+def test_what_goes_in_no_circle_is_looked_up(strategy: str) -> None:
+    """And what does, if the join says so."""
+    join = Q3 if strategy == "auto" else changed(TRIANGLES, strategy="lookup")
+
+    for path in planned(join, {**SHOP, **GRAPH}).paths:
+        assert all(isinstance(step, Lookup) for step in path.steps)
+
+
+@pytest.mark.parametrize(("at", "sees_equal"), [("alt", True), ("neu", False)])
+def test_an_as_of_join_is_one_path(at: Any, sees_equal: bool) -> None:  # noqa: FBT001
+    """That of the left; the right's changes make nothing."""
+    (path,) = planned(priced(at=at), MARKET).paths
+    (step,) = path.steps
+
+    assert path.alias == "o"
+    assert isinstance(step, Lookup)
+    assert step.arrangement == Arrangement("prices", (), ("product",))
+    assert step.sees_equal is sees_equal
