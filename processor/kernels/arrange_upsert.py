@@ -1,0 +1,111 @@
+"""The state of an upsert as an arrangement of its output by its own key.
+
+The upsert keeps the current value of each key.  What a reader that lags must know beside
+it is what a key's value was before it changed, for changes at or after `since`: these lie
+in the same part of the store, under places of their own, and the upsert neither reads nor
+writes them.  If all readers are as far as the upsert there are none.
+
+A `UpsertArrangement` lives for one micro-batch, like an `Arrangement`, from the updates
+that the upsert has emitted in it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Store
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.kernels import history, upsert
+from ikebana.processor.kernels.history import Counts, Queue
+
+# The upsert's own places begin with other bytes.
+_BEFORE = b"h"
+# Times of changes, going up, with what was the value until then.
+_Past = list[tuple[int, bytes | None]]
+_encode = msgspec.msgpack.encode
+_entry_of = msgspec.msgpack.Decoder(tuple[int, _Past]).decode
+
+
+class UpsertArrangement:
+    """The output of an upsert by its key, for lookups at or after `since`."""
+
+    def __init__(
+        self, store: Store, updates: Iterable[KeyedUpdate], interval: Interval, since: int
+    ) -> None:
+        self._store = store
+        self._queue = Queue(store)
+        assert self._queue.since <= since, f"since goes back from {self._queue.since} to {since}"
+        assert since <= interval.lower, f"since {since} is beyond the lower {interval.lower}"
+        self.since = since
+        self.upper = interval.upper
+        self._lags = not self._queue.empty()
+        self._fresh: dict[bytes, _Past] = {}
+        for key, value, time, diff in updates:
+            assert key is not None, "an upsert's row has no key"
+            changes = self._fresh.setdefault(key, [])
+            # The upsert emits a retraction before the insertion of the same time.
+            if diff < 0:
+                changes.append((time, value))
+            elif not changes or changes[-1][0] != time:
+                changes.append((time, None))
+
+    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
+        """Yield for each key, in the order asked, each value that it has or had."""
+        entries, fresh = self._entries(keys), self._fresh
+        for key, value in zip(keys, upsert.read(self._store, keys), strict=True):
+            entry = entries.get(key)
+            if entry is None and key not in fresh:
+                yield () if value is None else ((value, [1]),)
+            else:
+                yield _counted([*(entry[1] if entry else ()), *fresh.get(key, ())], value)
+
+    def settle(self, since: int) -> None:
+        """Keep what lookups at or after `since` need."""
+        assert self.since <= since <= self.upper, f"since {since} is not reached yet"
+        keys = dict.fromkeys(place[1:] for _, place in self._queue.due(since))
+        if since < self.upper or self._lags:
+            keys |= dict.fromkeys(self._fresh)
+        entries = self._entries(list(keys))
+        changes: history.Changes = {}
+        for key in keys:
+            entry, place = entries.get(key), _BEFORE + key
+            old, queued = (entry[1], entry[0]) if entry else ([], None)
+            kept = [change for change in (*old, *self._fresh.get(key, ())) if change[0] >= since]
+            moved = history.requeued(queued, kept[-1][0], since) if kept else None
+            if entry or kept:
+                changes[place] = _encode((moved, kept)) if kept else None
+            history.move(changes, place, queued, moved)
+        self._queue.write(changes, since)
+        self._fresh = {}
+
+    def _entries(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, _Past]]:
+        if not self._lags:
+            return {}
+        found = self._store.get_many([_BEFORE + key for key in keys])
+        return {
+            key: _entry_of(entry)
+            for key, entry in zip(keys, found, strict=True)
+            if entry is not None
+        }
+
+
+def key_of(place: bytes, entry: bytes) -> bytes:
+    """The key that an entry belongs to, of the upsert's own and of those beside them."""
+    place = history.queued_place(place) or place
+    return place[1:] if place[:1] == _BEFORE else upsert.key_of(place, entry)
+
+
+def _counted(changes: _Past, value: bytes | None) -> Iterable[tuple[bytes, Counts]]:
+    """All values of a key with their counts, from what they were before each change."""
+    found: dict[bytes, Counts] = {}
+    (_, old), *_ = changes
+    if old is not None:
+        found[old] = [1]
+    after = [*(before for _, before in changes[1:]), value]
+    for (time, before), new in zip(changes, after, strict=True):
+        if before is not None:
+            found[before] += [time, -1]
+        if new is not None:
+            found.setdefault(new, [0]).extend((time, 1))
+    return found.items()

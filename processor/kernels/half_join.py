@@ -1,0 +1,134 @@
+"""Half join: updates of one relation meet an arrangement of another, as of their own times.
+
+A lookup with time t and diff d gives, for each datum that its key has as of t with a
+multiplicity m, the pair of its payload and the datum at time t with diff d * m.  It sees
+the arrangement's updates of times before t, and those of t itself if it says so: which of
+two inputs comes first within a time is settled by who plans the join, once for each pair,
+so that every pair of updates is found by exactly one path.
+
+Nothing is remembered here, and no result is held: matches come one at a time, however
+many a key has.  What a lookup may ask is bounded: not what is before `since`, which has been
+folded together, nor what is not complete, at or beyond `upper`.
+
+Source of the method: `half_join` of differential dataflow's `dogsdogsdogs`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from ikebana.processor.kernels.history import Counts, count_before
+
+# Lookups are answered together, for a store answers many keys faster than one by one.
+_AT_ONCE = 5_000
+
+
+class Lookup(NamedTuple):
+    """What a key has as of a time, asked by an update with `diff`; `payload` is its own.
+
+    `sees_equal` says whether updates at the very time are seen.
+    """
+
+    key: bytes
+    payload: Any
+    time: int
+    diff: int
+    sees_equal: bool
+
+
+class Match(NamedTuple):
+    """A payload with a datum, or with None if it has met nothing, as an update."""
+
+    payload: Any
+    datum: bytes | None
+    time: int
+    diff: int
+
+
+class Arranged(Protocol):
+    """A relation by key, whose lookups are exact from `since` up to `upper`."""
+
+    since: int
+    upper: int
+
+    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
+        """Yield for each key, in the order asked, each datum with its counts.
+
+        A group is to be read before the next one is asked for, and before anything is
+        written.
+        """
+        ...
+
+
+def half_join(
+    arranged: Arranged, lookups: Iterable[Lookup], *, outer: bool = False
+) -> Iterator[Match]:
+    """Yield the matches of lookups; with `outer`, also one with None for each without a match.
+
+    They come in the order of keys and of their data, not of the lookups.
+    """
+    since, upper = arranged.since, arranged.upper
+    pending = iter(lookups)
+    while chunk := list(islice(pending, _AT_ONCE)):
+        by_key: dict[bytes, list[Lookup]] = {}
+        for lookup in chunk:
+            if not since <= lookup.time <= upper - lookup.sees_equal:
+                _refuse(arranged, lookup)
+            by_key.setdefault(lookup.key, []).append(lookup)
+        # Neighbours lie together: a store finds them much faster in order.
+        keys = sorted(by_key)
+        for key, group in zip(keys, arranged.groups(keys), strict=True):
+            own = by_key[key]
+            if len(own) > 1:
+                yield from _matches_of_many(own, group, upper, outer=outer)
+                continue
+            _, payload, time, diff, sees_equal = own[0]
+            unmatched = outer
+            for datum, counts in group:
+                count = counts[0] if len(counts) == 1 else count_before(counts, time + sees_equal)
+                if count:
+                    unmatched = False
+                    yield Match(payload, datum, time, diff * count)
+            if unmatched:
+                yield Match(payload, None, time, diff)
+
+
+def _matches_of_many(
+    own: list[Lookup], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
+) -> Iterator[Match]:
+    """Read a group once for all lookups of its key.
+
+    What a datum's count is between two of its changes is so for all lookups between them:
+    a key that changes often is not searched through for each of them.
+    """
+    own.sort(key=_seen_before)
+    bounds = list(map(_seen_before, own))
+    unmatched = set(range(len(own))) if outer else None
+    for datum, counts in group:
+        start, count = 0, counts[0]
+        # At the end all are passed: none sees beyond the upper.
+        for changed, change in (*zip(counts[1::2], counts[2::2], strict=True), (upper, 0)):
+            end = bisect_right(bounds, changed)
+            if count and start < end:
+                for _, payload, time, diff, _ in own[start:end]:
+                    yield Match(payload, datum, time, diff * count)
+                if unmatched:
+                    unmatched.difference_update(range(start, end))
+            start, count = end, count + change
+    for at in sorted(unmatched or ()):
+        yield Match(own[at].payload, None, own[at].time, own[at].diff)
+
+
+def _seen_before(lookup: Lookup) -> int:
+    """The time before which a lookup sees updates."""
+    return lookup.time + lookup.sees_equal
+
+
+def _refuse(arranged: Arranged, lookup: Lookup) -> None:
+    assert lookup.time >= arranged.since, (
+        f"a lookup at {lookup.time} is before the since {arranged.since}"
+    )
+    assert lookup.time + lookup.sees_equal <= arranged.upper, (
+        f"a lookup at {lookup.time} is not before the upper {arranged.upper}"
+    )

@@ -1,0 +1,151 @@
+"""Multiplicities that changed lately, and the queue of what is to be compacted.
+
+Counts are `[base, time, diff, time, diff, ...]` with times going up: what was before
+`since` is in the base, which every lookup sees, and what is at or after it keeps its time.
+
+Entries of a store that keep times are queued, each once, by what was the latest of them
+when it was queued.  When `since` has passed that time the entry is due.  What is due is
+found without looking at anything else, beginning where the last search ended, for what is
+deleted may still lie in the way.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ikebana.arrangements.store import Store
+
+Counts = list[int]
+# Entries to be written; None is to be deleted.
+Changes = dict[bytes, bytes | None]
+
+_QUEUE, _SINCE = b"q", b"s"
+_TIME_BYTES = 8
+
+
+def count_before(counts: Counts, time: int) -> int:
+    """The multiplicity of updates before a time.
+
+    >>> count_before([1, 5, 1, 7, -2], 7)
+    2
+    """
+    count = counts[0]
+    for at in range(1, len(counts), 2):
+        if counts[at] >= time:
+            break
+        count += counts[at + 1]
+    return count
+
+
+def add(counts: Counts, time: int, diff: int) -> None:
+    """Change the multiplicity at a time; what comes to nothing is not kept.
+
+    >>> counts = [1, 5, 1]
+    >>> add(counts, 7, -2), add(counts, 5, -1)
+    (None, None)
+    >>> counts
+    [1, 7, -2]
+    """
+    at = len(counts)
+    # Nearly always at the end: times go up from batch to batch.
+    while at > 1 and counts[at - 2] > time:
+        at -= 2
+    if at > 1 and counts[at - 2] == time:
+        counts[at - 1] += diff
+        if not counts[at - 1]:
+            del counts[at - 2 : at]
+    else:
+        counts[at:at] = [time, diff]
+
+
+def fold(counts: Counts, since: int) -> None:
+    """Put what is before `since` into the base.
+
+    >>> counts = [1, 5, 1, 7, -2]
+    >>> fold(counts, 7)
+    >>> counts
+    [2, 7, -2]
+    """
+    at = len(counts)
+    while at > 1 and counts[at - 2] >= since:
+        at -= 2
+    if at > 1:
+        counts[:at] = [counts[0] + sum(counts[2:at:2])]
+
+
+class Due(NamedTuple):
+    """An entry whose time has been passed, by its place."""
+
+    time: int
+    place: bytes
+
+
+class Queue:
+    """The entries of a store that keep times, and the `since` that it was compacted to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        (found,) = store.get_many([_SINCE])
+        self.since = 0 if found is None else int.from_bytes(found, "big")
+
+    def due(self, since: int) -> Iterator[Due]:
+        """Yield what was queued for times before `since`, in order."""
+        for queued, _ in self._store.scan(_QUEUE, _packed(self.since)):
+            found = Due(_time_of(queued), queued[1 + _TIME_BYTES :])
+            if found.time >= since:
+                return
+            yield found
+
+    def empty(self) -> bool:
+        """Whether no entry keeps times."""
+        return next(iter(self._store.scan(_QUEUE, _packed(self.since))), None) is None
+
+    def write(self, changes: Changes, since: int) -> None:
+        """Make changes of the store that is compacted to `since` now."""
+        if not changes:
+            # Nothing was folded, so nothing is lost if this is forgotten.
+            return
+        if since > self.since:
+            self._store.put(_SINCE, _packed(since))
+            self.since = since
+        for place, entry in changes.items():
+            if entry is None:
+                self._store.delete(place)
+            else:
+                self._store.put(place, entry)
+
+
+def move(changes: Changes, place: bytes, old: int | None, new: int | None) -> None:
+    """Add the changes that queue a place by another time than before; None is not at all."""
+    if old == new:
+        return
+    if old is not None:
+        changes[_QUEUE + _packed(old) + place] = None
+    if new is not None:
+        changes[_QUEUE + _packed(new) + place] = b""
+
+
+def requeued(queued: int | None, newest: int, since: int) -> int:
+    """The time to queue an entry by, whose newest time is `newest`.
+
+    It stays where it is as long as that is to come: what is touched often would be moved
+    often.
+    """
+    return newest if queued is None or queued < since else queued
+
+
+def queued_place(place: bytes) -> bytes | None:
+    """The place that an entry of the queue is about; None for other entries."""
+    return place[1 + _TIME_BYTES :] if place[:1] == _QUEUE else None
+
+
+def of_one_shard(place: bytes) -> bool:
+    """Whether an entry says something of its shard, and is nothing of a key's."""
+    return place == _SINCE
+
+
+def _packed(time: int) -> bytes:
+    return time.to_bytes(_TIME_BYTES, "big")
+
+
+def _time_of(queued: bytes) -> int:
+    return int.from_bytes(queued[1 : 1 + _TIME_BYTES], "big")

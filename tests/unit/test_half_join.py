@@ -1,0 +1,303 @@
+"""Arrangements and half joins on literal updates: tables, traces, refusals, and what it costs."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from arranged import Counted, accumulated
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore, Store
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.kernels.half_join import Lookup, Match, half_join
+
+KEY = b'"k"'
+
+
+def arranged(
+    updates: Sequence[KeyedUpdate], upper: int, since: int = 0, store: Store | None = None
+) -> Arrangement:
+    """An arrangement that has been moved to `upper` and compacted to `since`, opened again."""
+    store = MemoryStore() if store is None else store
+    first = Arrangement(store, Interval(0, upper), 0)
+    first.update(updates)
+    first.settle(since)
+    return Arrangement(store, Interval(upper, upper), since)
+
+
+def asked(time: int, diff: int = 1, *, sees_equal: bool = False, key: bytes = KEY) -> Lookup:
+    return Lookup(key, "asked", time, diff, sees_equal)
+
+
+def priced(price: bytes, time: int, diff: int = 1) -> KeyedUpdate:
+    return KeyedUpdate(KEY, price, time, diff)
+
+
+PRICES = [priced(b"5", 1), priced(b"5", 3, -1), priced(b"7", 3)]
+
+
+@pytest.mark.parametrize(
+    ("lookup", "expected"),
+    [
+        pytest.param(asked(2), [(b"5", 2, 1)], id="the order meets the price as it stands"),
+        pytest.param(asked(4, -1), [(b"7", 4, -1)], id="its retraction meets another one"),
+        pytest.param(asked(3), [(b"5", 3, 1)], id="neu does not see what is of its time"),
+        pytest.param(asked(3, sees_equal=True), [(b"7", 3, 1)], id="alt does"),
+        pytest.param(asked(1), [], id="before the first one there is nothing"),
+        pytest.param(asked(4, 3), [(b"7", 4, 3)], id="multiplicities multiply"),
+        pytest.param(asked(4, key=b"other"), [], id="another key has nothing"),
+    ],
+)
+def test_as_of(lookup: Lookup, expected: list[tuple[bytes, int, int]]) -> None:
+    """Each order meets the price as it stands at the order's own time."""
+    found = half_join(arranged(PRICES, 5), [lookup])
+
+    assert [(datum, time, diff) for _, datum, time, diff in found] == expected
+
+
+def test_outer_tells_of_what_has_no_match() -> None:
+    """One None for each lookup that meets nothing, be it too early or of another key."""
+    lookups = [asked(1), asked(2), asked(2, -2, key=b"other")]
+    found = list(half_join(arranged(PRICES, 5), lookups, outer=True))
+
+    assert sorted(found, key=repr) == sorted(
+        [
+            Match("asked", None, 1, 1),
+            Match("asked", b"5", 2, 1),
+            Match("asked", None, 2, -2),
+        ],
+        key=repr,
+    )
+
+
+def test_what_is_compacted_is_seen_by_lookups_that_do_not_see_their_own_time() -> None:
+    """A price of time 1 compacted to 3 is no price of time 3."""
+    arrangement = arranged([priced(b"5", 1)], 3, since=3)
+
+    assert [match.datum for match in half_join(arrangement, [asked(3)])] == [b"5"]
+
+
+def test_a_lookup_waits_for_what_is_to_come_before_it() -> None:
+    """A price at 52 that is still on its way is not passed over by the order at 55."""
+    store = MemoryStore()
+    behind = arranged([priced(b"old", 1)], 50, since=50, store=store)
+    with pytest.raises(AssertionError, match="55 is not before the upper 50"):
+        list(half_join(behind, [asked(55)]))
+
+    ahead = Arrangement(store, Interval(50, 60), 50)
+    ahead.update([priced(b"old", 52, -1), priced(b"new", 52), priced(b"new", 57, -1)])
+    ahead.settle(55)
+    later = Arrangement(store, Interval(60, 70), 55)
+    later.update([priced(b"newest", 61)])
+    # The order was in flight, and the arrangement has moved on by a batch.
+    assert [match.datum for match in half_join(later, [asked(55)])] == [b"new"]
+
+
+def test_what_is_not_complete_cannot_be_seen() -> None:
+    """At the upper only lookups that do not see their own time are answered."""
+    arrangement = arranged(PRICES, 5)
+    assert len(list(half_join(arrangement, [asked(5)]))) == 1
+    with pytest.raises(AssertionError, match="5 is not before the upper 5"):
+        list(half_join(arrangement, [asked(5, sees_equal=True)]))
+
+
+def test_before_since_nothing_is_answered() -> None:
+    """It has been folded together."""
+    with pytest.raises(AssertionError, match="a lookup at 2 is before the since 3"):
+        list(half_join(arranged(PRICES, 5, since=3), [asked(2)]))
+
+
+def test_since_does_not_go_back() -> None:
+    """Neither from batch to batch nor within one, and not beyond what is there."""
+    store = MemoryStore()
+    arranged(PRICES, 5, since=3, store=store)
+    with pytest.raises(AssertionError, match="since goes back from 3 to 2"):
+        Arrangement(store, Interval(5, 6), 2)
+    with pytest.raises(AssertionError, match="since 2 is not reached yet"):
+        Arrangement(store, Interval(5, 6), 3).settle(2)
+    with pytest.raises(AssertionError, match="since 7 is not reached yet"):
+        Arrangement(store, Interval(5, 6), 3).settle(7)
+
+
+def test_updates_are_of_the_interval() -> None:
+    """What is early or late is somebody's mistake."""
+    with pytest.raises(AssertionError, match="time 5 is not in 3 to 5"):
+        Arrangement(MemoryStore(), Interval(3, 5), 0).update([priced(b"5", 5)])
+
+
+EDGES = [(1, 2), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        pytest.param([(e, 0, 1) for e in EDGES], {b"1 2 3": 1}, id="edges of one time"),
+        pytest.param([(e, t, 1) for t, e in enumerate(EDGES)], {b"1 2 3": 1}, id="of three"),
+        pytest.param([((1, 1), 0, 1)], {b"1 1 1": 1}, id="a self loop"),
+        pytest.param([((1, 1), 0, 2)], {b"1 1 1": 8}, id="a self loop twice at once"),
+        pytest.param([((1, 1), 0, 1), ((1, 1), 1, 1)], {b"1 1 1": 8}, id="one after the other"),
+        pytest.param([((1, 1), 0, 2), ((1, 1), 2, -2)], {}, id="a self loop that goes"),
+    ],
+)
+def test_triangles(edges: list[tuple[tuple[int, int], int, int]], expected: object) -> None:
+    """Three paths over two arrangements of one relation find each triangle once."""
+    updates = [KeyedUpdate(b"", b"%d %d" % edge, time, diff) for edge, time, diff in edges]
+    by = [
+        arranged([u._replace(key=u.value.split()[column]) for u in updates], 3)
+        for column in (0, 1)
+    ]
+    # What the columns of each of the three inputs are called.
+    named = ((0, 1), (1, 2), (0, 2))
+    found = []
+    for first in range(3):
+        rows = [(dict(zip(named[first], u.value.split(), strict=True)), u) for u in updates]
+        paths = [(row, update.time, update.diff) for row, update in rows]
+        for other in (at for at in range(3) if at != first):
+            paths = [
+                (extended, time, diff)
+                for row, time, diff in paths
+                for extended, time, diff in _extended(
+                    by, named[other], row, time, diff, sees_equal=other < first
+                )
+            ]
+        found += [
+            KeyedUpdate(b"", b" ".join(row[at] for at in range(3)), time, diff)
+            for row, time, diff in paths
+        ]
+
+    assert accumulated(found, 3).get(b"", {}) == expected
+
+
+def _extended(
+    by: list[Arrangement],
+    names: tuple[int, int],
+    row: dict[int, bytes],
+    time: int,
+    diff: int,
+    *,
+    sees_equal: bool,
+) -> list[tuple[dict[int, bytes], int, int]]:
+    """A partial row with the columns of one more input, which it has one of at least."""
+    column = 0 if names[0] in row else 1
+    lookup = Lookup(row[names[column]], row, time, diff, sees_equal)
+    return [
+        (row | found, time, diff)
+        for _, datum, time, diff in half_join(by[column], [lookup])
+        if datum is not None
+        for found in [dict(zip(names, datum.split(), strict=True))]
+        if all(row.get(name, of) == of for name, of in found.items())
+    ]
+
+
+def of_keys(count: int, time: int, value: bytes = b"v", diff: int = 1) -> list[KeyedUpdate]:
+    return [KeyedUpdate(b"%d" % at, value, time, diff) for at in range(count)]
+
+
+def test_a_unique_key_is_found_by_one_get() -> None:
+    """Whatever else there is, and however many ask for it."""
+    store = Counted()
+    arranged(of_keys(1_000, 0), 1, since=1, store=store)
+    arrangement = Arrangement(store, Interval(1, 1), 1)
+    store.counted()
+
+    lookups = [asked(1, key=b"7"), asked(1, key=b"8"), asked(1, key=b"7"), asked(1, key=b"none")]
+    assert len(list(half_join(arrangement, lookups))) == 3
+    assert store.counted() == (3, 0)
+
+
+def test_without_lag_an_update_is_one_entry_written() -> None:
+    """No history, no queue; the one more is the since."""
+    store = Counted()
+    arranged(of_keys(100, 0), 1, since=1, store=store)
+    assert store.counted()[1] == 100 + 1
+
+    arrangement = Arrangement(store, Interval(1, 2), 1)
+    arrangement.update(of_keys(10, 1, b"v", -1) + of_keys(10, 1, b"w"))
+    arrangement.settle(2)
+    # Ten entries, the since, and the first and last look at the queue.
+    assert store.counted() == (10 + 1, 10 + 1)
+
+
+def test_what_is_not_due_is_not_looked_at() -> None:
+    """A batch reads what it touches and what is due, and one entry of the queue beyond."""
+    store, gap = Counted(), 10
+    for time in range(3):
+        arrangement = Arrangement(store, Interval(time * gap, (time + 1) * gap), 0)
+        arrangement.update(
+            u._replace(key=b"%d %s" % (time, u.key or b"")) for u in of_keys(100, time * gap)
+        )
+        arrangement.settle(0)
+    store.counted()
+
+    Arrangement(store, Interval(30, 31), 0).settle(0)
+    assert store.counted() == (2, 0)
+    Arrangement(store, Interval(31, 32), 1).settle(1)
+    # The first 100 are due: each is read from the queue and by its key.
+    assert store.counted() == (1 + 101 + 100, 100 + 100 + 1)
+    Arrangement(store, Interval(32, 33), 1).settle(1)
+    assert store.counted() == (2, 0)
+
+
+def test_a_large_group_is_scanned_and_changed_by_datum() -> None:
+    """A lookup reads its data once for all who ask; an update touches its own entries."""
+    store, size = Counted(), 500
+    rows = [priced(b"datum %d" % at, 0) for at in range(size)]
+    arranged(rows, 1, since=1, store=store)
+    store.counted()
+
+    arrangement = Arrangement(store, Interval(1, 2), 1)
+    arrangement.update([priced(b"datum 7", 1, -1), priced(b"another", 1)])
+    matches = half_join(arrangement, [asked(1), asked(2), asked(1, sees_equal=True)])
+    store.counted()
+    first = list(itertools.islice(matches, 3))
+    assert store.counted()[0] < 10
+    assert len(first + list(matches)) == size * 3
+    arrangement.settle(2)
+    # Of 500 data two are written, beside the size of the group, which is the same, and since.
+    assert store.counted()[1] == 2 + 1
+
+
+@pytest.mark.parametrize("left", [[b"x" * 900], [b"a", b"b"]])
+def test_a_large_group_that_shrinks_is_one_entry_again(left: list[bytes]) -> None:
+    """One get finds what is left: one datum, however long it is, or a few that are short."""
+    store = Counted()
+    passing = [priced(b"x" * 900 + b"%d" % at, 0) for at in range(9)]
+    arranged([*passing, *(priced(datum, 0) for datum in left)], 1, since=1, store=store)
+    shrinking = Arrangement(store, Interval(1, 2), 1)
+    shrinking.update(row._replace(time=1, diff=-1) for row in passing)
+    shrinking.settle(2)
+    arrangement = Arrangement(store, Interval(2, 2), 2)
+    store.counted()
+
+    assert [match.datum for match in half_join(arrangement, [asked(2)])] == left
+    assert store.counted()[0] == 1
+
+
+def test_a_key_that_changes_often_is_read_once_for_all() -> None:
+    """Each of 500 lookups meets the one of 500 prices that was its own; kept or just come."""
+    prices = [priced(b"%d" % at, at) for at in range(500)]
+    prices += [priced(b"%d" % at, at + 1, -1) for at in range(499)]
+    store = Counted()
+    kept = arranged(prices, 500, store=store)
+    fresh = Arrangement(MemoryStore(), Interval(0, 500), 0)
+    fresh.update(prices)
+    store.counted()
+
+    for arrangement in (kept, fresh):
+        found = half_join(arrangement, [asked(at, sees_equal=True) for at in range(500)])
+        assert sorted(found) == sorted(Match("asked", b"%d" % at, at, 1) for at in range(500))
+    assert store.counted()[0] <= 500 + 1
+
+
+def test_what_cancels_writes_nothing() -> None:
+    """Not in one batch, be the key there or not."""
+    store = Counted()
+    arranged(PRICES[:1], 2, since=2, store=store)
+    store.counted()
+    arrangement = Arrangement(store, Interval(2, 4), 2)
+    arrangement.update([priced(b"9", 2), priced(b"5", 3, 2), priced(b"9", 2, -1)])
+    arrangement.update([priced(b"5", 3, -2), KeyedUpdate(b"new", b"", 2, 0)])
+    arrangement.settle(2)
+
+    assert store.counted()[1] == 0
