@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Plan
 
@@ -90,7 +91,11 @@ def watched(
     health = Health(Limits(ready_within, stuck_after, start_within), time.monotonic)
     monitor = Monitor(plan, health)
     with serving(monitor, *address) as url:
-        click.echo(f"serving {url}/metrics, /live and /ready", err=True)
+        told = f"serving {url}/metrics, /live and /ready"
+        if log_lines.wanted():
+            log_lines.info(told)
+        else:
+            click.echo(told, err=True)
         try:
             yield monitor
         finally:

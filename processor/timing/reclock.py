@@ -218,7 +218,11 @@ def _dated(
     *,
     heartbeat: bool,
 ) -> _Reading:
-    """A batch whose time is that of the inputs."""
+    """A batch whose time is that of the inputs.
+
+    Records without times of their own get the last one that is closed.  As long as there
+    are more of them than fit into a batch, time goes on in the smallest steps.
+    """
     closed = {s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.value_format == "diff"}
     bounds = []
     for source in plan.inputs:
@@ -231,14 +235,17 @@ def _dated(
     # A collection that is closed for ever has a frontier beyond all times.
     upper = max(last.upper, min([*bounds, LAST_TIME]))
     moves = upper > last.upper
-    read_as_they_come = {
-        topic
-        for source in plan.inputs
-        if source.name not in closed and (source.is_dated or moves)
-        for topic in source.topics
-    } | set(plan.transaction_topics)
-    ends = {topic: by for topic, by in look.ends.items() if topic in read_as_they_come}
+    stamped = {topic for s in plan.inputs if not s.is_dated for topic in s.topics}
+    unread = {plan.input(name).topics[0] for name in closed} | (set() if moves else stamped)
+    ends = {topic: by for topic, by in look.ends.items() if topic not in unread}
     starts, taken, left = _taken(last, look.begins, ends, limit)
+    if moves and any(taken[topic] != ends[topic] for topic in stamped & ends.keys()):
+        # What the limit leaves of these has to be stamped before this frontier too.
+        upper = last.upper + 1
+    if not moves:
+        waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
+        _, _, more = _taken(last, look.begins, waiting, 0)
+        left += more
     known = {}
     for name, records in closed.items():
         (topic,) = plan.input(name).topics

@@ -187,7 +187,7 @@ def of_moment(
     yield Sample(QUIET, (), health.quiet_s)
     if (lag_s := health.lag_s) is not None:
         yield Sample(LAG, (), lag_s)
-    if plan.time != "ingest":
+    if plan.time != "ingest" or plan.is_dated:
         return
     # A frontier can be ahead of this clock by a moment: it is after what was read at it.
     for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):

@@ -184,3 +184,46 @@ def test_inputs_of_one_source_share_their_transactions() -> None:
     plan = Plan("p", inputs, (Upsert("c", "a"),), (Output("o", "c", "o"),))
 
     assert plan.transaction_topics == ("bank.transaction",)
+
+
+def test_records_without_times_do_not_starve_beside_one_that_has() -> None:
+    """What a batch leaves of them is stamped before the frontier that was known."""
+    plan = Plan(
+        "p",
+        (ROWS, Input("names", ("names",))),
+        (Upsert("current", "rows"), Upsert("named", "names")),
+        (Output("o", "named", "o"),),
+    )
+    topics = Topics()
+    assert topics.messages["rows"][0] == topics.messages["names"][0] == []
+    shell = Shell(plan, topics)
+    for name in range(5):
+        topics.send("names", b"%d" % name, b"1")
+    shell.read(limit=2)
+    # They wait, and it is told: there is no time that they could have.
+    assert shell.last.upper == 0
+    topics.send("rows", b'"a"', b'{"t":9}')
+    shell.read(limit=2)
+
+    assert shell.last.positions["names"] == {0: 5}
+    assert len(shell.found["o"]) == 5
+    assert shell.last.upper == 9
+
+
+def test_what_cannot_be_read_yet_is_told_to_be_behind() -> None:
+    """Whoever watches sees that records wait for a frontier."""
+    plan = Plan(
+        "p",
+        (ROWS, Input("names", ("names",))),
+        (Upsert("current", "rows"), Upsert("named", "names")),
+        (Output("o", "named", "o"),),
+    )
+    topics = Topics()
+    assert topics.messages["rows"][0] == []
+    for name in range(3):
+        topics.send("names", b"%d" % name, b"1")
+    topics.send("rows", None, b'{"t":9}')
+    shell = Shell(plan, topics)
+    shell.batch()
+
+    assert shell.last.behind == 3
