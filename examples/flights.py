@@ -136,7 +136,9 @@ def main() -> None:
     topic = "flights." + given.what
     servers = {"bootstrap.servers": given.bootstrap_servers}
     new = confluent_kafka.admin.NewTopic(topic, given.partitions, 1)
-    confluent_kafka.admin.AdminClient(servers).create_topics([new])[topic].result()
+    # An answer never comes once its client is gone.
+    admin = confluent_kafka.admin.AdminClient(servers)
+    admin.create_topics([new])[topic].result()
     producer = confluent_kafka.Producer({**servers, "enable.idempotence": True})
     for message in messages:
         producer.produce(topic, message.value, message.key)
