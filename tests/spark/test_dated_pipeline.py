@@ -131,17 +131,15 @@ def test_shuffled_history_gives_what_ordered_history_does(
     send(shuffled[:300])
     pipeline.drained()
     send(shuffled[300:])
-    with pipeline.start(
-        "--once", fault=f"after_commit:{max(pipeline.log('commits')) + 2}:0"
-    ) as run:
-        run.wait_for_fault()
-    pipeline.drained()
     last = ("end", {"at": 1_000_000, "level": 9})
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
     for partition in range(2):
         message = json.dumps(last[1]).encode()
         producer.produce(source, message, json.dumps(last[0]).encode(), partition=partition)
     assert producer.flush(30) == 0
+    at = max(pipeline.log("commits")) + 2
+    with pipeline.start("--once", fault=f"after_commit:{at}:0") as run:
+        run.wait_for_fault()
     done = pipeline.drained()
 
     plan = parse(json.dumps(pipeline.document()), "file", environ={}).plan
@@ -158,9 +156,17 @@ def test_shuffled_history_gives_what_ordered_history_does(
 
 def kill_at_random(pipelines: list[Written], send: Callable[[int], None], choice: Random) -> None:
     """Let pipelines run at once, and kill everything of each in the middle of some batch."""
-    runs = {pipeline.name: pipeline.start() for pipeline in pipelines}
+    runs = {}
     more = iter([True] * 40)
     try:
+        for pipeline in pipelines:
+
+            def begun(of: Written = pipeline) -> bool:
+                return bool(of.log("commits"))
+
+            runs[pipeline.name] = pipeline.start()
+            # Without the topic of the one before it the next would be refused.
+            wait_until(begun, 240, f"{pipeline.name} runs")
         for pipeline in pipelines:
             seen = max(pipeline.log("commits"), default=-1) + choice.randint(1, 3)
 
@@ -236,8 +242,6 @@ def test_chained_pipelines_are_as_one(
 
     send(200)
     if form == "diff":
-        # Without its topic the second would be refused.
-        first.drained()
         kill_at_random([first, second], send, choice)
     for pipeline in (first, second, whole):
         pipeline.drained()
