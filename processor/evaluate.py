@@ -14,7 +14,7 @@ from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor.batch import dataflow, hops
 from ikebana.processor.batch.envelope import Records, Tick, unpack
-from ikebana.processor.batch.rows import KeyedUpdate, Updates
+from ikebana.processor.batch.rows import KeyedUpdate, Updates, add
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning import planner, progress
@@ -236,10 +236,8 @@ def _updates(source: Input, records: Sequence[Record], lower: int) -> Updates:
             )
         key, value, time, diff = record
         assert time >= lower, f"time {time} is not beyond the lower {lower}"
-        row.keys.append(_as_message(source, "key", key))
-        row.values.append(_as_message(source, "value", value) or b"null")
-        row.times.append(time)
-        row.diffs.append(diff)
+        raw_value = _as_message(source, "value", value) or b"null"
+        add(row, KeyedUpdate(_as_message(source, "key", key), raw_value, time, diff))
     return row
 
 

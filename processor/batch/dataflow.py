@@ -16,7 +16,6 @@ from ikebana.codecs import canonical
 from ikebana.processor.batch.envelope import Records
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.rows import (
-    NO_KEY,
     Errors,
     Facts,
     Ignored,
@@ -25,7 +24,9 @@ from ikebana.processor.batch.rows import (
     Symbols,
     Truncate,
     Updates,
+    keyed,
     times_of,
+    updates_of,
 )
 from ikebana.processor.kernels import facts, hold, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
@@ -180,7 +181,7 @@ class _Batch:
                 case Errors():
                     self.emitted[ERRORS] += _error_updates(row)
                 case Updates():
-                    made = list(map(KeyedUpdate, row.keys, row.values, row.times, row.diffs))
+                    made = list(updates_of(row))
                     self._deliver(row.outputs, row.reductions, made)
                     if row.root:
                         self._flow(row.root, made)
@@ -194,12 +195,7 @@ class _Batch:
         name = source.name
         found = facts.step(
             operator_part(self._store, _FACTS + name),
-            [
-                update
-                for row in rows
-                if row.input == name
-                for update in map(KeyedUpdate, row.keys, row.values, row.times, row.diffs)
-            ],
+            [update for row in rows if row.input == name for update in updates_of(row)],
             self._intervals[name],
         )
         self.new_facts[name] = found.counts
@@ -271,18 +267,16 @@ class _Batch:
             steps = planner.chain_of(self._plan, branch, self._physical)
             passed = steps.apply(updates, branch.silent)
             self.emitted[ERRORS] += passed.errors
-            self._deliver(branch.outputs, branch.reductions, passed.updates)
+            made = keyed(passed.updates) if branch.reductions else passed.updates
+            self._deliver(branch.outputs, branch.reductions, made)
             for name in branch.hops:
                 self.hops.setdefault(name, []).extend(passed.updates)
 
     def _deliver(
-        self, outputs: Iterable[str], reductions: Sequence[str], updates: Sequence[KeyedUpdate]
+        self, outputs: Iterable[str], reductions: Iterable[str], updates: Sequence[KeyedUpdate]
     ) -> None:
         for name in outputs:
             self.emitted[name] += updates
-        if reductions:
-            # What has no key is all of one, and lies in one shard.
-            updates = [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
         for name in reductions:
             self._arriving[name] += updates
 

@@ -8,7 +8,7 @@ its batch is.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ikebana.processor.batch.rows import NO_KEY, KeyedUpdate, Updates
+from ikebana.processor.batch.rows import KeyedUpdate, Updates, add, keyed
 from ikebana.processor.reading.decoding import shard_of
 
 _CHUNK_RECORDS = 5_000
@@ -22,14 +22,12 @@ def chunks(
     for name, updates in hops.items():
         rows = [_row(name) for _ in range(shards)]
         sizes = [0] * shards
-        for update in updates:
-            key = NO_KEY if update.key is None else update.key
+        for update in keyed(updates):
+            key = update.key
+            assert key is not None
             at = shard_of(key, shards)
             row = rows[at]
-            row.keys.append(key)
-            row.values.append(update.value)
-            row.times.append(update.time)
-            row.diffs.append(update.diff)
+            add(row, update)
             sizes[at] += len(key) + len(update.value)
             if len(row.keys) >= _CHUNK_RECORDS or sizes[at] >= _CHUNK_BYTES:
                 yield at, row

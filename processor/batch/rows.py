@@ -4,6 +4,7 @@ Symbols are kept in columns because a micro-batch holds hundreds of thousands of
 and most never need a Python object of their own.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -131,6 +132,25 @@ class KeyedUpdate(NamedTuple):
     value: bytes
     time: int
     diff: int
+
+
+def add(row: Updates | Facts, update: KeyedUpdate) -> None:
+    """Add an update to the columns of a row."""
+    key, value, time, diff = update
+    row.keys.append(key)
+    row.values.append(value)
+    row.times.append(time)
+    row.diffs.append(diff)
+
+
+def updates_of(row: Updates | Facts) -> Iterator[KeyedUpdate]:
+    """The updates in the columns of a row."""
+    return map(KeyedUpdate, row.keys, row.values, row.times, row.diffs)
+
+
+def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
+    """The updates as a reduction takes them: what has no key is all of one."""
+    return [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
 
 
 def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:

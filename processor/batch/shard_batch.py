@@ -23,6 +23,7 @@ import msgspec
 
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import Folder
+from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
@@ -116,7 +117,8 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
             loopback.produce(sender, job.plan.loopback_topic, target, pack(row))
         # What is not known yet is how long the commit takes.
         watch.lap("send")
-        marker = _marker(job, tick, shard, records, counts, after, emitted, watch.laps)
+        outputs = progress.output_intervals(job.plan, intervals)
+        marker = _marker(job, tick, shard, records, counts, outputs, after, emitted, watch.laps)
         markers.produce_marker(sender, topic, marker)
         faults.point("before_commit", tick.batch, shard)
     faults.point("after_commit", tick.batch, shard)
@@ -129,11 +131,11 @@ def _marker(
     shard: int,
     records: Sequence[Records],
     counts: dict[str, int],
+    outputs: Mapping[str, Interval],
     manifest: Manifest,
     emitted: Emitted,
     took: Mapping[str, float],
 ) -> Marker:
-    outputs = progress.output_intervals(job.plan, tick.interval_of())
     times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,

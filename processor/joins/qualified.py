@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
-
-from ikebana.processor.linear.expressions import asked, parse
+from ikebana.processor.linear.expressions import parse, tree_of, written
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import (
@@ -101,7 +99,7 @@ def sides(text: str) -> Sides | None:
     (root,) = node["select_list"]
     if root.get("type") != "COMPARE_EQUAL":
         return None
-    return Sides(*(_written({**node, "select_list": [root[side]]}) for side in Sides._fields))
+    return Sides(*(written({**node, "select_list": [root[side]]}) for side in Sides._fields))
 
 
 def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
@@ -127,7 +125,7 @@ def _with_names(text: str, renamed: Callable[[_Names], _Names]) -> str:
         made = [_walked(root, renamed, frozenset()) for root in node["select_list"]]
     except RecursionError:
         raise ExpressionError("it is nested too deeply") from None
-    return _written({**node, "select_list": made})
+    return written({**node, "select_list": made})
 
 
 def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[str]) -> Any:
@@ -159,10 +157,7 @@ def _parameters(node: _Node) -> frozenset[str]:
 
 def _select(text: str) -> _Node:
     """The syntax tree of an expression, as a SELECT of it."""
-    try:
-        answer: _Node = msgspec.json.decode(_parsed("SELECT " + text))
-    except RecursionError:
-        raise ExpressionError("it is nested too deeply") from None
+    answer = tree_of(text)
     nodes = [] if answer["error"] else [each["node"] for each in answer["statements"]]
     if len(nodes) != 1 or len(nodes[0].get("select_list", [])) != 1:
         # What is wrong with it is for those to say who say it of all expressions.
@@ -170,23 +165,6 @@ def _select(text: str) -> _Node:
         raise ExpressionError("it is not one expression")
     node: _Node = nodes[0]
     return node
-
-
-def _written(node: _Node) -> str:
-    statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
-    return _printed(msgspec.json.encode(statement).decode())
-
-
-@functools.lru_cache(maxsize=4096)
-def _parsed(statement: str) -> str:
-    ((tree,),) = asked("SELECT json_serialize_sql(?)", statement)
-    return str(tree)
-
-
-@functools.lru_cache(maxsize=4096)
-def _printed(tree: str) -> str:
-    ((sql,),) = asked("SELECT json_deserialize_sql(?)", tree)
-    return str(sql).removeprefix("SELECT ").removesuffix(";")
 
 
 @functools.lru_cache(maxsize=4096)

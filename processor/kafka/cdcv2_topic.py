@@ -1,18 +1,12 @@
 """A CDCv2 topic on the brokers, read once from its beginning to its present end."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, Published
-
-DECODERS: Mapping[str, Callable[[bytes | None], cdcv2.Message]] = {
-    "cdcv2-json": cdcv2.decode,
-    "cdcv2-avro": cdcv2_avro.decode,
-}
+from ikebana.processor.verifying.cdcv2_reader import DECODERS, Cdcv2Reader, Published
 
 
 def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Published]:

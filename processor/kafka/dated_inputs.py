@@ -5,15 +5,14 @@ seen of them, which its markers tell, and which partitions have fallen silent.
 """
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 import msgspec
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.codecs import progress
-from ikebana.codecs.errors import DecodeError
 from ikebana.processor.kafka import markers, topics
+from ikebana.processor.kafka.diff_topic import progress_record
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.topics import Positions
@@ -33,9 +32,13 @@ class DatedInputs:
         self._admin = admin
         self._settings = settings
         self._closed: dict[str, list[Closed]] = {}
+        self._read_to: dict[str, int] = {}
         self._frozen = False
         self._silent_since: dict[Where, tuple[int, float]] = {}
-        self._learned: tuple[int, Learned] | None = None
+        self._news_of: tuple[int, Learned] | None = None
+        # What is known after a batch, with the topics at these ends, by what is idle.
+        self._learned_at: tuple[int, Positions] | None = None
+        self._learned: dict[frozenset[Where], dict[str, InputTimes]] = {}
         self._made: Reader | None = None
         self._shards_ever: int | None = None
 
@@ -53,12 +56,9 @@ class DatedInputs:
             SourceError: the progress of a diff topic is of another checkpoint than before.
         """
         found = dict(last.known)
-        closed = self._progress_of(found)
         if any(source.tells_later for source in self._plan.inputs):
-            news = self._news(last)
-            idle = self._idle(last, ends)
-            found = input_times.learned(self._plan, found, news, last.positions, ends, idle)
-        return found, closed
+            found = dict(self._after(last, ends, self._idle(last, ends)))
+        return found, self._progress_of(found)
 
     def waits_for_silence(self, last: SourceOffset, ends: Positions) -> bool:
         """Whether the frontier would move if all that is read up to its end were idle."""
@@ -72,21 +72,31 @@ class DatedInputs:
         ]
         if not patient:
             return False
-        news = self._news(last)
-        done = {
+        done = frozenset(
             (topic, p)
             for source in patient
             for topic in source.topics
             for p, end in ends.get(topic, {}).items()
             if last.positions.get(topic, {}).get(p, 0) >= end
-        }
-        now = input_times.learned(
-            self._plan, last.known, news, last.positions, ends, self._idle(last, ends)
         )
-        then = input_times.learned(self._plan, last.known, news, last.positions, ends, done)
+        now = self._after(last, ends, self._idle(last, ends))
+        then = self._after(last, ends, done)
         return any(then[source.name].frontier > now[source.name].frontier for source in patient)
 
-    def _idle(self, last: SourceOffset, ends: Positions) -> Set[Where]:
+    def _after(
+        self, last: SourceOffset, ends: Positions, idle: frozenset[Where]
+    ) -> dict[str, InputTimes]:
+        """What is known after a batch; while nothing comes in that is asked for all the time."""
+        if self._learned_at != (last.batch, ends):
+            self._learned_at, self._learned = (last.batch, ends), {}
+        if idle not in self._learned:
+            news = self._news(last)
+            self._learned[idle] = input_times.learned(
+                self._plan, last.known, news, last.positions, ends, idle
+            )
+        return self._learned[idle]
+
+    def _idle(self, last: SourceOffset, ends: Positions) -> frozenset[Where]:
         """The partitions that have had nothing to read for as long as their input says."""
         moment = time.monotonic()
         idle = set()
@@ -103,23 +113,23 @@ class DatedInputs:
                     read = last.positions.get(topic, {}).get(partition, 0) >= end
                     if read and (moment - known[1]) * 1000 >= event.idle_ms:
                         idle.add(where)
-        return idle
+        return frozenset(idle)
 
     def _news(self, last: SourceOffset) -> Learned:
         """What the markers of the last batch tell.
 
         If the checkpoint was rescaled after it, they are those of the shards of then.
         """
-        if self._learned is None or self._learned[0] != last.batch:
+        if self._news_of is None or self._news_of[0] != last.batch:
             found = [marker for marker in self._last_markers() if marker.batch == last.batch]
-            self._learned = (
+            self._news_of = (
                 last.batch,
                 Learned(
                     [seen for marker in found for seen in marker.seen],
                     [marker.facts for marker in found],
                 ),
             )
-        return self._learned[1]
+        return self._news_of[1]
 
     def _last_markers(self) -> list[Marker]:
         topic = self._plan.markers_topic
@@ -140,8 +150,11 @@ class DatedInputs:
             times = known.get(source.name, InputTimes())
             kept = [c for c in self._closed.get(source.name, ()) if c.after > times.progress_at]
             if ends is not None:
-                start = kept[-1].after if kept else times.progress_at
-                kept += self._read(source, start, ends[source.topics[0] + ".progress"][0])
+                # The end of a transaction takes an offset, too: what was read is remembered.
+                start = max(times.progress_at, self._read_to.get(source.name, 0))
+                end = ends[source.topics[0] + ".progress"][0]
+                kept += self._read(source, start, end)
+                self._read_to[source.name] = max(start, end)
             self._closed[source.name] = kept
             known[source.name] = msgspec.structs.replace(
                 times, checkpoint=_one_checkpoint(source, times.checkpoint, kept)
@@ -150,18 +163,11 @@ class DatedInputs:
 
     def _read(self, source: Input, start: int, end: int) -> list[Closed]:
         topic = source.topics[0] + ".progress"
-        found = []
-        for _, messages in self._reader.read([Range(topic, 0, start, end)]):
-            for message in messages:
-                try:
-                    record = progress.decode(message.value())
-                except DecodeError as error:
-                    raise SourceError(
-                        f"cannot use {topic}[0]@{message.offset()}: {error.reason}",
-                        hint="The topic holds what no ikebana of this version wrote.",
-                    ) from None
-                found.append(Closed(record, message.offset() + 1))
-        return found
+        return [
+            Closed(progress_record(message), message.offset() + 1)
+            for _, messages in self._reader.read([Range(topic, 0, start, end)])
+            for message in messages
+        ]
 
     @property
     def _reader(self) -> Reader:

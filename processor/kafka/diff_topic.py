@@ -159,22 +159,13 @@ class DiffTopic:
 
     def _last_before(self, end: int) -> ProgressRecord | None:
         found = self._progress_reader.tail(self.progress_topic, 0, self._progress_at, end)
-        records = [self._record(message) for message in found]
+        records = [progress_record(message) for message in found]
         return records[-1] if records else None
 
     def _records(self, start: int, end: int) -> Iterator[ProgressRecord]:
         wanted = Range(self.progress_topic, 0, start, end)
         for _, messages in self._progress_reader.read([wanted]):
-            yield from map(self._record, messages)
-
-    def _record(self, message: Message) -> ProgressRecord:
-        try:
-            return progress.decode(message.value())
-        except DecodeError as error:
-            raise SourceError(
-                f"cannot use {self.progress_topic}[0]@{message.offset()}: {error.reason}",
-                hint="The topic holds what no ikebana of this version wrote.",
-            ) from None
+            yield from map(progress_record, messages)
 
     def _updates(self, portion: Portion) -> Iterator[list[PlacedUpdate]]:
         ends = portion.ends()
@@ -208,3 +199,14 @@ class DiffTopic:
     def _ends_by(self, ask: _Ask) -> dict[int, int]:
         partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions
         return ask(self._admin, {self.topic: partitions})[self.topic]
+
+
+def progress_record(message: Message) -> ProgressRecord:
+    """Read a record of a progress topic.  Raises: SourceError."""
+    try:
+        return progress.decode(message.value())
+    except DecodeError as error:
+        raise SourceError(
+            f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",
+            hint="The topic holds what no ikebana of this version wrote.",
+        ) from None

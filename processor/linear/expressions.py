@@ -100,13 +100,13 @@ def asked(sql: str, *parameters: str) -> list[tuple[Any, ...]]:
     return rows
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=4096)
 def _parsed(text: str) -> bytes:
     ((tree,),) = asked("SELECT json_serialize_sql(?)", "SELECT " + text)
     return str(tree).encode()
 
 
-def _tree(text: str) -> _Node:
+def tree_of(text: str) -> _Node:
     """The syntax tree of an expression, as a SELECT of it."""
     try:
         tree: _Node = msgspec.json.decode(_parsed(text))
@@ -125,7 +125,7 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         ExpressionError: it cannot be parsed, or must not stand.
     """
     _refuse_unwritable(text)
-    answer = _tree(text)
+    answer = tree_of(text)
     if answer["error"]:
         problem = _first_line(answer["error_message"])
         if problem.startswith("syntax error"):
@@ -144,7 +144,7 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         if condition:
             root = _ordered(root)
         node["select_list"] = [root]
-        return Expression(text, _written(node), dict(checked.reads), root)
+        return Expression(text, written(node), dict(checked.reads), root)
     except RecursionError:
         raise ExpressionError(_TOO_DEEP) from None
 
@@ -154,30 +154,34 @@ def _refuse_unwritable(text: str) -> None:
         raise ExpressionError("it holds a character that SQL cannot")
 
 
-def _written(node: _Node) -> str:
+def written(node: _Node) -> str:
     """The expression that a SELECT node has, as SQL."""
     statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
-    tree = msgspec.json.encode(statement).decode()
+    return _printed(msgspec.json.encode(statement).decode())
+
+
+@functools.lru_cache(maxsize=4096)
+def _printed(tree: str) -> str:
     ((sql,),) = asked("SELECT json_deserialize_sql(?)", tree)
     return str(sql).removeprefix("SELECT ").removesuffix(";")
 
 
 def conjuncts(text: str) -> list[str]:
     """The conditions that AND joins in a condition, each as SQL of its own."""
-    answer = _tree(text)
+    answer = tree_of(text)
     if answer["error"]:
         return [text]
     node = answer["statements"][0]["node"]
     (root,) = node["select_list"]
     if root.get("type") != "CONJUNCTION_AND":
         return [text]
-    parts = [_written({**node, "select_list": [child]}) for child in root["children"]]
+    parts = [written({**node, "select_list": [child]}) for child in root["children"]]
     return [condition for part in parts for condition in conjuncts(part)]
 
 
 def called(text: str) -> tuple[str, str] | None:
     """The function that an expression is a call of, and its one argument."""
-    answer = _tree(text)
+    answer = tree_of(text)
     if answer["error"] or len(answer["statements"]) != 1:
         return None
     node = answer["statements"][0]["node"]
@@ -187,7 +191,7 @@ def called(text: str) -> tuple[str, str] | None:
     arguments = listed[0]["arguments"]
     if len(arguments) != 1:
         return None
-    argument = _written({**node, "select_list": [arguments[0]["expression"]]})
+    argument = written({**node, "select_list": [arguments[0]["expression"]]})
     return listed[0]["function_name"].lower(), argument
 
 
@@ -307,7 +311,7 @@ class _Checked:
             self._column(child, takes_json=True)
             text = f"{quoted(child['column_names'][0])}::VARCHAR"
             wanted = "VARCHAR" if node["try_cast"] else kind
-            (made,) = _tree(from_json(text, wanted))["statements"][0]["node"]["select_list"]
+            (made,) = tree_of(from_json(text, wanted))["statements"][0]["node"]["select_list"]
             return {**node, "child": made} if node["try_cast"] else made
         return self._children(node, takes_json=True)
 
@@ -336,7 +340,7 @@ def _type_text(cast: _Node) -> str:
     (root,) = node["select_list"]
     root["arguments"][0]["expression"]["type_expr"] = cast["type_expr"]
     try:
-        ((found,),) = asked("SELECT " + _written(node))
+        ((found,),) = asked("SELECT " + written(node))
     except duckdb.Error as error:
         raise ExpressionError(_first_line(str(error))) from None
     return str(found)
@@ -345,7 +349,7 @@ def _type_text(cast: _Node) -> str:
 @functools.lru_cache(maxsize=256)
 def type_named(text: str) -> str:
     """The full name of a SQL type.  Raises: ExpressionError."""
-    answer = _tree(f"CAST(NULL AS {text})")
+    answer = tree_of(f"CAST(NULL AS {text})")
     if answer["error"]:
         raise ExpressionError(f'"{text}" is not a SQL type')
     node = answer["statements"][0]["node"]
@@ -452,7 +456,7 @@ def _refused_functions() -> dict[str, str]:
 
 def _names_in(definition: str) -> set[str]:
     """The functions that the definition of a macro names; a subquery counts as one."""
-    answer = _tree(definition)
+    answer = tree_of(definition)
     if answer["error"]:
         return {"now"}
     found: set[str] = set()

@@ -9,6 +9,7 @@ stands still: a looked-up arrangement that is deeper than its reader holds the r
 back.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -31,7 +32,8 @@ class Edges:
     looks_up: tuple[str, ...] = ()
 
 
-def edges(plan: Plan) -> dict[str, Edges]:
+@functools.lru_cache(maxsize=32)
+def edges(plan: Plan) -> Mapping[str, Edges]:
     """What each operator waits for that has a frontier of its own.
 
     These are the roots: linear operators are passes over what comes out of them.
@@ -105,7 +107,8 @@ def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str
     return {name: Interval(before.get(name, 0), upper) for name, upper in after.items()}
 
 
-def producers(plan: Plan) -> dict[str, tuple[str, ...]]:
+@functools.lru_cache(maxsize=32)
+def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     """The operators whose updates each output shows; errors may come from any."""
     found = {
         output.name: _unique(path.root for path in planner.paths(plan, output.source))

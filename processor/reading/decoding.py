@@ -22,6 +22,8 @@ from ikebana.processor.batch.rows import (
     Symbols,
     Truncate,
     Updates,
+    add,
+    updates_of,
 )
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.intake import Intake, Made, Message, Taken
@@ -224,12 +226,9 @@ class Decoding:
             reductions = list(branch.reductions)
             root = "" if outputs or reductions else branch.root
             shards = [Updates(outputs, [], [], [], [], root, reductions) for _ in range(count)]
-            for key, value, time, diff in updates:
-                shard = shards[crc32(value if key is None else key) % count]
-                shard.keys.append(key)
-                shard.values.append(value)
-                shard.times.append(time)
-                shard.diffs.append(diff)
+            for update in updates:
+                placed = update.value if update.key is None else update.key
+                add(shards[shard_of(placed, count)], update)
             for at, shard in enumerate(shards):
                 if shard.keys:
                     yield at, pack(shard)
@@ -237,14 +236,8 @@ class Decoding:
     def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
         """All facts of a datum go to one shard, which knows those that it has."""
         shards = [Facts(facts.input, [], [], [], []) for _ in range(self._count)]
-        for key, value, time, diff in zip(
-            facts.keys, facts.values, facts.times, facts.diffs, strict=True
-        ):
-            shard = shards[crc32(NO_KEY if key is None else key) % self._count]
-            shard.keys.append(key)
-            shard.values.append(value)
-            shard.times.append(time)
-            shard.diffs.append(diff)
+        for fact in updates_of(facts):
+            add(shards[shard_of(NO_KEY if fact.key is None else fact.key, self._count)], fact)
         yield from ((at, pack(shard)) for at, shard in enumerate(shards) if shard.keys)
         if seen.statements:
             yield 0, pack(seen)

@@ -16,17 +16,14 @@ from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.plain import Plain
-from ikebana.processor.batch.rows import NO_KEY, KeyedUpdate, Partial
+from ikebana.processor.batch.rows import KeyedUpdate, Partial, keyed
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
-from ikebana.processor.timing.event_time import Dating, EventTimes
-
-# A partition: its topic and its number.
-Where = tuple[str, int]
+from ikebana.processor.timing.event_time import Dating, EventTimes, Where
 
 
 class Message(NamedTuple):
@@ -102,11 +99,7 @@ class Intake:
             as_is and self._passes is None and self._pushed is None and self._event is None
         )
         """Whether every message with a key is the symbol that it comes to."""
-        branches = physical.branches.get(source.name, ()) if source.mode == "diffs" else ()
-        if branches and not physical.fused:
-            # Its branches run in the shards: this one is the input itself.
-            branches = (Branch(source.name, (), ()),)
-        self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
+        self._branches = branches_in_decoding(source, physical)
 
     def symbols(
         self,
@@ -272,6 +265,18 @@ class Intake:
             return None
 
 
+def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tuple[Branch, Chain]]:
+    """The branches of an input's own updates that run where they are decoded."""
+    if not planner.comes_out_of_decoding(source):
+        return []
+    branches = physical.branches.get(source.name, ())
+    if branches and not physical.fused:
+        # Its branches run in the shards: this one is the input itself.
+        branches = (Branch(source.name, (), ()),)
+    scope = frozen(planner.scope_of_input(source))
+    return [(branch, chain(branch.steps, scope)) for branch in branches]
+
+
 def through(
     branches: Sequence[tuple[Branch, Chain]], updates: Sequence[KeyedUpdate]
 ) -> tuple[list[tuple[Branch, list[KeyedUpdate]]], list[KeyedUpdate]]:
@@ -280,10 +285,7 @@ def through(
     for branch, steps in branches:
         passed = steps.apply(updates, branch.silent)
         made = passed.updates
-        if branch.reductions:
-            # Without a key they are all of one, and have to come to one shard.
-            made = [u._replace(key=NO_KEY) if u.key is None else u for u in made]
-        by_branch.append((branch, made))
+        by_branch.append((branch, keyed(made) if branch.reductions else made))
         errors += passed.errors
     return by_branch, errors
 

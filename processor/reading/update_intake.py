@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.arrangements.frontier import Interval
-from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.batch.formatting import pack_times
-from ikebana.processor.batch.rows import Facts, KeyedUpdate, Seen
-from ikebana.processor.linear.chain import chain
-from ikebana.processor.linear.scope import frozen
+from ikebana.processor.batch.rows import Facts, KeyedUpdate, Seen, add
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import UPDATE_FORMATS, Input
-from ikebana.processor.planning.planner import Branch
 from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.intake import Intake, Made, Message, Where, through
+from ikebana.processor.reading.intake import Intake, Made, Message, branches_in_decoding, through
+from ikebana.processor.timing.event_time import Where
 from ikebana.processor.verifying import diff_reader
+from ikebana.processor.verifying.cdcv2_reader import DECODERS
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
-
-_CDCV2 = {"cdcv2-json": cdcv2.decode, "cdcv2-avro": cdcv2_avro.decode}
 
 
 class UpdateIntake:
@@ -36,11 +32,7 @@ class UpdateIntake:
 
     def __init__(self, source: Input, physical: planner.Physical) -> None:
         self._source = source
-        scope = planner.scope_of_input(source)
-        branches: Sequence[Branch] = physical.branches.get(source.name, ())
-        if branches and not physical.fused:
-            branches = (Branch(source.name, (), ()),)
-        self._branches = [(branch, chain(branch.steps, frozen(scope))) for branch in branches]
+        self._branches = branches_in_decoding(source, physical)
 
     def updates(self, messages: Sequence[Message], where: Where, interval: Interval) -> Made:
         """The updates of the interval, through every branch.
@@ -66,7 +58,7 @@ class UpdateIntake:
             SourceError: a message is no CDCv2.
         """
         name, (topic, partition) = self._source.name, where
-        decode = _CDCV2[self._source.value_format]
+        decode = DECODERS[self._source.value_format]
         facts, seen = Facts(name, [], [], [], []), Seen(name, topic, partition)
         for message in messages:
             try:
@@ -79,12 +71,10 @@ class UpdateIntake:
             if isinstance(found, Progress):
                 seen.statements.append((found.lower, found.upper, pack_times(dict(found.counts))))
                 continue
-            for key, value, time, diff in found.updates:
-                _require_time(time, where, message.offset)
-                facts.keys.append(key)
-                facts.values.append(value)
-                facts.times.append(time)
-                facts.diffs.append(diff)
+            for fact in found.updates:
+                update = KeyedUpdate(*fact)
+                _require_time(update.time, where, message.offset)
+                add(facts, update)
         return facts, seen
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # By topic, by partition.
 Greatest = Mapping[str, Mapping[int, int]]
+# A partition: its topic and its number.
 Where = tuple[str, int]
 
 

@@ -138,10 +138,10 @@ def mint(
     backlog = sum(waiting.values())
     all_hops = backlog <= most_hops
     reading = _Reading({}, {}, last.upper, 0, {})
-    if all_hops:
-        reading = (_dated if plan.is_dated else _timed)(
-            plan, last, look, limit, now_ms, heartbeat=heartbeat
-        )
+    if all_hops and plan.is_dated:
+        reading = _dated(plan, last, look, limit)
+    elif all_hops:
+        reading = _timed(plan, last, look, limit, now_ms, heartbeat=heartbeat)
     else:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
     frontiers = progress.advance_frontiers(
@@ -209,15 +209,7 @@ def _timed(
     return _Reading(starts, taken, upper, left, {})
 
 
-def _dated(
-    plan: Plan,
-    last: SourceOffset,
-    look: Look,
-    limit: int | None,
-    now_ms: int,
-    *,
-    heartbeat: bool,
-) -> _Reading:
+def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Reading:
     """A batch whose time is that of the inputs.
 
     Records without times of their own get the last one that is closed.  As long as there

@@ -13,12 +13,19 @@ which does not look for contradictions.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ikebana.arrangements.errors import IkebanaError
+from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.cdcv2 import Fact, Message, Progress, Updates
 from ikebana.processor.batch.rows import KeyedUpdate
+
+DECODERS: Mapping[str, Callable[[bytes | None], Message]] = {
+    "cdcv2-json": cdcv2.decode,
+    "cdcv2-avro": cdcv2_avro.decode,
+}
 
 
 class ContradictionError(IkebanaError):
