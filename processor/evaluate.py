@@ -17,7 +17,7 @@ from ikebana.processor.batch.envelope import Records, Tick, unpack
 from ikebana.processor.batch.rows import KeyedUpdate, Updates, add
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import (
     ERRORS,
     SOURCE_CLOCKS,
@@ -152,7 +152,7 @@ class Evaluation:
                     Update(value, time, diff) for _, value, time, diff in emitted
                 )
             ]
-        types = planner.scope_of_output(self.plan, output).types
+        types = ways.scope_of_output(self.plan, output).types
         return [
             Update(
                 (_as_data(key, types.get(KEY, JSON)), _as_data(value, types.get(VALUE, JSON))),

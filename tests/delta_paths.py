@@ -70,20 +70,20 @@ def rows_made(
 
 
 class _Group(NamedTuple):
-    """The updates of one key of an arrangement, by the value of what orders it."""
+    """The updates of one key of an arrangement."""
 
-    updates: dict[Any, list[tuple[Datum, int, int]]]
+    updates: list[tuple[Datum, int, int]]
 
-    def as_of(self, then: Any, time: int, *, sees_equal: bool) -> dict[Datum, int]:
-        """The data of one value, each as often as it is there."""
+    def as_of(self, time: int, *, sees_equal: bool) -> dict[Datum, int]:
+        """The data, each as often as it is there."""
         found: dict[Datum, int] = {}
-        for datum, at, diff in self.updates.get(then, ()):
+        for datum, at, diff in self.updates:
             if at < time or (at == time and sees_equal):
                 found[datum] = found.get(datum, 0) + diff
         return {datum: count for datum, count in found.items() if count}
 
 
-_NOTHING = _Group({})
+_NOTHING = _Group([])
 
 
 class _Run:
@@ -159,21 +159,27 @@ class _Run:
 
     def _looked_up(self, step: Lookup, row: Row, time: int) -> Iterator[tuple[Row, int]]:
         group = self._group(step.arrangement, step.key, row)
-        for then in group.updates:
-            for datum, count in group.as_of(then, time, sees_equal=step.sees_equal).items():
-                yield {**row, **self._row(step.alias, datum)}, count
+        for datum, count in group.as_of(time, sees_equal=step.sees_equal).items():
+            yield {**row, **self._row(step.alias, datum)}, count
 
     def _extended(self, step: Extend, row: Row, time: int) -> Iterator[tuple[Row, int]]:
-        groups = [self._group(each.arrangement, each.key, row) for each in step.candidates]
-        fewest = min(groups, key=lambda group: len(group.updates))
-        for then in fewest.updates:
+        known = [self._group(each.values, each.key, row) for each in step.candidates]
+        fewest, candidate = min(
+            zip(known, step.candidates, strict=True), key=lambda each: len(each[0].updates)
+        )
+        proposed = {
+            value(candidate.value, self._row(candidate.alias, datum))
+            for datum, _, _ in fewest.updates
+        }
+        for variable in proposed - {None}:
             self.touched += 1
+            made = {**row, step.variable: variable}
             found = [
-                group.as_of(then, time, sees_equal=each.sees_equal)
-                for each, group in zip(step.candidates, groups, strict=True)
+                self._group(each.data, each.data_key, made).as_of(time, sees_equal=each.sees_equal)
+                for each in step.candidates
             ]
             if all(found):
-                yield from self._completed(step, {**row, step.variable: then[1]}, found)
+                yield from self._completed(step, made, found)
 
     def _completed(
         self, step: Extend, row: Row, found: Sequence[dict[Datum, int]]
@@ -197,17 +203,14 @@ class _Run:
 
     def _arranged(self, arrangement: Arrangement) -> dict[Datum, _Group]:
         of, scope = arrangement.relation, self._relations[arrangement.relation].scope
-        wanted = [_own(text, scope) for text in (*arrangement.keys, *arrangement.then)]
+        wanted = [_own(text, scope) for text in arrangement.keys]
         found: dict[Datum, _Group] = {}
         for datum, time, diff in self._filtered(of, arrangement.filters):
             row = dict(zip(self._given[of].columns, datum, strict=True))
             values = tuple(_distinct(value(each, row)) for each in wanted)
             # Null is equal to nothing.
             if not any(each[1] is None for each in values):
-                key, then = values[: len(arrangement.keys)], values[len(arrangement.keys) :]
-                group = found.setdefault(key, _Group({}))
-                place = group.updates.setdefault(then[0] if then else None, [])
-                place.append((datum, time, diff))
+                found.setdefault(values, _Group([])).updates.append((datum, time, diff))
         return found
 
     def _filtered(self, relation: str, filters: Iterable[str]) -> Iterator[Update[Datum]]:

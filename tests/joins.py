@@ -1,5 +1,6 @@
 """Joins that several tests are about: TPC-H's third query, triangles, prices as of orders."""
 
+from ikebana.codecs.change import Column
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
@@ -9,6 +10,12 @@ def relation(*unique: tuple[str, ...], size: int | None = None, **columns: str) 
     """What an upsert with these columns is to joins."""
     scope = Scope({**columns, KEY: "JSON", VALUE: "JSON"})
     return Relation(scope, unique, size, keeps_state=True)
+
+
+def columns_of(relation_: Relation) -> tuple[Column, ...]:
+    """The columns that an input declares whose upserts are a relation."""
+    types = relation_.scope.types.items()
+    return tuple(Column(name, kind) for name, kind in types if name not in (KEY, VALUE))
 
 
 SHOP = {

@@ -69,7 +69,7 @@ class Shell:
         self.found: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
         self.uppers: dict[str, int] = {}
         self.counted: defaultdict[str, int] = defaultdict(int)
-        self._stores = [MemoryStore() for _ in range(shards)]
+        self.stores = [MemoryStore() for _ in range(shards)]
         self._loopback: list[list[bytes]] = [[] for _ in range(shards)]
         self._news = Learned([], [])
         self._most = most
@@ -132,12 +132,12 @@ class Shell:
         rows = self._rows(before, after)
         news = Learned([], [])
         emitted = dict.fromkeys(self.found, 0)
-        for shard, store in enumerate(self._stores):
+        for shard, store in enumerate(self.stores):
             made = dataflow.advance(self.plan, store, rows[shard], intervals)
             for name, updates in made.updates.items():
                 self.found[name] += updates
                 emitted[name] += len(updates)
-            for at, row in hops.chunks(made.hops, len(self._stores)):
+            for at, row in hops.chunks(made.hops, len(self.stores)):
                 self._loopback[at].append(pack(row))
             for what, count in made.counted.items():
                 self.counted[what] += count
@@ -149,7 +149,7 @@ class Shell:
             self._close(name, interval, after.batch, emitted[name])
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
-        rows: list[list[Records]] = [[] for _ in self._stores]
+        rows: list[list[Records]] = [[] for _ in self.stores]
         for piece in reclock.slices(self.plan, before, after):
             place = piece.place
             reading = reading_of(

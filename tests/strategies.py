@@ -13,6 +13,8 @@ Item = TypeVar("Item")
 
 # How long an example takes says more of the machine than of the code.
 unhurried = settings(deadline=None)
+# Those that play whole pipelines, with statements of their own to compile.
+few = settings(deadline=None, max_examples=25)
 
 # Each message with its canonical bytes, written by hand: the codec is on trial too.
 CANONICAL: dict[bytes, bytes] = {

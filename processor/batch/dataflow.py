@@ -5,7 +5,7 @@ differ.  Pure: what it computes depends on the plan, the store, the rows and the
 intervals, and on nothing else.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.processor.batch.envelope import Records
 from ikebana.processor.batch.formatting import Formatted, formatted
+from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.batch.rows import (
     Errors,
     Facts,
@@ -28,11 +29,25 @@ from ikebana.processor.batch.rows import (
     times_of,
     updates_of,
 )
-from ikebana.processor.kernels import facts, hold, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.kernels import (
+    arrange,
+    arrange_upsert,
+    facts,
+    history,
+    hold,
+    locked,
+    reduce,
+    reduce_rows,
+    state_machine,
+    upsert,
+)
 from ikebana.processor.kernels.state_machine import Event
+from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.functions import found
-from ikebana.processor.planning import machines, planner, progress
+from ikebana.processor.planning import machines, planner, progress, ways
 from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.joined import is_gathered, joined
 from ikebana.processor.planning.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
 from ikebana.processor.planning.planner import Physical
 
@@ -42,7 +57,8 @@ Rows = Sequence[Records]
 _HOLD, _HOLD_IN = "hold ", "hold-in "
 _MACHINE, _REDUCE, _REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 _FACTS = "facts "
-# What updates may be held before, by its name: an output, or a reduction.
+_ARRANGE, _LOCKED = "arrange ", "locked "
+# What updates may be held before, by its name: an output, or an operator that gets them by key.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
 
@@ -88,8 +104,12 @@ def key_of(place: bytes, entry: bytes) -> bytes:
             return facts.key_of(entry)
         case b"reduce-rows":
             return reduce_rows.key_of(inner, entry)
+        case b"arrange":
+            return arrange.key_of(inner, entry)
+        case b"locked":
+            return locked.key_of(inner)
         case _:
-            return upsert.key_of(inner, entry)
+            return arrange_upsert.key_of(inner, entry)
 
 
 def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
@@ -104,7 +124,13 @@ def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
 def of_one_shard(place: bytes) -> bool:
     """Whether an entry says something of its shard alone, and has no place in another."""
     operator, _, inner = place.partition(b"\0")
-    return operator.startswith((_HOLD.encode(), _HOLD_IN.encode())) and hold.of_one_shard(inner)
+    match operator.rpartition(b" ")[0]:
+        case b"hold" | b"hold-in":
+            return hold.of_one_shard(inner)
+        case b"arrange" | b"":
+            return history.of_one_shard(inner)
+        case _:
+            return False
 
 
 def operator_of(place: bytes) -> str:
@@ -132,15 +158,12 @@ def advance(
     batch = _Batch(plan, store, intervals, physical, held_targets(plan, physical, early=early))
     batch.take(rows)
     for source in plan.inputs:
-        if source.mode == "diffs" and not planner.comes_out_of_decoding(source):
+        if source.mode == "diffs" and not ways.comes_out_of_decoding(source):
             batch.learn(source, [row for row in rows if isinstance(row, Facts)])
     symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
-    for operator in plan.upserts:
-        batch.upsert(operator, [chunk for chunk in symbols if chunk.input == operator.input])
-    for machine in plan.machines:
-        batch.run(machine, [chunk for chunk in symbols if chunk.input == machine.input])
-    for reduction in planner.in_order(plan):
-        batch.reduce(reduction)
+    for name in progress.order(plan):
+        batch.move(name, symbols)
+    batch.settle()
     batch.release()
     messages = batch.formatted()
     batch.release_errors()
@@ -171,7 +194,12 @@ class _Batch:
         self._intervals = intervals
         self._outputs = progress.output_intervals(plan, intervals)
         self._physical = physical
-        self._arriving: dict[str, list[KeyedUpdate]] = {r.name: [] for r in plan.reductions}
+        self._operators = {operator.name: operator for operator in plan.operators}
+        self._joined = joined(plan)
+        self._joins = JoinedBatch(plan, intervals)
+        # What comes to operators by key, until they are moved.
+        self._arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
+        self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
         self._held = held
 
     def take(self, rows: Rows) -> None:
@@ -182,7 +210,7 @@ class _Batch:
                     self.emitted[ERRORS] += _error_updates(row)
                 case Updates():
                     made = list(updates_of(row))
-                    self._deliver(row.outputs, row.reductions, made)
+                    self._deliver(row.outputs, row.inlets, made)
                     if row.root:
                         self._flow(row.root, made)
                 case Ignored():
@@ -202,16 +230,39 @@ class _Batch:
         self.counted["repeated"] += found.repeated
         self._flow(name, found.updates)
 
-    def upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
-        """Move an upsert through its interval."""
+    def move(self, name: str, symbols: Sequence[Symbols | Truncate]) -> None:
+        """Move an operator through its interval; all that it waits for has been."""
+        match self._operators.get(name):
+            case Upsert() as operator:
+                self._upsert(operator, [c for c in symbols if c.input == operator.input])
+            case StateMachine() as operator:
+                self._run(operator, [c for c in symbols if c.input == operator.input])
+            case Reduce() as operator:
+                self._reduce(operator)
+            case DeltaJoin() | AsOfJoin():
+                self._join(name)
+            case _ if name in self._joined.stages:
+                self._stage(name)
+            case _ if name in self._joined.kept:
+                self._arrange(name)
+            case _:
+                # An input in `mode: diffs`, whose updates have flowed as they were taken.
+                pass
+
+    def settle(self) -> None:
+        """Let go of what no lookup will ask for any more."""
+        self._joins.settle()
+
+    def _upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
         part = operator_part(self._store, operator.name)
         changes = upsert.step(part, chunks, self._intervals[operator.name])
         self.emitted[ERRORS] += changes.errors
         self.counted["drift"] += changes.drift
+        if self._joins.looks_up(operator.name):
+            self._joins.keep_upsert(operator.name, part, changes.updates)
         self._flow(operator.name, changes.updates)
 
-    def run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
-        """Move a state machine through its interval."""
+    def _run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
         part = operator_part(self._store, _MACHINE + operator.name)
         interval = self._intervals[operator.name]
         machine = machines.machine(operator)
@@ -219,14 +270,9 @@ class _Batch:
         self.emitted[ERRORS] += changes.errors
         self._flow(operator.name, changes.updates)
 
-    def reduce(self, operator: Reduce) -> None:
-        """Move a reduction through its interval; all that it reads has been."""
+    def _reduce(self, operator: Reduce) -> None:
         name, interval = operator.name, self._intervals[operator.name]
-        arriving = self._arriving[name]
-        if (_IN, name) in self._held:
-            arriving = hold.step(
-                operator_part(self._store, _HOLD_IN + name), arriving, interval.upper
-            )
+        arriving = self._arrived(name)
         if operator.function is None:
             part = operator_part(self._store, _REDUCE + name)
             changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
@@ -235,6 +281,39 @@ class _Batch:
             changes = reduce_rows.step(part, arriving, interval, found(operator.function))
         self.emitted[ERRORS] += changes.errors
         self._flow(name, changes.updates)
+
+    def _arrange(self, name: str) -> None:
+        arrived = self._arrived(name)
+        self._joins.arrange(name, operator_part(self._store, _ARRANGE + name), arrived)
+        for stage in self._joined.stages.values():
+            if stage.is_first and stage.rows_from == (name,):
+                self._arriving[stage.name] += arrived
+
+    def _stage(self, name: str) -> None:
+        stage = self._joined.stages[name]
+        part = operator_part(self._store, _LOCKED + name)
+        for (to, hop), rows, errors, _ in self._joins.run(stage, part, self._arrived(name)):
+            self.emitted[ERRORS] += errors
+            if to is None:
+                to, hop = stage.join, stage.join in self._gathered
+            if hop:
+                self.hops.setdefault(to, []).extend(rows)
+            else:
+                self._arriving[to] += rows
+
+    def _join(self, name: str) -> None:
+        """Show the results of all paths, none further than the others."""
+        arrived = self._arrived(name)
+        is_held = (_IN, name) in self._held
+        self._flow(name, arrived if is_held else consolidated(arrived))
+
+    def _arrived(self, name: str) -> list[KeyedUpdate]:
+        """The updates that have come to an operator, of times that it may be moved through."""
+        arriving = self._arriving.pop(name, [])
+        if (_IN, name) in self._held:
+            part = operator_part(self._store, _HOLD_IN + name)
+            return hold.step(part, arriving, self._intervals[name].upper)
+        return arriving
 
     def release(self) -> None:
         """Let out of each output what is due, and hold the rest."""
@@ -267,17 +346,17 @@ class _Batch:
             steps = planner.chain_of(self._plan, branch, self._physical)
             passed = steps.apply(updates, branch.silent)
             self.emitted[ERRORS] += passed.errors
-            made = keyed(passed.updates) if branch.reductions else passed.updates
-            self._deliver(branch.outputs, branch.reductions, made)
+            made = keyed(passed.updates) if branch.inlets else passed.updates
+            self._deliver(branch.outputs, branch.inlets, made)
             for name in branch.hops:
                 self.hops.setdefault(name, []).extend(passed.updates)
 
     def _deliver(
-        self, outputs: Iterable[str], reductions: Iterable[str], updates: Sequence[KeyedUpdate]
+        self, outputs: Iterable[str], inlets: Iterable[str], updates: Sequence[KeyedUpdate]
     ) -> None:
         for name in outputs:
             self.emitted[name] += updates
-        for name in reductions:
+        for name in inlets:
             self._arriving[name] += updates
 
 
@@ -302,14 +381,15 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         if branch.moves_time or root in timed
         for target in (
             *((_OUT, name) for name in branch.outputs),
-            *((_IN, name) for name in (*branch.reductions, *branch.hops)),
+            *((_IN, name) for name in (*branch.inlets, *branch.hops)),
         )
     }
     held |= {(_IN, name) for name, edge in graph.items() if edge.hops}
     held |= {
         (_IN, name)
         for name, edge in graph.items()
-        if len({depths[other] for other in edge.after}) > 1
+        # A stage may have to wait for what it asks.
+        if edge.after and {depths[other] for other in edge.after} != {depths[name]}
     }
     held |= {
         (_OUT, name)
@@ -350,7 +430,7 @@ def held_times(store: Store, plan: Plan) -> list[int]:
     """The times of all updates that are held, in no order."""
     names = [
         *(_HOLD + output.name for output in plan.published),
-        *(_HOLD_IN + reduction.name for reduction in plan.reductions),
+        *(_HOLD_IN + name for name in progress.edges(plan)),
     ]
     return [time for name in names for time in hold.due_times(operator_part(store, name))]
 

@@ -36,4 +36,4 @@ def chunks(
 
 
 def _row(name: str) -> Updates:
-    return Updates([], [], [], [], [], reductions=[name], hop=True)
+    return Updates([], [], [], [], [], inlets=[name], hop=True)

@@ -71,8 +71,9 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
     """Updates: what one branch of an input in `mode: diffs` has made, or a hop brings.
 
-    They go to outputs and to reductions.  With a `root` they are that input's own, and its
-    branches are still to be run.  Those of a `hop` come of records that have been counted.
+    They go to outputs, and to operators by key, which are the `inlets`.  With a `root` they
+    are that input's own, and its branches are still to be run.  Those of a `hop` come of
+    records that have been counted.
     """
 
     outputs: list[str]
@@ -81,7 +82,7 @@ class Updates(msgspec.Struct, array_like=True, tag="updates"):
     times: list[int]
     diffs: list[int]
     root: str = ""
-    reductions: list[str] = []
+    inlets: list[str] = []
     hop: bool = False
 
 

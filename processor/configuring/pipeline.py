@@ -23,13 +23,13 @@ from ikebana.processor.configuring.pipeline_file import (
     PipelineFile,
     PlanPart,
     SettingsPart,
-    did_you_mean,
     part_keys,
     worded,
 )
 from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.configuring.settings import Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
+from ikebana.processor.configuring.values import did_you_mean
 from ikebana.processor.explain.words import printable
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.codec_of import needs_registry

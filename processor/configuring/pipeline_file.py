@@ -6,12 +6,10 @@ that is what a substituted variable is.  Ranges, and whether the parts fit toget
 for `Plan` and `Settings` to judge.
 """
 
-import re
-from difflib import get_close_matches
+from itertools import starmap
 from types import UnionType
-from typing import Annotated, Any, NoReturn, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
-import msgspec
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -20,12 +18,39 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
 from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
+from ikebana.processor.configuring.values import (
+    Expression,
+    Scalars,
+    Seconds,
+    Text,
+    Whole,
+    as_aggregates,
+    as_columns,
+    as_finite_seconds,
+    as_flag,
+    as_flat_mapped,
+    as_formats,
+    as_joined,
+    as_names,
+    as_orders,
+    as_schema,
+    as_seconds_or_never,
+    as_selected,
+    as_texts,
+    as_topics,
+    as_unique,
+    choice,
+    did_you_mean,
+    refuse,
+    shown,
+)
+from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
+from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step
 from ikebana.processor.planning.plan import (
     UPDATE_FORMATS,
     Clock,
@@ -47,188 +72,6 @@ from ikebana.processor.planning.plan import (
     TimeDomain,
     Upsert,
 )
-
-_FORMATS: tuple[str, ...] = get_args(Format)
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
-_LONGEST_S = 9e15
-_SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600}
-
-
-def shown(value: object) -> str:
-    """Name a value as the file has it; of lists and mappings only that they are one."""
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f'"{value}"'
-        case list():
-            return "a list"
-        case dict():
-            return "a mapping"
-        case _:
-            return str(value)
-
-
-def did_you_mean(word: object, choices: tuple[str, ...]) -> str | None:
-    """The choice that `word` is probably a misspelling of."""
-    close = get_close_matches(word, choices, n=1) if isinstance(word, str) else []
-    return close[0] if close else None
-
-
-def _refuse(value: object, wanted: str, choices: tuple[str, ...] = ()) -> NoReturn:
-    close = did_you_mean(value, choices)
-    problem = f"must be {wanted}; is {shown(value)}"
-    problem += f'; did you mean "{close}"?' if close else ""
-    # Given as context, since a template would read the braces that it may hold.
-    raise PydanticCustomError("ikebana", "{problem}", {"problem": problem})
-
-
-def _text(value: object) -> object:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list | dict | None):
-        _refuse(value, "text")
-    _refuse(value, "text (put it in quotes)")
-
-
-def _whole(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(r"[0-9]+", value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    _refuse(value, "a whole number")
-
-
-def _seconds(value: object) -> object:
-    if isinstance(value, str) and (duration := _DURATION.fullmatch(value)):
-        return float(duration[1]) * _SECONDS[duration[2]]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    _refuse(value, "a number of seconds, or a duration such as 500ms, 10s or 5m")
-
-
-def _finite_seconds(value: object) -> object:
-    seconds = _seconds(value)
-    # Longer than any time of 64 bits in milliseconds.
-    if not isinstance(seconds, float) or not abs(seconds) < _LONGEST_S:
-        _refuse(value, "a time that ends")
-    return seconds
-
-
-def _seconds_or_never(value: object) -> object:
-    return None if value == "never" else _finite_seconds(value)
-
-
-def _scalar(value: object) -> object:
-    if isinstance(value, list | dict | None):
-        _refuse(value, "text, a number, true or false")
-    return value if isinstance(value, str) else shown(value)
-
-
-def _topics(value: object) -> object:
-    topics = value if isinstance(value, list) else [value]
-    if not all(isinstance(topic, str) for topic in topics):
-        _refuse(value, "a topic or a list of topics")
-    return tuple(topics)
-
-
-def _formats(value: object) -> object:
-    if isinstance(value, str) and value in _FORMATS:
-        # What the keys of the others are like, their codecs know.
-        key = value if value in get_args(KeyFormat) else "json"
-        return {"key": "avro" if value == "debezium-avro" else key, "value": value}
-    if isinstance(value, dict):
-        return value
-    _refuse(value, f"one of {', '.join(_FORMATS)}, or {{key: …, value: …}}", _FORMATS)
-
-
-def _names(value: object) -> object:
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) for name in names):
-        _refuse(value, "a name or a list of names")
-    return tuple(names)
-
-
-def _texts(value: object) -> object:
-    texts = value if isinstance(value, list) else [value]
-    if not texts or not all(isinstance(text, str) for text in texts):
-        _refuse(value, "a SQL expression or a list of them")
-    return tuple(texts)
-
-
-def _selected(value: object) -> object:
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return project(*value).select
-    if isinstance(value, dict):
-        return tuple((name, _expression(text)) for name, text in value.items())
-    _refuse(value, "a list of columns, or a mapping of names to SQL expressions")
-
-
-def _expression(value: object) -> object:
-    # An expression such as 1 or true is written without quotes by everyone.
-    if isinstance(value, list | dict | None):
-        _refuse(value, "a SQL expression")
-    return value if isinstance(value, str) else shown(value)
-
-
-def _aggregates(value: object) -> object:
-    if isinstance(value, dict):
-        return tuple((name, _expression(text)) for name, text in value.items())
-    _refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
-
-
-def _flat_mapped(value: object) -> object:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        ((name, text),) = value.items()
-        return name, _expression(text)
-    _refuse(value, "{column: list} in SQL, or a Python function as module:function")
-
-
-def _columns(value: object) -> object:
-    if not isinstance(value, dict):
-        _refuse(value, "a mapping of columns to SQL types")
-    return {
-        name: {"type": given} if isinstance(given, str) else given for name, given in value.items()
-    }
-
-
-def _schema(value: object) -> object:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict | list):
-        return msgspec.json.encode(value).decode()
-    _refuse(value, "an Avro schema")
-
-
-def _flag(value: object) -> object:
-    if value in (True, "true"):
-        return True
-    if value in (False, "false"):
-        return False
-    _refuse(value, "true or false")
-
-
-def _choice(literal: Any) -> BeforeValidator:
-    choices: tuple[str, ...] = get_args(literal)
-
-    def chosen(value: object) -> object:
-        if value in choices:
-            return value
-        listed = " or ".join(f'"{choice}"' for choice in choices)
-        _refuse(value, listed if len(choices) == 2 else f"one of {', '.join(choices)}", choices)
-
-    return BeforeValidator(chosen)
-
-
-Text = Annotated[str, BeforeValidator(_text)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Scalars = dict[str, Annotated[str, BeforeValidator(_scalar)]]
-Expression = Annotated[str, BeforeValidator(_expression)]
 
 
 class Part(BaseModel):
@@ -252,8 +95,8 @@ class Part(BaseModel):
 class FormatsPart(Part):
     """`inputs.<name>.format`, written in full."""
 
-    key: Annotated[KeyFormat, _choice(KeyFormat)] = "json"
-    value: Annotated[Format, _choice(Format)] = "json"
+    key: Annotated[KeyFormat, choice(KeyFormat)] = "json"
+    value: Annotated[Format, choice(Format)] = "json"
 
 
 class ColumnPart(Part):
@@ -267,10 +110,10 @@ class EventTimePart(Part):
     """`inputs.<name>.event_time`."""
 
     of: Expression | None = None
-    clock: Annotated[Clock | None, _choice(Clock)] = None
-    lateness: Annotated[float, BeforeValidator(_finite_seconds)] = 0.0
-    idle: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 60.0
-    ahead: Annotated[float | None, BeforeValidator(_seconds_or_never)] = 86_400.0
+    clock: Annotated[Clock | None, choice(Clock)] = None
+    lateness: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
+    idle: Annotated[float | None, BeforeValidator(as_seconds_or_never)] = 60.0
+    ahead: Annotated[float | None, BeforeValidator(as_seconds_or_never)] = 86_400.0
     transactions: Text | None = None
 
     def event_time(self) -> EventTime:
@@ -283,17 +126,19 @@ class EventTimePart(Part):
 class InputPart(Part):
     """`inputs.<name>`."""
 
-    topic: Annotated[tuple[str, ...], BeforeValidator(_topics)]
-    format: Annotated[FormatsPart, BeforeValidator(_formats)] = FormatsPart()
-    start: Annotated[Start, _choice(Start)] = "earliest"
-    mode: Annotated[Mode | None, _choice(Mode)] = None
-    columns: Annotated[dict[str, ColumnPart], BeforeValidator(_columns)] = {}
-    key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    topic: Annotated[tuple[str, ...], BeforeValidator(as_topics)]
+    format: Annotated[FormatsPart, BeforeValidator(as_formats)] = FormatsPart()
+    start: Annotated[Start, choice(Start)] = "earliest"
+    mode: Annotated[Mode | None, choice(Mode)] = None
+    columns: Annotated[dict[str, ColumnPart], BeforeValidator(as_columns)] = {}
+    key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     tables: Text | None = None
-    drift: Annotated[bool, BeforeValidator(_flag)] = True
-    avro_schema: Annotated[str | None, BeforeValidator(_schema)] = Field(None, alias="schema")
+    drift: Annotated[bool, BeforeValidator(as_flag)] = True
+    avro_schema: Annotated[str | None, BeforeValidator(as_schema)] = Field(None, alias="schema")
     options: Scalars = {}
     event_time: EventTimePart | None = None
+    unique: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(as_unique)] = ()
+    size: Whole | None = None
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
@@ -312,6 +157,8 @@ class InputPart(Part):
             self.avro_schema,
             tuple(self.options.items()),
             None if self.event_time is None else self.event_time.event_time(),
+            self.unique,
+            self.size,
         )
 
 
@@ -321,10 +168,10 @@ _PYTHON: tuple[Kind, ...] = get_args(Kind)
 class StepPart(Part):
     """A step of a linear operator: SQL, or one Python function, or a change of signs."""
 
-    where: Annotated[tuple[str, ...], BeforeValidator(_texts)] = ()
-    select: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(_selected)] = None
+    where: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
+    select: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(as_selected)] = None
     key: Expression | None = None
-    flat_map: Annotated[tuple[str, str] | str | None, BeforeValidator(_flat_mapped)] = None
+    flat_map: Annotated[tuple[str, str] | str | None, BeforeValidator(as_flat_mapped)] = None
     diff: Expression | None = None
     valid_from: Expression | None = None
     valid_until: Expression | None = None
@@ -332,7 +179,7 @@ class StepPart(Part):
     filter: Text | None = None
     explode: Text | None = None
     join_function: Text | None = None
-    negate: Annotated[bool, BeforeValidator(_flag)] = False
+    negate: Annotated[bool, BeforeValidator(as_flag)] = False
 
     def as_step(self) -> Step:
         """The step that this section describes.  Raises: ValueError, saying why it is none."""
@@ -370,6 +217,8 @@ _OWN_KEYS: dict[str, tuple[str, ...]] = {
     "concat": (),
     "state_machine": ("step", "view", "version", "migrate"),
     "reduce": ("by", "aggregates", "function"),
+    "delta_join": ("where", "select", "key", "orders", "cartesian", "strategy"),
+    "as_of_join": ("on", "select", "key", "at", "outer", "retract"),
 }
 
 
@@ -378,7 +227,7 @@ class OperatorPart(StepPart):
 
     upsert: Text | None = None
     linear: Text | None = None
-    concat: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    concat: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     state_machine: Text | None = None
     reduce: Text | None = None
     steps: tuple[StepPart, ...] = ()
@@ -387,13 +236,22 @@ class OperatorPart(StepPart):
     version: Whole = 1
     migrate: Text | None = None
     by: Expression | None = None
-    aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_aggregates)] = ()
+    aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_aggregates)] = ()
     function: Text | None = None
+    delta_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    as_of_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    on: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
+    at: Annotated[At, choice(At)] = "alt"
+    outer: Annotated[bool, BeforeValidator(as_flag)] = False
+    retract: Annotated[Retract, choice(Retract)] = "current"
+    orders: Annotated[tuple[tuple[str, tuple[str, ...]], ...], BeforeValidator(as_orders)] = ()
+    cartesian: Annotated[bool, BeforeValidator(as_flag)] = False
+    strategy: Annotated[Strategy, choice(Strategy)] = "auto"
 
     @field_validator("steps", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else _refuse(value, "a list of steps")
+        return tuple(value) if isinstance(value, list) else refuse(value, "a list of steps")
 
     @classmethod
     def keys(cls) -> dict[str, Any]:
@@ -427,8 +285,32 @@ class OperatorPart(StepPart):
             return StateMachine(
                 name, self.state_machine, self.step, self.view, self.version, self.migrate
             )
+        if self.delta_join or self.as_of_join:
+            return self._join(name, path)
         assert self.linear is not None
         return self._linear(name, path, self.linear)
+
+    def _join(self, name: str, path: str) -> DeltaJoin | AsOfJoin:
+        inputs = tuple(starmap(JoinInput, self.delta_join or self.as_of_join))
+        select = self.select or ()
+        if self.as_of_join:
+            if len(inputs) != 2:
+                problem = "must have two inputs: the left, and the right that it meets"
+                raise PlanError(name, [(f"{path}.as_of_join", problem)])
+            left, right = inputs
+            return AsOfJoin(
+                name, left, right, self.on, select, self.key, self.at, self.outer, self.retract
+            )
+        return DeltaJoin(
+            name,
+            inputs,
+            self.where,
+            select,
+            self.key,
+            self.orders,
+            self.cartesian,
+            self.strategy,
+        )
 
     def _linear(self, name: str, path: str, source: str) -> Linear:
         given = {field for field in self.model_fields_set if field in StepPart.model_fields}
@@ -450,7 +332,7 @@ class OutputPart(Part):
 
     source: Text = Field(alias="from")
     topic: Text
-    format: Annotated[OutputFormat, _choice(OutputFormat)] = "diff"
+    format: Annotated[OutputFormat, choice(OutputFormat)] = "diff"
     partitions: Whole | None = None
 
 
@@ -458,7 +340,7 @@ class ErrorsPart(Part):
     """`errors`."""
 
     topic: Text = ""
-    policy: Annotated[OnError, _choice(OnError)] = "record"
+    policy: Annotated[OnError, choice(OnError)] = "record"
 
 
 class SourcePart(Part):
@@ -498,8 +380,8 @@ class PlanPart(Part):
     operators: dict[str, OperatorPart] = {}
     outputs: dict[str, OutputPart]
     errors: ErrorsPart = ErrorsPart()
-    time: Annotated[TimeDomain, _choice(TimeDomain)] = "ingest"
-    pushdown: Annotated[bool, BeforeValidator(_flag)] = True
+    time: Annotated[TimeDomain, choice(TimeDomain)] = "ingest"
+    pushdown: Annotated[bool, BeforeValidator(as_flag)] = True
 
     def plan(self) -> Plan:
         """The plan that these sections describe.  Raises: PlanError."""

@@ -15,10 +15,11 @@ from ikebana.processor.explain.words import (
     printable,
     steps_lines,
 )
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import (
     ERRORS,
     UPDATE_FORMATS,
@@ -124,9 +125,10 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
         boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
         told = [source.name for source in plan.inputs if source.transaction_topic == topic]
         arrows += [Arrow(f"topic {topic}", f"decoding {name}") for name in told]
-    for reduction in planner.in_order(plan):
+    inlets = {inlet.name: inlet for inlet in planner.inlets(plan)}
+    for reduction in plan.reductions:
         at = f"state {reduction.name}"
-        if any(hop for _, hop in planner.reduced_paths(plan, reduction)):
+        if any(hop for _, hop in planner.inlet_paths(plan, inlets[reduction.name])):
             own = f"hop {reduction.name}"
             boxes.append(Box(own, "hop", reduction.name, _hop_lines(plan)))
             arrows.append(Arrow(own, at))
@@ -209,6 +211,8 @@ def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
             if operator.function is not None:
                 named = [f"function: {printable(name_of(operator.function))}"]
             return (operator.source,), [f"reduce: {operator.source}", *by, *named]
+        case DeltaJoin() | AsOfJoin():
+            return ways.sources_of(operator), [f"joins {len(operator.inputs)} inputs"]
 
 
 def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
@@ -243,7 +247,7 @@ def _branches(
     """The passes behind a root, whose box is `at`, and where they lead."""
     for number, branch in enumerate(physical.branches[root]):
         ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
-        ends += [f"state {name}" for name in branch.reductions]
+        ends += [f"state {name}" for name in branch.inlets]
         ends += [f"hop {name}" for name in branch.hops]
         begin = at
         if branch.steps:

@@ -14,8 +14,8 @@ from ikebana.processor.linear.expressions import conjuncts, parse
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
-from ikebana.processor.linear.steps import Call, Negate, Sql, Step
-from ikebana.processor.planning import planner
+from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading
 from ikebana.processor.reading.codec_of import wanted_of
@@ -42,11 +42,11 @@ class Condition(NamedTuple):
 
 def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
     """The collections that are made of an input first."""
-    reductions = {reduction.name for reduction in plan.reductions}
+    others = {operator.name for operator in (*plan.reductions, *plan.joins)}
     return tuple(
         root
-        for root in planner.roots(plan)
-        if root not in reductions and planner.input_of(plan, root) == source
+        for root in ways.roots(plan)
+        if root not in others and ways.input_of(plan, root) == source
     )
 
 
@@ -147,7 +147,7 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
 
 def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
     """All conditions of a branch."""
-    scope = planner.scope_of_input(source)
+    scope = ways.scope_of_input(source)
     own = {KEY, *source.key}
     first = True
     for name, step in branch.steps:
@@ -196,7 +196,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
     if not branches:
         return "No output shows the input"
     reading = physical.readings[source.name]
-    scope = planner.scope_of_input(source)
+    scope = ways.scope_of_input(source)
     # Where steps are pushed, the reason is what they read, or what comes behind them.
     passes = (
         [(reading.pushed, branch) for branch in branches]
@@ -215,7 +215,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
     # Of aggregates the reason is their arguments.
-    given = dict.fromkeys(r for branch, reason in found if not reason for r in branch.reductions)
+    given = dict.fromkeys(r for branch, reason in found if not reason for r in branch.inlets)
     if given:
         reasons.append(f"the function of {listed(given)} is given whole rows")
     text = listed(reasons)
@@ -331,9 +331,11 @@ def _steps_kept(source: Input, reading: Reading, branches: Sequence[Branch]) -> 
         yield f"Operator {name} runs behind the upsert{after}: {_hindrance(step)}."
 
 
-def _hindrance(step: Step) -> str:
+def _hindrance(step: AnyStep) -> str:
     """Why a step cannot make the values that an upsert keeps."""
     match step:
+        case Arrange():
+            return "it arranges rows by other keys"
         case Negate():
             return "negate turns diffs around, and before an upsert there are none"
         case Call():

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ikebana.processor.linear.functions import name_of
-from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 
 # Controls, formats (which reverse text), surrogates, what is no character, line ends.
 _UNSEEN = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
@@ -48,18 +48,20 @@ def lines_of(label: str, sql: str) -> list[str]:
     return [printable(line) for line in found]
 
 
-def step_lines(step: Step) -> list[str]:
+def step_lines(step: AnyStep) -> list[str]:
     """A step in the words of the pipeline file, in the order in which its parts are done."""
     match step:
         case Negate():
             return ["negate: true"]
+        case Arrange():
+            return [f"by {printable(', '.join(step.keys)) or 'nothing'}"]
         case Call():
             return [f"{step.kind}: {printable(name_of(step.function))}"]
         case Sql():
             return _sql_lines(step)
 
 
-def steps_lines(steps: Sequence[Step]) -> list[str]:
+def steps_lines(steps: Sequence[AnyStep]) -> list[str]:
     """Steps one after the other; of several, each with its number."""
     if len(steps) == 1:
         return step_lines(steps[0])
@@ -71,7 +73,7 @@ def steps_lines(steps: Sequence[Step]) -> list[str]:
     return found
 
 
-def named_lines(steps: Sequence[tuple[str, Step]]) -> list[str]:
+def named_lines(steps: Sequence[tuple[str, AnyStep]]) -> list[str]:
     """Steps of several operators, those of each below its name."""
     found = []
     for name, group in groupby(steps, key=lambda named: named[0]):

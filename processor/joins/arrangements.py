@@ -1,9 +1,8 @@
 """The arrangements of all joins of a plan: each there once, whoever reads it.
 
 An arrangement is known by its relation behind the filters that are pushed to it, and by
-its key; the number of distinct ones is what joins cost.  An arrangement in no order is
-the same as one of that key in an order, and then that one is kept.  One without filters by the
-key of a relation whose state is kept anyway is that state, and costs nothing.
+its key; the number of distinct ones is what joins cost.  One without filters by the key of a
+relation whose state is kept anyway is that state, and costs nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,20 +60,16 @@ def shared(joins: Iterable[Planned], relations: Mapping[str, Relation]) -> tuple
             for alias, arrangement in path.reads():
                 reader = Reader(join.join.name, path.alias, alias)
                 readers.setdefault(arrangement, []).append(reader)
-    kept = {each: _kept(each, readers) for each in readers}
-    found: dict[Arrangement, list[Reader]] = {}
-    for each, of in readers.items():
-        found.setdefault(kept[each], []).extend(of)
     return tuple(
         Shared(each, tuple(of), _is_own(each, relations[each.relation]))
-        for each, of in found.items()
+        for each, of in readers.items()
     )
 
 
 def near_misses(arrangements: Sequence[Shared]) -> Iterator[NearMiss]:
     """The pairs that would be one, were it not for a filter."""
     for one, other in combinations((each.arrangement for each in arrangements), 2):
-        if (one.relation, one.keys, one.then) == (other.relation, other.keys, other.then):
+        if (one.relation, one.keys) == (other.relation, other.keys):
             yield NearMiss(one, other)
 
 
@@ -83,18 +78,6 @@ def cost(arrangements: Iterable[Shared]) -> int:
     return sum(not each.is_own for each in arrangements)
 
 
-def _kept(wanted: Arrangement, all_: Iterable[Arrangement]) -> Arrangement:
-    """The arrangement that serves for another: itself, or the same in an order."""
-    if wanted.then:
-        return wanted
-    for each in all_:
-        same = (each.relation, each.filters, each.keys)
-        if each.then and same == (wanted.relation, wanted.filters, wanted.keys):
-            return each
-    return wanted
-
-
 def _is_own(arrangement: Arrangement, relation: Relation) -> bool:
     key = (KEY,), (quoted(KEY),)
-    is_whole = not arrangement.filters and not arrangement.then
-    return relation.keeps_state and is_whole and arrangement.keys in key
+    return relation.keeps_state and not arrangement.filters and arrangement.keys in key

@@ -40,6 +40,19 @@ class Planned:
     select: tuple[tuple[str, Flat], ...]
     key: Flat
 
+    def types(self) -> dict[str, str]:
+        """The types of all flat columns that it reads."""
+        flats = [self.key, *(made for _, made in self.select)]
+        for path in self.paths:
+            for step in path.steps:
+                flats += step.predicates
+                if isinstance(step, Lookup):
+                    flats += step.key
+                else:
+                    for each in step.candidates:
+                        flats += (*each.key, each.value, *each.data_key)
+        return {name: kind for flat in flats for name, kind in flat.reads.items()}
+
 
 def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
     """Plan a join.  Raises: JoinError, if it cannot be."""
@@ -71,26 +84,34 @@ def _path(
         elif not (building.intersects and building.extend()):
             building.look_up(min(building.left, key=building.preference))
     own = bound.inputs[source]
-    return _carrying(Path(own.alias, own.relation, own.filters, (), tuple(building.steps)), bound)
+    texts = {term.flat.sql: term.own for _, term in bound.terms(source)}
+    first = building.steps[0]
+    asked = first.key if isinstance(first, Lookup) else first.candidates[0].key
+    keys = tuple(texts[value.sql] for value in asked)
+    path = Path(own.alias, own.relation, own.filters, keys, (), tuple(building.steps))
+    return _carrying(path, bound)
 
 
 def _carrying(path: Path, bound: Bound) -> Path:
     """The path with what goes on at each step: what is there and something later reads."""
     wanted = {name for _, made in bound.select for name in made.columns} | bound.key.columns
     steps: list[Step] = []
-    after = [path.alias, *(name for step in path.steps for name in _binds(step))]
+    after = [path.alias, *(name for step in path.steps for name in binds(step))]
     for step in reversed(path.steps):
         carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
         steps.insert(0, replace(step, carries=carries))
-        asked = step.candidates if isinstance(step, Extend) else (step,)
-        read = (*step.predicates, *(of for each in asked for of in each.key))
+        read = [*step.predicates]
+        if isinstance(step, Lookup):
+            read += step.key
+        else:
+            read += (of for each in step.candidates for of in (*each.key, *each.data_key))
         wanted = wanted.union(*(of.columns for of in read))
-        after = after[: len(after) - len(_binds(step))]
+        after = after[: len(after) - len(binds(step))]
     carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
     return replace(path, carries=carries, steps=tuple(steps))
 
 
-def _binds(step: Step) -> list[str]:
+def binds(step: Step) -> list[str]:
     """The inputs that a step binds, and the variable."""
     if isinstance(step, Lookup):
         return [step.alias]
@@ -151,18 +172,30 @@ class _Building:
         if found is None or len(found.inputs) == 1:
             return False
         candidates = []
+        name = f"={found.variable}"
+        kind = terms[found.inputs[0]][found.variable].flat.type
+        variable = Flat(quoted(name), {name: kind}, kind)
         for at in found.inputs:
             keys, values = self._key(at)
             own, term = self._bound.inputs[at], terms[at][found.variable]
-            arrangement = Arrangement(own.relation, own.filters, keys, (term.own,))
-            equal, completes = self._sees_equal(at), at in found.completed
-            candidates.append(Candidate(own.alias, arrangement, values, equal, completes))
-        name = f"={found.variable}"
-        kind = terms[found.inputs[0]][found.variable].flat.type
+            by_value = dict(zip((*keys, term.own), (*values, variable), strict=True))
+            data_keys = tuple(sorted(by_value))
+            candidates.append(
+                Candidate(
+                    own.alias,
+                    Arrangement(own.relation, own.filters, keys),
+                    values,
+                    term.flat,
+                    Arrangement(own.relation, own.filters, data_keys),
+                    tuple(by_value[key] for key in data_keys),
+                    self._sees_equal(at),
+                    at in found.completed,
+                )
+            )
         for at in found.inputs:
             if at in found.completed:
                 self._bind(at)
-        self._values.setdefault(found.variable, Flat(quoted(name), {name: kind}, kind))
+        self._values.setdefault(found.variable, variable)
         self.steps.append(Extend(name, kind, tuple(candidates), self._now_bound()))
         return True
 

@@ -34,7 +34,8 @@ class JoinInput(msgspec.Struct, frozen=True):
 class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     """What inputs come to together, kept up without intermediate results.
 
-    `select` are the fields of the results, `key` is their key, both SQL over `alias.column`.
+    `select` are the fields of the results, `key` is their key, both SQL over `alias.column`;
+    without a `key`, that of the first input.
     `orders` tells for an input, by alias, in which order its path looks up the others;
     where nothing is told, the planner chooses.  Inputs that no equality connects are
     refused unless `cartesian`.
@@ -44,7 +45,7 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     inputs: tuple[JoinInput, ...]
     where: tuple[str, ...]
     select: tuple[tuple[str, str], ...]
-    key: str
+    key: str | None = None
     orders: tuple[tuple[str, tuple[str, ...]], ...] = ()
     cartesian: bool = False
     strategy: Strategy = "auto"

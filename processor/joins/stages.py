@@ -1,84 +1,176 @@
-"""What the arrangements and steps of joins wait for, as operators with frontiers.
+"""The arrangements and steps of joins at work: who gets rows of whom, and asks which arrangement.
 
-A *stage* is a step of a path at work: it gets its rows from the stage before it, by a hop
-unless they stay in their shards, and waits for what it looks up.  An arrangement that a
-relation does not keep as its own state gets that relation's updates in the same way as
-the first stage of a path.  Results come out of the last stages, so an output of a join
-lags by the longest of its paths (`progress.depths`), and no arrangement is compacted past
-what is on its way to a stage (`progress.since`).
+A *feed* takes a relation's updates to the shards of a key.  An arrangement has one, and the
+first stage of a path whose input is arranged by what it asks for gets its rows there: what
+a change is arranged by and what it is joined by are mostly one key, and then it travels once.
 
-An extension is a stage for each candidate that counts, and for each one that proposes or
-validates; which candidate a row asks at which of these is known only when it is counted.
+A *stage* is a step of a path at work.  It gets its rows from the stage before it, by a hop
+unless they stay in their shards, and waits for what it looks up.  Results come out of the
+last stages, so an output of a join lags by the longest of its paths (`progress.depths`), and
+no arrangement is compacted past what is on its way to a stage (`progress.since`).
+
+An extension is several stages.  A row is counted at one candidate after the other; the one
+with the fewest data proposes values, and all others say in turn which of these they have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.joins.paths import Planned
-from ikebana.processor.joins.steps import Arrangement, Extend, Path
-from ikebana.processor.planning.progress import Edges
+from ikebana.processor.joins.query import AsOfJoin
+from ikebana.processor.joins.steps import Arrangement, Extend, Lookup, Path
+
+Role = Literal["lookup", "count", "propose", "validate"]
 
 
-def stage_name(join: str, path: str, number: int) -> str:
-    """The name of a stage among operators."""
-    return f"{join}/{path}/{number}"
+class Feed(NamedTuple):
+    """The updates of `by.relation` on their way to the shards of a key.
 
-
-def edges(
-    joins: Sequence[Planned],
-    arrangements: Sequence[Shared],
-    feeds: Mapping[str, Edges],
-    roots: Mapping[str, str],
-) -> dict[str, Edges]:
-    """What each arrangement and stage waits for.
-
-    `feeds` says how a relation's updates come to the shards of other keys, and `roots`
-    which operator keeps its state.
+    `name` is the arrangement or the stage that gets them.  With `nulls` it also gets what
+    has no key, to meet nothing.
     """
-    names: dict[Arrangement, str] = {}
-    found: dict[str, Edges] = {}
-    for each in arrangements:
-        arrangement = each.arrangement
-        if each.is_own:
-            names[arrangement] = roots[arrangement.relation]
-        else:
-            # What it is of and by which key is its name, in the state as well.
-            names[arrangement] = str(arrangement)
-            found[names[arrangement]] = feeds[arrangement.relation]
-        # It serves for the same in no order, too.
-        names.setdefault(replace(arrangement, then=()), names[arrangement])
+
+    name: str
+    by: Arrangement
+    nulls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A step of a path, or what one candidate does of it.
+
+    `rows_from` are the stages, or the feed, that its rows come from; of a feed, rows are data
+    of the path's input.  `number` is that of the step, `candidate` that of an extension.
+    """
+
+    name: str
+    join: str
+    alias: str
+    number: int
+    role: Role
+    candidate: int
+    rows_from: tuple[str, ...]
+    is_first: bool
+    hop: bool
+    looks_up: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What all joins of a plan come to; `kept` has each arrangement by its operator's name."""
+
+    feeds: tuple[Feed, ...] = ()
+    kept: Mapping[str, Shared] = field(default_factory=dict)
+    stages: Mapping[str, Stage] = field(default_factory=dict)
+    last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The stages that each join's results come out of."""
+
+
+def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
+    """What joins over shared arrangements come to."""
+    kept = {operator_name(each): each for each in arrangements}
+    names = {each.arrangement: name for name, each in kept.items()}
+    feeds = [Feed(name, each.arrangement, nulls=False) for name, each in kept.items()]
+    feeds = [feed for feed in feeds if not kept[feed.name].is_own]
+    fed = {feed.by: feed.name for feed in feeds}
+    found: dict[str, Stage] = {}
+    last: dict[str, tuple[str, ...]] = {}
     for join in joins:
+        nulls = isinstance(join.join, AsOfJoin) and join.join.outer
+        last[join.join.name] = ()
         for path in join.paths:
-            stages = _stages(path, names)
-            for number, (hop, looks_up) in enumerate(stages):
-                before = stage_name(join.join.name, path.alias, number - 1)
-                way = Edges(hops=(before,)) if hop else Edges(after=(before,))
-                name = stage_name(join.join.name, path.alias, number)
-                found[name] = replace(way if number else feeds[path.relation], looks_up=looks_up)
-    return found
+            for stage in _stages(join.join.name, path, names):
+                made = stage
+                if stage.is_first:
+                    feed = None if nulls else fed.get(path.arrangement)
+                    if feed is None:
+                        feeds.append(Feed(stage.name, path.arrangement, nulls))
+                    made = replace(stage, rows_from=() if feed is None else (feed,), hop=False)
+                found[made.name] = made
+            last[join.join.name] += _ends(path, join.join.name)
+    return Stages(tuple(feeds), kept, found, last)
 
 
-def last_stages(join: Planned) -> tuple[str, ...]:
-    """The stages that a join's results come out of, path by path."""
-    return tuple(
-        stage_name(join.join.name, path.alias, sum(_lengths(path)) - 1) for path in join.paths
-    )
+def operator_name(of: Shared) -> str:
+    """The operator that keeps an arrangement: itself, or what keeps its relation's state."""
+    return of.arrangement.relation if of.is_own else of.arrangement.id
 
 
-def _lengths(path: Path) -> Iterator[int]:
-    """How many stages each step is."""
-    for step in path.steps:
-        yield 2 * len(step.candidates) if isinstance(step, Extend) else 1
+def _stages(join: str, path: Path, names: Mapping[Arrangement, str]) -> Iterator[Stage]:
+    """The stages of a path, in the order of their rows."""
+    before: tuple[str, ...] = ()
+    for number, step in enumerate(path.steps):
+        name = f"{join}/{path.alias}/{number}"
+        if isinstance(step, Lookup):
+            asked = names[step.arrangement]
+            yield Stage(
+                name,
+                join,
+                path.alias,
+                number,
+                "lookup",
+                0,
+                before,
+                is_first=not before,
+                hop=step.hop,
+                looks_up=asked,
+            )
+            before = (name,)
+            continue
+        made = list(_extending(name, join, path.alias, number, step, before, names))
+        yield from made
+        before = extended(name, step)
 
 
-def _stages(
-    path: Path, names: Mapping[Arrangement, str]
-) -> Iterator[tuple[bool, tuple[str, ...]]]:
-    """Whether rows come to each stage by a hop, and what it looks up."""
-    for step, length in zip(path.steps, _lengths(path), strict=True):
-        if isinstance(step, Extend):
-            asked = dict.fromkeys(names[each.arrangement] for each in step.candidates)
-            yield from [(True, tuple(asked))] * length
-        else:
-            yield step.hop, (names[step.arrangement],)
+def _extending(
+    name: str,
+    join: str,
+    alias: str,
+    number: int,
+    step: Extend,
+    before: tuple[str, ...],
+    names: Mapping[Arrangement, str],
+) -> Iterator[Stage]:
+    def stage(role: Role, at: int, rows_from: tuple[str, ...]) -> Stage:
+        candidate = step.candidates[at]
+        asked = names[candidate.data if role == "validate" else candidate.values]
+        return Stage(
+            f"{name}/{role}/{at}",
+            join,
+            alias,
+            number,
+            role,
+            at,
+            rows_from,
+            is_first=not rows_from,
+            hop=True,
+            looks_up=asked,
+        )
+
+    count = range(len(step.candidates))
+    for at in count:
+        yield stage("count", at, before)
+        before = (f"{name}/count/{at}",)
+    for at in count:
+        yield stage("propose", at, before)
+    for at in count:
+        proposed = tuple(f"{name}/propose/{other}" for other in count if other != at)
+        validated = tuple(f"{name}/validate/{other}" for other in range(at))
+        yield stage("validate", at, (*proposed, *validated))
+
+
+def extended(name: str, step: Extend) -> tuple[str, ...]:
+    """The stages that the rows of an extension come out of.
+
+    Candidates validate in index order, so the last is the last but for what it proposed.
+    """
+    last = len(step.candidates) - 1
+    return f"{name}/validate/{last}", f"{name}/validate/{last - 1}"
+
+
+def _ends(path: Path, join: str) -> tuple[str, ...]:
+    number = len(path.steps) - 1
+    name, step = f"{join}/{path.alias}/{number}", path.steps[number]
+    return (name,) if isinstance(step, Lookup) else extended(name, step)

@@ -1,5 +1,6 @@
 """The steps of a delta path as values, and the arrangements that they read."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,21 +11,23 @@ from ikebana.processor.joins.qualified import Flat
 class Arrangement:
     """A relation behind filters, kept by key; two that are equal are one.
 
-    `filters`, `keys` and `then` are SQL over the relation's own data.  Data of which a key
-    is null are not in it.  The data of each key are in the order of `then`, so that the
-    values of it can be counted, listed and sought.  Without keys, all data have one key.
+    `filters` and `keys` are SQL over the relation's own data.  Data of which a key is null
+    are not in it.  Without keys, all data have one key.
     """
 
     relation: str
     filters: tuple[str, ...]
     keys: tuple[str, ...]
-    then: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        keys = ", ".join(self.keys)
-        ordered = f"; {', '.join(self.then)}" if self.then else ""
         where = f" where {' and '.join(self.filters)}" if self.filters else ""
-        return f"{self.relation}({keys}{ordered}){where}"
+        return f"{self.relation}({', '.join(self.keys)}){where}"
+
+    @property
+    def id(self) -> str:
+        """Its name among operators, and in the state: without spaces, whatever the SQL."""
+        digest = hashlib.blake2b(str(self).encode(), digest_size=5).hexdigest()
+        return f"{self.relation}:{digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +53,18 @@ class Lookup:
 class Candidate:
     """One of the inputs that know which values a variable may have.
 
-    With `completes`, nothing else is to be known of the input: its data of a value join
-    the row.  Else it only says whether there are any.
+    `values` has the data by what is bound, `key` of the row: they can be counted there, and
+    each gives `value`, over the input's columns.  `data` has them by the variable too, for
+    which a row asks by `data_key`.  With `completes`, nothing else is to be known of the
+    input: its data of a value join the row.  Else it only says whether there are any.
     """
 
     alias: str
-    arrangement: Arrangement
+    values: Arrangement
     key: tuple[Flat, ...]
+    value: Flat
+    data: Arrangement
+    data_key: tuple[Flat, ...]
     sees_equal: bool
     completes: bool
 
@@ -80,11 +88,15 @@ Step = Lookup | Extend
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What becomes of the changes of one input, behind its filters."""
+    """What becomes of the changes of one input, behind its filters.
+
+    `keys` are what the first step asks for, as SQL over the relation's own data.
+    """
 
     alias: str
     relation: str
     filters: tuple[str, ...]
+    keys: tuple[str, ...]
     carries: tuple[str, ...]
     steps: tuple[Step, ...]
 
@@ -100,8 +112,17 @@ class Path:
             for step in self.steps
         )
 
+    @property
+    def arrangement(self) -> Arrangement:
+        """What its changes would be arranged as for the first step's key."""
+        return Arrangement(self.relation, self.filters, self.keys)
+
     def reads(self) -> Iterator[tuple[str, Arrangement]]:
         """The arrangements that it asks, with the input that each is asked for."""
         for step in self.steps:
-            asked = step.candidates if isinstance(step, Extend) else (step,)
-            yield from ((each.alias, each.arrangement) for each in asked)
+            if isinstance(step, Lookup):
+                yield step.alias, step.arrangement
+                continue
+            for each in step.candidates:
+                yield each.alias, each.values
+                yield each.alias, each.data

@@ -25,7 +25,7 @@ from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Output, Plan
 
 # An update is longer than the upsert that it comes from, an error record nearly twice as
@@ -385,8 +385,8 @@ def _partitions(plan: Plan, output: Output, admin: AdminClient) -> int:
         return output.partitions
     read = {
         topic
-        for way in planner.paths(plan, output.source)
-        for topic in planner.input_of(plan, way.root).topics
+        for way in ways.paths(plan, output.source)
+        for topic in ways.input_of(plan, way.root).topics
     }
     found: Iterable[topics.Topic] = topics.describe(admin, read).values()
     return max((topic.partitions for topic in found), default=1)

@@ -120,6 +120,14 @@ class Arrangement:
             else:
                 yield _many_of(memoryview(entry)[1:])[1].items()
 
+    def sizes(self, keys: Sequence[bytes]) -> list[int]:
+        """How many data each key has about: those of all times from `since` on are counted."""
+        touched = self._touched
+        entries = self._store.get_many([_KEY + key for key in keys])
+        return [
+            _size_of(touched.get(key), entry) for key, entry in zip(keys, entries, strict=True)
+        ]
+
     def contents(self, before: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes, int]]:
         """Yield (key, datum, multiplicity) of what was before a time, in order of keys.
 
@@ -303,6 +311,16 @@ class _Group:
     def of(entry: bytes) -> "_Group":
         """A group, of whose data none has been touched."""
         return _Group(*_group_of(memoryview(entry)[1:]), entry)
+
+
+def _size_of(found: _Cell | _Group | None, entry: bytes | None) -> int:
+    if isinstance(found, _Cell):
+        return len(found.data)
+    if entry is None:
+        return 0
+    if entry[0] == _GROUP_TAG:
+        return _group_of(memoryview(entry)[1:])[0]
+    return len(_Cell.of(entry).data)
 
 
 def _write(changes: Changes, key: bytes, cell: _Cell, since: int) -> None:

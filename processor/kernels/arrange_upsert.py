@@ -60,6 +60,10 @@ class UpsertArrangement:
             else:
                 yield _counted([*(entry[1] if entry else ()), *fresh.get(key, ())], value)
 
+    def sizes(self, keys: Sequence[bytes]) -> list[int]:
+        """How many data each key has: one at most."""
+        return [value is not None for value in upsert.read(self._store, keys)]
+
     def settle(self, since: int) -> None:
         """Keep what lookups at or after `since` need."""
         assert self.since <= since <= self.upper, f"since {since} is not reached yet"

@@ -60,6 +60,10 @@ class Arranged(Protocol):
         """
         ...
 
+    def sizes(self, keys: Sequence[bytes]) -> list[int]:
+        """How many data each key has, about, whenever."""
+        ...
+
 
 def half_join(
     arranged: Arranged, lookups: Iterable[Lookup], *, outer: bool = False

@@ -10,9 +10,9 @@ grows with what the left relation has, times what each has met.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import sums
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.rows import KeyedUpdate
-from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
+from ikebana.processor.kernels.half_join import Match
 
 # What an insertion has met: data, or None where an outer join met nothing, with diffs.
 Results = list[tuple[bytes | None, int]]
@@ -42,6 +42,15 @@ _latest_of = msgspec.msgpack.Decoder(tuple[int, list[_Run]]).decode
 _earlier_of = msgspec.msgpack.Decoder(list[_Run]).decode
 
 
+class Asked(NamedTuple):
+    """An insertion that asks what it meets; its matches have `payload`."""
+
+    key: bytes
+    payload: Any
+    value: bytes
+    time: int
+
+
 class Joined(NamedTuple):
     """Matches whose payload is the left (key, value), and the updates of error records."""
 
@@ -53,15 +62,15 @@ def step(
     store: Store,
     lefts: Iterable[KeyedUpdate],
     interval: Interval,
-    arranged: Arranged,
-    *,
-    sees_equal: bool,
-    outer: bool,
+    meet: Callable[[Iterable[Asked]], Iterable[Match]],
 ) -> Joined:
-    """Join the left's updates of the interval, which may come in any order."""
+    """Join the left's updates of the interval, which may come in any order.
+
+    `meet` gives the matches of insertions, of which each is asked once, with a diff of 1.
+    """
     diffs = {at: diff for at, diff in sums(lefts).items() if diff}
     found = Joined([], [])
-    met = _met(diffs, arranged, sees_equal=sees_equal, outer=outer)
+    met = _met(diffs, meet)
     changes: dict[bytes, bytes | None] = {}
     places = {at[:2]: _place(_key(at), at[1]) for at in diffs}
     entries = dict(zip(places, store.get_many(list(places.values())), strict=True))
@@ -103,12 +112,12 @@ _At = tuple[bytes | None, bytes, int]
 
 
 def _met(
-    diffs: dict[_At, int], arranged: Arranged, *, sees_equal: bool, outer: bool
+    diffs: dict[_At, int], meet: Callable[[Iterable[Asked]], Iterable[Match]]
 ) -> dict[_At, Results]:
     """What each insertion meets, in order of data."""
     met: dict[_At, Results] = {at: [] for at, diff in diffs.items() if diff > 0}
-    lookups = (Lookup(_key(at), at, at[2], 1, sees_equal) for at in met)
-    for at, datum, _, diff in half_join(arranged, lookups, outer=outer):
+    asked = (Asked(_key(at), at, at[1], at[2]) for at in met)
+    for at, datum, _, diff in meet(asked):
         met[at].append((datum, diff))
     for results in met.values():
         # None is alone where it is.

@@ -15,12 +15,13 @@ from ikebana.arrangements.update import sums
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.linear import functions, logic
-from ikebana.processor.linear.json_text import BLOB
+from ikebana.processor.linear.datum import datum_of, is_null, key_sql
+from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
-from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 
 # A step and the name of the operator that it belongs to.
-Named = tuple[str, Step]
+Named = tuple[str, AnyStep]
 
 
 class ChainError(Exception):
@@ -47,12 +48,11 @@ class Chain:
     def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
         self.scope = scope
         """Of the relation that comes out."""
-        self._parts: list[_SqlPart | _CallPart] = []
+        self._parts: list[_SqlPart | _CallPart | _ArrangePart] = []
         done = 0
         for named in _parts(steps):
-            is_call = isinstance(named[0][1], Call)
             try:
-                part = _CallPart(named, self.scope) if is_call else _SqlPart(named, self.scope)
+                part = _part(named, self.scope)
             except StepError as error:
                 raise ChainError(steps, done + error.step, error.part, error.problem) from None
             self._parts.append(part)
@@ -66,7 +66,7 @@ class Chain:
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The fields of the value that it reads; None: all of it, or the value goes on."""
-        if not self._parts or isinstance(self._parts[0], _CallPart):
+        if not self._parts or not isinstance(self._parts[0], _SqlPart):
             return None
         first = self._parts[0].query
         return first.fields if first.makes_value and not first.reads_value else None
@@ -100,12 +100,20 @@ def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
 def _parts(steps: Sequence[Named]) -> Iterator[tuple[Named, ...]]:
     """Steps that are run as one: all of SQL, or all of Python.
 
-    What a flat_map has made is a column for the SQL behind it, but not for another
-    operator, which sees what an output would show.
+    What arranges data has them as they are, so only conditions can be run with it.  What a
+    flat_map has made is a column for the SQL behind it, but not for another operator, which
+    sees what an output would show.
     """
     part: list[Named] = []
     unnested = False
     for operator, step in steps:
+        if isinstance(step, Arrange):
+            if not all(_is_condition(before) for _, before in part):
+                yield tuple(part)
+                part = []
+            yield (*part, (operator, step))
+            part, unnested = [], False
+            continue
         if part:
             other, before = part[-1]
             changes = isinstance(step, Call) != isinstance(before, Call)
@@ -119,6 +127,10 @@ def _parts(steps: Sequence[Named]) -> Iterator[tuple[Named, ...]]:
         yield tuple(part)
 
 
+def _is_condition(step: AnyStep) -> bool:
+    return isinstance(step, Sql) and Sql(where=step.where) == step
+
+
 class _PartPassed(NamedTuple):
     """What one part has given: updates, and errors with the operators they are of."""
 
@@ -126,11 +138,17 @@ class _PartPassed(NamedTuple):
     errors: list[tuple[str, KeyedUpdate]]
 
 
+def _part(steps: Sequence[Named], scope: Scope) -> "_SqlPart | _CallPart | _ArrangePart":
+    if isinstance(steps[-1][1], Arrange):
+        return _ArrangePart(steps, scope)
+    return _CallPart(steps, scope) if isinstance(steps[0][1], Call) else _SqlPart(steps, scope)
+
+
 class _SqlPart:
     def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
         plain: list[Sql | Negate] = []
         for _, step in steps:
-            assert not isinstance(step, Call)
+            assert isinstance(step, Sql | Negate)
             plain.append(step)
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.linear.query import compiled
@@ -163,6 +181,38 @@ class _SqlPart:
             error = KeyedUpdate(None, record, times[row], diffs[row] * diff)
             # An error is there as long as its datum would be.
             errors += [(operator, told) for told in _bounded([error], [begin], [end])]
+        return _PartPassed(found, errors)
+
+
+class _ArrangePart:
+    def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
+        from ikebana.processor.linear.query import compiled
+
+        *conditions, (_, arrange) = steps
+        assert isinstance(arrange, Arrange)
+        self._arrange = arrange
+        self._operators = tuple(operator for operator, _ in steps)
+        plain = [step for _, step in conditions if isinstance(step, Sql)]
+        self._query = compiled((*plain, Sql(key=key_sql(arrange.keys))), frozen(scope))
+        self.scope = Scope({KEY: JSON, VALUE: BLOB})
+
+    def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
+        if not updates:
+            return _PartPassed([], [])
+        keys, values, times, diffs = zip(*updates, strict=True)
+        made, failed = self._query.outcome(keys, values)
+        assert made.keys is not None, "an arrangement without keys"
+        parts = 0 if self._arrange.nulls else len(self._arrange.keys)
+        found = [
+            KeyedUpdate(new, datum_of(keys[row], values[row]), times[row], diffs[row])
+            for row, new in zip(made.rows, made.keys, strict=True)
+            if not parts or not is_null(new, parts)
+        ]
+        errors = []
+        for row, step, reason, *_ in failed:
+            operator = self._operators[step]
+            record = operator_error(operator, reason, keys[row])
+            errors.append((operator, KeyedUpdate(None, record, times[row], diffs[row])))
         return _PartPassed(found, errors)
 
 

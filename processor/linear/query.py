@@ -33,6 +33,11 @@ from ikebana.processor.linear.nest import (
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 
+# Columns of JSON texts; None stands for null and for what is absent.
+Texts = Sequence[Sequence[bytes | None]]
+# From names of fields to their columns.
+Columns = Callable[[tuple[str, ...]], Texts]
+
 # Errors that are nobody's data's fault.
 _OURS = (
     duckdb.BinderException,
@@ -92,9 +97,6 @@ class Query:
         self._checked = statement(steps, scope, checked=True)
         self._scope = scope
         self.result = self._plain.result
-        self._decoders = {
-            fields: _field_decoder(fields) for fields in (self._plain.fields, self._checked.fields)
-        }
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -132,14 +134,23 @@ class Query:
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
     ) -> tuple[Made, list[Failure]]:
         """The results of the rows, and what failed, datum by datum."""
-        if not keys:
+        return self._outcome(len(keys), lambda form: self._table(form, keys, values))
+
+    def outcome_of(self, count: int, columns: Columns) -> tuple[Made, list[Failure]]:
+        """The same of rows that have fields alone; `columns` gives these as JSON texts."""
+        return self._outcome(count, lambda form: _table_of(count, columns(form.fields)))
+
+    def _outcome(
+        self, count: int, table: Callable[[Statement], pa.Table]
+    ) -> tuple[Made, list[Failure]]:
+        if not count:
             return Made([], None, None, None, None, None), []
         try:
-            return self._results(self._plain, self._table(self._plain, keys, values))
+            return self._results(self._plain, table(self._plain))
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
-        return self._told(self._table(self._checked, keys, values))
+        return self._told(table(self._checked))
 
     def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
         """What `outcome` gives, of rows of which some fail."""
@@ -170,9 +181,7 @@ class Query:
         if form.reads_value:
             columns[VALUE] = _column(values, binary=self._scope.types[VALUE] == BLOB)
         if form.fields:
-            # Only an object has fields.
-            objects = [value if value[:1] == b"{" else b"{}" for value in values]
-            texts = self._decoders[form.fields](b"[" + b",".join(objects) + b"]")
+            texts = field_texts(form.fields, values)
             for at, column in enumerate(texts):
                 columns[field_column(at)] = _column(column, binary=False)
         return pa.table(columns)
@@ -251,11 +260,22 @@ def _canonical(
     return made
 
 
-def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes | None]]]:
-    """A decoder of an array of objects into columns of the JSON texts of their fields.
+def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> Texts:
+    """The JSON texts of fields of values, column by column; only an object has fields."""
+    objects = [value if value[:1] == b"{" else b"{}" for value in values]
+    return _field_decoder(fields)(b"[" + b",".join(objects) + b"]")
 
-    None stands for null and for what is absent.
-    """
+
+def _table_of(count: int, texts: Texts) -> pa.Table:
+    columns = {ROW: pa.array(range(count), pa.int32())}
+    for at, column in enumerate(texts):
+        columns[field_column(at)] = _column(column, binary=False)
+    return pa.table(columns)
+
+
+@functools.lru_cache(maxsize=512)
+def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], Texts]:
+    """A decoder of an array of objects into columns of the JSON texts of their fields."""
     if any(name != msgspec.json.encode(name).decode()[1:-1] for name in fields):
         return functools.partial(_by_name, fields)
     names = [f"f{at}" for at in range(len(fields))]
@@ -267,7 +287,7 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes
     decode = msgspec.json.Decoder(list[made]).decode  # type: ignore[valid-type]
     get = [operator.attrgetter(name) for name in names]
 
-    def texts(array: bytes) -> list[list[bytes | None]]:
+    def texts(array: bytes) -> Texts:
         objects = decode(array)
         return [
             [
@@ -283,7 +303,7 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], list[list[bytes
 _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
-def _by_name(fields: tuple[str, ...], array: bytes) -> list[list[bytes | None]]:
+def _by_name(fields: tuple[str, ...], array: bytes) -> Texts:
     """What a struct cannot decode: names with quotes or control characters."""
     objects = _objects(array)
     return [[_text(found.get(name, msgspec.UNSET)) for found in objects] for name in fields]

@@ -47,7 +47,20 @@ class Negate(msgspec.Struct, frozen=True, tag="negate"):
     """Turns every diff around."""
 
 
+class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
+    """Each datum whole under another key, as arrangements have it (`linear.datum`).
+
+    The key is what `keys` come to: one expression's value, or an object of several.  A datum
+    of which one is null has no key, and is dropped unless `nulls`; without `keys` all have one.
+    """
+
+    keys: tuple[str, ...]
+    nulls: bool = False
+
+
 Step = Sql | Call | Negate
+# What users write, and what the planner puts behind it.
+AnyStep = Step | Arrange
 
 Function = Callable[..., Any] | str
 
@@ -112,7 +125,7 @@ def negate() -> Negate:
     return Negate()
 
 
-def moves_time(step: Step) -> bool:
+def moves_time(step: AnyStep) -> bool:
     """Whether an update may come out at a later time than it went in."""
     match step:
         case Sql():

@@ -15,6 +15,7 @@ import msgspec
 from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.linear.functions import name_of, portable
 from ikebana.processor.linear.steps import Call, Step
 
@@ -89,7 +90,8 @@ class Input:
     `tables` is a regular expression that chooses among the tables in the topics.  With
     `drift`, old images are compared with the state, and those that differ are counted.
     `schema` is the Avro schema that values are read by, whatever they were written by.
-    `event_time` says which times records have by themselves.
+    `event_time` says which times records have by themselves.  No two rows are equal in all
+    columns of one of `unique`, and there are about `size` rows: joins go by it.
     """
 
     name: str
@@ -105,6 +107,8 @@ class Input:
     schema: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     event_time: EventTime | None = None
+    unique: tuple[tuple[str, ...], ...] = ()
+    size: int | None = None
 
     @property
     def is_dated(self) -> bool:
@@ -175,7 +179,7 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     function: Any = None
 
 
-Operator = Upsert | Linear | Concat | StateMachine | Reduce
+Operator = Upsert | Linear | Concat | StateMachine | Reduce | DeltaJoin | AsOfJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,11 @@ class Plan:
         return tuple(o for o in self.operators if isinstance(o, Reduce))
 
     @property
+    def joins(self) -> tuple[Join, ...]:
+        """The joins, in the order of the plan."""
+        return tuple(o for o in self.operators if isinstance(o, DeltaJoin | AsOfJoin))
+
+    @property
     def upserts(self) -> tuple[Upsert, ...]:
         """The operators that keep state by key."""
         return tuple(o for o in self.operators if isinstance(o, Upsert))
@@ -314,7 +323,7 @@ class Plan:
         plain = msgspec.to_builtins(self, enc_hook=_function_name)
         for part in (*plain["inputs"], *plain["operators"]):
             for name in _ADDED_LATER & part.keys():
-                if part[name] is None:
+                if part[name] in (None, ()):
                     del part[name]
         # A batch that has failed on an error can be run again under another policy: where it
         # was committed it had none.
@@ -324,7 +333,7 @@ class Plan:
 
 ERRORS = "errors"
 # Where they are not used, plans are known by what they were before there were these.
-_ADDED_LATER = {"event_time", "function"}
+_ADDED_LATER = {"event_time", "function", "unique", "size"}
 
 
 def _function_name(value: Any) -> str:

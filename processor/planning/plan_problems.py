@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.encodings import encoding
+from ikebana.processor.joins.binding import JoinError
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.functions import FunctionError, found
-from ikebana.processor.linear.json_text import BLOB
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, StepError, frozen
-from ikebana.processor.linear.steps import moves_time
-from ikebana.processor.planning import planner
+from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, StepError, frozen
+from ikebana.processor.linear.steps import Sql, moves_time
+from ikebana.processor.planning import ways
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import (
     ERRORS,
@@ -115,6 +117,8 @@ def _input_problems(source: Input) -> Iterator[Problem]:
                 continue  # the type is told
             except ValueError as error:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
+    if source.size is not None and source.size < 1:
+        yield f"{path}.size", "must be at least 1"
     yield from _time_problems(source)
 
 
@@ -154,7 +158,7 @@ def _time_problems(source: Input) -> Iterator[Problem]:
             yield f"{path}.event_time.{part}", "must be 0 seconds or more"
     if event.of is not None:
         try:
-            planner.dating_query(source)
+            ways.dating_query(source)
         except ExpressionError as error:
             yield f"{path}.event_time.of", str(error)
         except StepError as error:
@@ -202,6 +206,10 @@ def _operator_problems(plan: Plan) -> Iterator[Problem]:
             case Reduce():
                 yield from _source_problem(plan, f"{path}.reduce", operator.source)
                 yield from _aggregate_problems(operator)
+            case DeltaJoin() | AsOfJoin():
+                for each in operator.inputs:
+                    place = f"{path}.{kind_of(operator)}.{each.alias}"
+                    yield from _source_problem(plan, place, each.relation)
         if _reaches(plan, operator, operator.name):
             yield path, "it reads what it makes"
 
@@ -289,8 +297,8 @@ def _sources(operator: Operator) -> tuple[str, ...]:
             return (operator.source,)
         case Concat():
             return operator.sources
-        case Reduce():
-            return (operator.source,)
+        case Reduce() | DeltaJoin() | AsOfJoin():
+            return ways.sources_of(operator)
         case _:
             return ()
 
@@ -307,11 +315,17 @@ def _output_problems(plan: Plan) -> Iterator[Problem]:
 
 def _step_problems(plan: Plan) -> Iterator[Problem]:
     """What is wrong inside the steps, and with formats that do not fit what they make."""
+    joined = dict(_joins(plan))
     told: set[Problem] = set()
+    for name, problems in joined.items():
+        yield from problems
+        told |= set(problems) or {(name, "")}
     for operator in plan.operators:
+        if _is_behind(plan, operator.name, joined):
+            continue
         for way in _ways_of(plan, operator):
             try:
-                chain(way.steps, frozen(planner.scope_of_root(plan, way.root)))
+                chain(way.steps, frozen(ways.scope_of_root(plan, way.root)))
             except ChainError as error:
                 owner = next(o for o in plan.operators if o.name == error.operator)
                 if isinstance(owner, Reduce):
@@ -333,7 +347,7 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
         yield "inputs", "times in milliseconds and positions in a log are not of one axis"
     if len(plan.transaction_topics) > 1:
         yield "inputs", "positions in the logs of several sources are not of one axis"
-    for way in (w for o in plan.operators for w in planner.paths(plan, o.name)):
+    for way in (w for o in plan.operators for w in ways.paths(plan, o.name)):
         timed = any(moves_time(step) for _, step in way.steps)
         if timed and (plan.time == "offset" or True in clocks):
             yield "time", "validity in time needs times in milliseconds, not offsets"
@@ -345,20 +359,68 @@ def _step_problems(plan: Plan) -> Iterator[Problem]:
             yield from _function_problems(plan, reduction)
 
 
-def _ways_of(plan: Plan, operator: Operator) -> Iterator[planner.Path]:
+def _joins(plan: Plan) -> Iterator[tuple[str, list[Problem]]]:
+    """The joins that cannot be, and why; one behind another, or behind steps, has no reasons."""
+    failed: dict[str, list[Problem]] = {}
+    for operator in ways.in_order(plan):
+        if isinstance(operator, Reduce):
+            continue
+        sources = ways.sources_of(operator)
+        if any(_is_behind(plan, source, failed) for source in sources):
+            failed[operator.name] = []
+            continue
+        path = f"operators.{operator.name}"
+        try:
+            made = ways.join_of(plan, operator.name)
+            select = tuple((name, each.sql) for name, each in made.select)
+            scope = Scope({**made.types(), KEY: JSON, VALUE: JSON})
+            chain(((operator.name, Sql(select=select, key=made.key.sql)),), frozen(scope))
+        except JoinError as error:
+            kind = kind_of(operator)
+            failed[operator.name] = [
+                (f"{path}.{part.replace('inputs', kind, 1)}", problem)
+                for part, problem in error.problems
+            ]
+        except ChainError as error:
+            own = error.operator == operator.name
+            failed[operator.name] = [(f"{path}.{error.part}", error.problem)] if own else []
+    yield from failed.items()
+
+
+def _is_behind(plan: Plan, name: str, failed: Collection[str]) -> bool:
+    """Whether a collection cannot be, since a join that it comes of cannot."""
+    if not failed:
+        return False
+    known = {o.name: o for o in plan.operators}
+    waiting = [name]
+    while waiting:
+        at = waiting.pop()
+        if at in failed:
+            return True
+        if at in known:
+            waiting += _sources(known[at])
+    return False
+
+
+def kind_of(join: DeltaJoin | AsOfJoin) -> str:
+    """A kind of join as the pipeline file has it."""
+    return "delta_join" if isinstance(join, DeltaJoin) else "as_of_join"
+
+
+def _ways_of(plan: Plan, operator: Operator) -> Iterator[ways.Path]:
     """The steps up to an operator, with those that a reduction makes its arguments by."""
     if not isinstance(operator, Reduce):
-        yield from planner.paths(plan, operator.name)
+        yield from ways.paths(plan, operator.name)
         return
     before = (operator.name, arranged(operator).step)
-    for way in planner.paths(plan, operator.source):
-        yield planner.Path(way.root, (*way.steps, before))
+    for way in ways.paths(plan, operator.source):
+        yield ways.Path(way.root, (*way.steps, before))
 
 
 def _function_problems(plan: Plan, reduction: Reduce) -> Iterator[Problem]:
     """What a reduction's function cannot be given."""
     scopes = [
-        chain(way.steps, frozen(planner.scope_of_root(plan, way.root))).scope
+        chain(way.steps, frozen(ways.scope_of_root(plan, way.root))).scope
         for way in _ways_of(plan, reduction)
     ]
     for part, setting, remedy in (
@@ -387,22 +449,22 @@ def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
     if output.format == "diff":
         return
     path = f"outputs.{output.name}.format"
-    ways = list(planner.paths(plan, output.source))
+    found = list(ways.paths(plan, output.source))
     kinds = {
-        chain(way.steps, frozen(planner.scope_of_root(plan, way.root))).scope.types[part]
-        for way in ways
+        chain(way.steps, frozen(ways.scope_of_root(plan, way.root))).scope.types[part]
+        for way in found
         for part in (KEY, VALUE)
     }
     if kinds != {"JSON"}:
         yield path, f"{output.format} needs keys and values that are JSON, not bytes"
-    if not all(map(planner.keeps_key, ways)):
+    if not all(map(ways.keeps_key, found)):
         yield (
             path,
             f"{output.format} needs the key of the input to stay: where a step makes other "
             "keys, equal data may lie in different shards",
         )
-    signs = any(planner.signs(step) for way in ways for _, step in way.steps)
-    if output.format in ("upsert", "debezium-json") and (len(ways) > 1 or signs):
+    signs = any(ways.signs(step) for way in found for _, step in way.steps)
+    if output.format in ("upsert", "debezium-json") and (len(found) > 1 or signs):
         yield path, f"{output.format} needs at most one value a key; write a diff topic"
 
 

@@ -25,35 +25,31 @@ a time, it takes the place of the one that a pushed step has made of the row bef
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ikebana.codecs.progress import Promise
 from ikebana.processor.linear.chain import Chain, Named, chain
-from ikebana.processor.linear.json_text import BLOB, JSON
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, frozen
-from ikebana.processor.linear.steps import Call, Negate, Sql, moves_time
-from ikebana.processor.planning.aggregates import arranged, result_scope
-from ikebana.processor.planning.plan import (
-    PLAIN_FORMATS,
-    UPDATE_FORMATS,
-    Concat,
-    Input,
-    Linear,
-    Output,
-    Plan,
-    Reduce,
+from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
+from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
+from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.joined import is_gathered, joined, looked_up
+from ikebana.processor.planning.plan import UPDATE_FORMATS, Input, Linear, Output, Plan
+from ikebana.processor.planning.ways import (
+    Path,
+    comes_out_of_decoding,
+    dating_query,
+    input_of,
+    is_of_input,
+    is_plain,
+    keeps_key,
+    paths,
+    roots,
+    scope_of_input,
+    scope_of_root,
+    signs,
+    single_valued,
 )
-
-if TYPE_CHECKING:
-    from ikebana.processor.linear.query import Query
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """One way from a root to a collection."""
-
-    root: str
-    steps: tuple[Named, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +58,15 @@ class Branch:
 
     The first steps of several branches are often those of one operator.  Its errors are
     told by one of them: `silent` are the operators whose errors another branch tells.
-    `reductions` get its updates in the same pass, `hops` are those that get them by a hop.
+    `inlets` are operators that get its updates by key in the same pass, `hops` those that get
+    them by a hop.
     """
 
     root: str
     steps: tuple[Named, ...]
     outputs: tuple[str, ...]
     silent: frozenset[str] = frozenset()
-    reductions: tuple[str, ...] = ()
+    inlets: tuple[str, ...] = ()
     hops: tuple[str, ...] = ()
 
     @property
@@ -113,158 +110,74 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     branches: dict[str, tuple[Branch, ...]] = {}
     for root in roots(plan):
         found = tuple(map(_needed, _branches(plan, root)))
-        if optimized and _is_of_input(plan, root):
+        if optimized and is_of_input(plan, root):
             source = input_of(plan, root)
             if source.value_format not in UPDATE_FORMATS:
                 readings[source.name], found = _pushed(plan, source, found)
         branches[root] = found
     # Data of a diffs input come to the shards of the keys that its branches make.
-    return Physical(readings, branches, fused=optimized or bool(plan.reductions))
+    return Physical(readings, branches, fused=optimized or any(True for _ in inlets(plan)))
 
 
-def roots(plan: Plan) -> tuple[str, ...]:
-    """The names of all collections that are no linear function of another one.
+class Inlet(NamedTuple):
+    """An operator that gets updates of a collection by key, behind steps of its own."""
 
-    Reductions come after what they read.
-    """
-    diffs = (source.name for source in plan.inputs if source.mode == "diffs")
-    upserts = (upsert.name for upsert in plan.upserts)
-    machines = (machine.name for machine in plan.machines)
-    return (*upserts, *machines, *diffs, *(reduction.name for reduction in in_order(plan)))
+    name: str
+    source: str
+    steps: tuple[Named, ...]
 
 
-def in_order(plan: Plan) -> list[Reduce]:
-    """The reductions, each after those that it reads."""
-    left = {reduction.name: reduction for reduction in plan.reductions}
-    found: list[Reduce] = []
-    while left:
-        ready = [
-            reduction
-            for reduction in left.values()
-            if not any(path.root in left for path in paths(plan, reduction.source))
-        ]
-        assert ready, "reductions read each other"
-        for reduction in ready:
-            found.append(left.pop(reduction.name))
-    return found
-
-
-def input_of(plan: Plan, root: str) -> Input:
-    """The input that a root reads; of several, the first."""
-    read = {upsert.name: upsert.input for upsert in plan.upserts}
-    read |= {machine.name: machine.input for machine in plan.machines}
-    if root in read:
-        return plan.input(read[root])
+def inlets(plan: Plan) -> Iterator[Inlet]:
+    """The reductions, and what joins are fed by."""
     for reduction in plan.reductions:
-        if reduction.name == root:
-            return input_of(plan, next(paths(plan, reduction.source)).root)
-    return plan.input(root)
+        before = (reduction.name, arranged(reduction).step)
+        yield Inlet(reduction.name, reduction.source, (before,))
+    for name, by, nulls in joined(plan).feeds:
+        # Conditions by themselves, to be pushed down; errors tell what the key is of.
+        told = str(by)
+        steps = ((told, Sql(where=by.filters)), (told, Arrange(by.keys, nulls)))
+        yield Inlet(name, by.relation, steps)
 
 
-def reduced_paths(plan: Plan, reduction: Reduce) -> Iterator[tuple[Path, bool]]:
-    """The ways to a reduction, with the step before it, and whether each needs a hop.
+def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Path, bool]]:
+    """The ways to an inlet, with the steps before it, and whether each needs a hop.
 
     Data of an upsert lie in the shard of its key, as long as steps leave the key alone, and
     those of an input in `mode: diffs` are sent to the shards of whatever keys they have.
     All others have to change shards: the loopback topic takes them there, in a hop.
     """
-    before = (reduction.name, arranged(reduction).step)
     sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
-    for path in paths(plan, reduction.source):
-        whole = Path(path.root, (*path.steps, before))
-        yield whole, path.root not in sent and not keeps_key(whole)
+    for path in paths(plan, inlet.source):
+        whole = Path(path.root, (*path.steps, *inlet.steps))
+        yield whole, path.root not in sent and not _stays(plan, whole)
 
 
-def comes_out_of_decoding(source: Input) -> bool:
-    """Whether an input's own updates are known where it is decoded, and its branches run there.
-
-    The facts of CDCv2 are known only when the shards have told which are new.
-    """
-    return source.mode == "diffs" and "cdcv2" not in source.value_format
+def _stays(plan: Plan, path: Path) -> bool:
+    """Whether data at the end of a path lie in the shards of their keys."""
+    if any(join.name == path.root for join in plan.joins) and not is_gathered(plan, path.root):
+        return False
+    # A key in bytes is another one as JSON.
+    arranges = any(isinstance(step, Arrange) for _, step in path.steps)
+    in_json = scope_of_root(plan, path.root).types[KEY] == JSON
+    return keeps_key(path) and (in_json or not arranges)
 
 
 def has_hops(plan: Plan) -> bool:
     """Whether anything goes through the loopback topic."""
-    return any(hop for reduction in plan.reductions for _, hop in reduced_paths(plan, reduction))
-
-
-def _is_of_input(plan: Plan, root: str) -> bool:
-    """Whether a root is an upsert or an input itself, so that decoding can be told of it."""
-    others = {machine.name for machine in plan.machines}
-    return root not in others | {reduction.name for reduction in plan.reductions}
-
-
-def paths(plan: Plan, source: str) -> Iterator[Path]:
-    """All ways from roots to the collection `source`."""
-    operator = next((o for o in plan.operators if o.name == source), None)
-    match operator:
-        case Linear():
-            own = tuple((operator.name, step) for step in operator.steps)
-            for path in paths(plan, operator.source):
-                yield Path(path.root, path.steps + own)
-        case Concat():
-            for name in operator.sources:
-                yield from paths(plan, name)
-        case _:
-            yield Path(source, ())
-
-
-def scope_of_root(plan: Plan, root: str) -> Scope:
-    """What expressions over a root's data may name."""
-    for reduction in plan.reductions:
-        if reduction.name == root:
-            path = next(paths(plan, reduction.source))
-            steps = (*path.steps, (reduction.name, arranged(reduction).step))
-            before = chain(steps, frozen(scope_of_root(plan, path.root))).scope
-            return result_scope(reduction, before)
-    scope = scope_of_input(input_of(plan, root))
-    if any(machine.name == root for machine in plan.machines):
-        # What a machine shows is what its functions give.
-        return Scope({KEY: scope.types[KEY], VALUE: JSON}, open=True)
-    return scope
-
-
-def dating_query(source: Input) -> "Query | None":
-    """What makes the event times of an input's rows, as a bound in milliseconds.
-
-    Raises:
-        ExpressionError, StepError: the expression is none.
-    """
-    if source.event_time is None or source.event_time.of is None:
-        return None
-    from ikebana.processor.linear.query import compiled
-
-    return compiled((Sql(valid_from=source.event_time.of),), frozen(scope_of_input(source)))
-
-
-def scope_of_input(source: Input) -> Scope:
-    """What expressions over an input's rows may name."""
-    types: dict[str, str] = {}
-    if source.columns:
-        # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.linear.expressions import type_named
-
-        types = {column.name: type_named(column.type) for column in source.columns}
-    raw = source.value_format == "bytes"
-    types[KEY] = BLOB if source.key_format == "bytes" and _plain(source) else JSON
-    types[VALUE] = BLOB if raw else JSON
-    # Whoever declares columns declares all that may be named: a misspelt one is told.
-    return Scope(types, not raw and not source.columns, f"inputs.{source.name}.columns")
+    return (
+        any(hop for inlet in inlets(plan) for _, hop in inlet_paths(plan, inlet))
+        or any(stage.hop for stage in joined(plan).stages.values())
+        or any(is_gathered(plan, join.name) for join in plan.joins)
+    )
 
 
 def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     """The compiled steps of a branch, behind what is pushed."""
     scope = scope_of_root(plan, branch.root)
-    if _is_of_input(plan, branch.root):
+    if is_of_input(plan, branch.root):
         pushed = of.readings[input_of(plan, branch.root).name].pushed
         scope = chain(pushed, frozen(scope)).scope
     return chain(branch.steps, frozen(scope))
-
-
-def scope_of_output(plan: Plan, output: Output) -> Scope:
-    """The relation that an output shows; of several paths, the first."""
-    path = next(paths(plan, output.source))
-    return chain(path.steps, frozen(scope_of_root(plan, path.root))).scope
 
 
 def promise(plan: Plan, output: Output) -> Promise:
@@ -280,57 +193,31 @@ def promise(plan: Plan, output: Output) -> Promise:
     diffs = {source.name for source in plan.inputs if source.mode == "diffs"}
     if any(map(signs, steps)) or any(way.root in diffs for way in ways):
         return "changes"
-    one = {upsert.name for upsert in plan.upserts}
-    # A function may give several values.
-    one |= {reduction.name for reduction in plan.reductions if reduction.function is None}
-    single = len(ways) == 1 and ways[0].root in one and keeps_key(ways[0])
+    single = len(ways) == 1 and ways[0].root in single_valued(plan) and keeps_key(ways[0])
     return "upserts" if single else "collection"
-
-
-def keeps_key(path: Path) -> bool:
-    """Whether each datum of the root gives at most one, of the same key."""
-    return all(
-        isinstance(step, Negate)
-        or (isinstance(step, Call) and step.kind == "filter")
-        or (isinstance(step, Sql) and step.key is None and step.flat_map is None)
-        for _, step in path.steps
-    )
 
 
 def _linears(plan: Plan) -> Iterator[Linear]:
     return (o for o in plan.operators if isinstance(o, Linear))
 
 
-def signs(step: Sql | Call | Negate) -> bool:
-    """Whether a step may turn a diff around."""
-    match step:
-        case Negate():
-            return True
-        case Call():
-            return step.kind in ("explode", "join_function")
-        case Sql():
-            if step.flat_map is None:
-                return step.diff is not None
-            from ikebana.processor.linear.expressions import called
-
-            repeats = called(step.flat_map[1])
-            return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")
-
-
 def _branches(plan: Plan, root: str) -> Iterator[Branch]:
     outputs: dict[tuple[Named, ...], list[str]] = {}
-    reductions: dict[tuple[Named, ...], list[str]] = {}
+    near: dict[tuple[Named, ...], list[str]] = {}
     hops: dict[tuple[Named, ...], list[str]] = {}
     for output in plan.outputs:
         for path in paths(plan, output.source):
             if path.root == root:
                 # An output that reaches the root twice in the same way shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)
-    for reduction in plan.reductions:
-        for path, hop in reduced_paths(plan, reduction):
+    for inlet in inlets(plan):
+        for path, hop in inlet_paths(plan, inlet):
             if path.root == root:
                 outputs.setdefault(path.steps, [])
-                (hops if hop else reductions).setdefault(path.steps, []).append(reduction.name)
+                (hops if hop else near).setdefault(path.steps, []).append(inlet.name)
+    if root in looked_up(plan):
+        # Whatever else is wanted of it, its state is asked for whole rows.
+        outputs.setdefault((), [])
     # An operator over one root is known by the steps up to its own last.
     told: set[tuple[Named, ...]] = set()
     for steps, names in outputs.items():
@@ -343,7 +230,7 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
             steps,
             tuple(names),
             silent,
-            tuple(reductions.get(steps, ())),
+            tuple(near.get(steps, ())),
             tuple(hops.get(steps, ())),
         )
 
@@ -351,10 +238,6 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
 def _needed(branch: Branch) -> Branch:
     """A branch without steps that do nothing, as before a reduction by a function."""
     return replace(branch, steps=tuple(named for named in branch.steps if named[1] != Sql()))
-
-
-def _plain(source: Input) -> bool:
-    return source.value_format in PLAIN_FORMATS
 
 
 def _pushed(
@@ -375,7 +258,7 @@ def _pushed(
         if len(read) == len(wanted):
             columns = tuple(sorted({name for each in read for name in each}))
     pushed: tuple[Named, ...] = ()
-    whole_rows = _plain(source) and source.mode == "upsert"
+    whole_rows = is_plain(source) and source.mode == "upsert"
     if len(branches) == 1 and whole_rows:
         (branch,) = branches
         count = _how_many(branch.steps)

@@ -11,10 +11,12 @@ back.
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 
 from ikebana.arrangements.frontier import Interval, Time
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning.joined import is_gathered, joined
 from ikebana.processor.planning.plan import ERRORS, Plan
 
 
@@ -36,16 +38,35 @@ class Edges:
 def edges(plan: Plan) -> Mapping[str, Edges]:
     """What each operator waits for that has a frontier of its own.
 
-    These are the roots: linear operators are passes over what comes out of them.
+    These are the roots, and of joins the arrangements and the stages: linear operators are
+    passes over what comes out of them.
     """
-    graph = {root: Edges(from_source=True) for root in planner.roots(plan)}
-    for reduction in plan.reductions:
-        ways = list(planner.reduced_paths(plan, reduction))
-        graph[reduction.name] = Edges(
-            after=_unique(path.root for path, hop in ways if not hop),
-            hops=_unique(path.root for path, hop in ways if hop),
+    graph = {root: Edges(from_source=True) for root in ways.roots(plan)}
+    for inlet in planner.inlets(plan):
+        found = list(planner.inlet_paths(plan, inlet))
+        graph[inlet.name] = Edges(
+            after=_unique(path.root for path, hop in found if not hop),
+            hops=_unique(path.root for path, hop in found if hop),
         )
+    stages = joined(plan)
+    for name, stage in stages.stages.items():
+        # One without is fed by the relation itself.
+        way = _way(stage.rows_from, hop=stage.hop) if stage.rows_from else graph[name]
+        graph[name] = replace(way, looks_up=(stage.looks_up,))
+    for join, last in stages.last.items():
+        graph[join] = _way(last, hop=is_gathered(plan, join))
     return graph
+
+
+@functools.lru_cache(maxsize=32)
+def order(plan: Plan) -> tuple[str, ...]:
+    """The operators in the order in which one pass goes through them."""
+    before = {name: (*edge.after, *edge.looks_up) for name, edge in edges(plan).items()}
+    return tuple(TopologicalSorter(before).static_order())
+
+
+def _way(names: tuple[str, ...], *, hop: bool) -> Edges:
+    return Edges(hops=names) if hop else Edges(after=names)
 
 
 def advance_frontiers(
@@ -111,10 +132,10 @@ def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str
 def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     """The operators whose updates each output shows; errors may come from any."""
     found = {
-        output.name: _unique(path.root for path in planner.paths(plan, output.source))
+        output.name: _unique(path.root for path in ways.paths(plan, output.source))
         for output in plan.outputs
     }
-    return {**found, ERRORS: planner.roots(plan)}
+    return {**found, ERRORS: tuple(edges(plan))}
 
 
 def output_intervals(plan: Plan, of: Mapping[str, Interval]) -> dict[str, Interval]:

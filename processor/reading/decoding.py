@@ -223,9 +223,9 @@ class Decoding:
             self._error(record, time, diff)
         for branch, updates in made.updates:
             outputs = list(branch.outputs)
-            reductions = list(branch.reductions)
-            root = "" if outputs or reductions else branch.root
-            shards = [Updates(outputs, [], [], [], [], root, reductions) for _ in range(count)]
+            inlets = list(branch.inlets)
+            root = "" if outputs or inlets else branch.root
+            shards = [Updates(outputs, [], [], [], [], root, inlets) for _ in range(count)]
             for update in updates:
                 placed = update.value if update.key is None else update.key
                 add(shards[shard_of(placed, count)], update)

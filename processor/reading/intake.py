@@ -20,7 +20,7 @@ from ikebana.processor.batch.rows import KeyedUpdate, Partial, keyed
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
 from ikebana.processor.timing.event_time import Dating, EventTimes, Where
@@ -88,12 +88,12 @@ class Intake:
         self._nests = source.value_format != "bytes" and "avro" not in source.value_format
         self._keys_nest = source.key_format == "json"
         reading = physical.readings[source.name]
-        scope = planner.scope_of_input(source)
+        scope = ways.scope_of_input(source)
         self._passes = _key_test(source, reading, scope)
         self._pushed = chain(reading.pushed, frozen(scope)) if reading.pushed else None
         self._event = None
         if source.event_time is not None:
-            self._event = EventTimes(planner.dating_query(source))
+            self._event = EventTimes(ways.dating_query(source))
         as_is = source.key_format == source.value_format == "bytes" and source.mode == "upsert"
         self.takes_as_is = (
             as_is and self._passes is None and self._pushed is None and self._event is None
@@ -267,13 +267,13 @@ class Intake:
 
 def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tuple[Branch, Chain]]:
     """The branches of an input's own updates that run where they are decoded."""
-    if not planner.comes_out_of_decoding(source):
+    if not ways.comes_out_of_decoding(source):
         return []
     branches = physical.branches.get(source.name, ())
     if branches and not physical.fused:
         # Its branches run in the shards: this one is the input itself.
         branches = (Branch(source.name, (), ()),)
-    scope = frozen(planner.scope_of_input(source))
+    scope = frozen(ways.scope_of_input(source))
     return [(branch, chain(branch.steps, scope)) for branch in branches]
 
 
@@ -285,7 +285,7 @@ def through(
     for branch, steps in branches:
         passed = steps.apply(updates, branch.silent)
         made = passed.updates
-        by_branch.append((branch, keyed(made) if branch.reductions else made))
+        by_branch.append((branch, keyed(made) if branch.inlets else made))
         errors += passed.errors
     return by_branch, errors
 

@@ -61,6 +61,18 @@ def defined(
     return Counter({m: n for m, n in found.items() if n}), errors
 
 
+def meeting(
+    arrangement: Arrangement, *, sees_equal: bool, outer: bool
+) -> Callable[[Iterable[locked.Asked]], Iterable[Match]]:
+    """Insertions meet whatever an arrangement has of their key."""
+
+    def meet(asking: Iterable[locked.Asked]) -> Iterable[Match]:
+        lookups = (Lookup(key, at, time, 1, sees_equal) for key, at, _, time in asking)
+        return half_join(arrangement, lookups, outer=outer)
+
+    return meet
+
+
 def ran(
     left: Sequence[KeyedUpdate],
     right: Sequence[KeyedUpdate],
@@ -78,7 +90,9 @@ def ran(
         arrangement = Arrangement(arranged, interval, lower)
         arrangement.update(update for update in right if update.time in interval)
         own = [update for update in left if update.time in interval]
-        fresh = locked.step(store, own, interval, arrangement, sees_equal=sees_equal, outer=outer)
+        fresh = locked.step(
+            store, own, interval, meeting(arrangement, sees_equal=sees_equal, outer=outer)
+        )
         arrangement.settle(upper)
         found.matches.extend(fresh.matches)
         found.errors.extend(fresh.errors)
@@ -279,5 +293,6 @@ def _step(
     store: Store, interval: Interval, arrangement: Arrangement, diff: int
 ) -> list[tuple[bytes | None, int, int]]:
     order = KeyedUpdate(KEY, b"order", interval.lower, diff)
-    found = locked.step(store, [order], interval, arrangement, sees_equal=True, outer=False)
+    meet = meeting(arrangement, sees_equal=True, outer=False)
+    found = locked.step(store, [order], interval, meet)
     return [match[1:] for match in found.matches]

@@ -313,7 +313,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             [
                 "operators.o.zzz: there is no such setting here; there are upsert, linear, "
                 "concat, state_machine, reduce, steps, step, view, version, migrate, by, "
-                "aggregates, function, where, select, key, flat_map, diff, valid_from, "
+                "aggregates, function, delta_join, as_of_join, on, at, outer, retract, orders, "
+                "cartesian, strategy, where, select, key, flat_map, diff, valid_from, "
                 "valid_until, map, filter, explode, join_function, negate (line 3)"
             ],
             id="key like no other",

@@ -29,7 +29,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
 
@@ -116,7 +116,7 @@ def test_a_bad_datum_is_one_error_however_many_branches_see_it() -> None:
         Linear("two", "one", (BIG,)),
         Linear("three", "one", (negate(),)),
     )
-    scope = frozen(planner.scope_of_root(plan, "current"))
+    scope = frozen(ways.scope_of_root(plan, "current"))
     update = KeyedUpdate(b"1", b'{"n":0}', 5, 1)
 
     errors = [
@@ -309,22 +309,22 @@ def test_what_expressions_may_name() -> None:
     declared = Input("rows", ("rows",), columns=(Column("a", "int"),))
     raw = Input("rows", ("rows",), value_format="bytes", key_format="bytes")
 
-    assert planner.scope_of_input(declared).types == {
+    assert ways.scope_of_input(declared).types == {
         "a": "INTEGER",
         "key": "JSON",
         "value": "JSON",
     }
-    assert not planner.scope_of_input(declared).open
-    assert planner.scope_of_input(ROWS).open
-    assert planner.scope_of_input(raw).types == {"key": "BLOB", "value": "BLOB"}
-    assert not planner.scope_of_input(raw).open
+    assert not ways.scope_of_input(declared).open
+    assert ways.scope_of_input(ROWS).open
+    assert ways.scope_of_input(raw).types == {"key": "BLOB", "value": "BLOB"}
+    assert not ways.scope_of_input(raw).open
 
 
 def test_the_relation_of_an_output() -> None:
     """What the last step makes, whatever is pushed."""
     plan = plan_of(Linear("op", "current", (select(a="n::BIGINT"), rekey("a"))))
 
-    assert planner.scope_of_output(plan, plan.outputs[0]).types == {
+    assert ways.scope_of_output(plan, plan.outputs[0]).types == {
         "a": "BIGINT",
         "key": "JSON",
         "value": "JSON",

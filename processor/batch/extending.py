@@ -1,0 +1,227 @@
+"""One batch of a stage that binds a variable by several inputs (`joins.extension`).
+
+A row is *counted* at one candidate after the other and remembers the one with the fewest
+data, which *proposes* a row for each value; the others *validate* these in turn.  Counts only
+choose who proposes, so they need not be exact, and may be as of any time: every choice gives
+the same rows.
+
+Between the stages of an extension a row begins with what has been counted: the fewest, and
+which candidate has them.
+"""
+
+import functools
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
+from ikebana.processor.batch.joining import (
+    Onward,
+    Portion,
+    failed,
+    onward,
+    path_of,
+    portions,
+    results,
+)
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.joins.paths import Planned, binds
+from ikebana.processor.joins.qualified import Flat, alias_of
+from ikebana.processor.joins.stages import Stage
+from ikebana.processor.joins.steps import Candidate, Extend, Path
+from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
+from ikebana.processor.linear.datum import is_null
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.planning import ways
+from ikebana.processor.planning.plan import Plan
+
+# The fewest data, and the candidate that has them.
+_COUNTED = struct.Struct(">QB")
+
+
+class Extending:
+    """A stage of an extension, compiled."""
+
+    def __init__(self, join: Planned, path: Path, stage: Stage) -> None:
+        step = path.steps[stage.number]
+        assert isinstance(step, Extend), "a lookup is no extension"
+        self._join, self._path, self._stage, self._step = join, path, stage, step
+        self._own = step.candidates[stage.candidate]
+        self._types = join.types()
+        self._prefix = f"{join.join.name}/{path.alias}/{stage.number}"
+        self._bound = {
+            path.alias,
+            *(name for of in path.steps[: stage.number] for name in binds(of)),
+        }
+        self._wanted = {*step.carries, *(name for of in step.predicates for name in of.columns)}
+        for each in step.candidates:
+            self._wanted |= {name for of in (*each.key, *each.data_key) for name in of.columns}
+        self._makers: dict[tuple[tuple[tuple[str, str], ...], str], Maker] = {}
+
+    def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+        """What rows become."""
+        steps = {"count": self._count, "propose": self._propose, "validate": self._validate}
+        for some in portions(rows):
+            yield from steps[self._stage.role](some, arranged)
+
+    def _count(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+        """Count what the candidate has, and send rows to the next, or to who has the fewest."""
+        at, candidates = self._stage.candidate, self._step.candidates
+        goes_on = at + 1 < len(candidates)
+        sizes = arranged.sizes([_key(row) for row in rows])
+        groups: dict[int, list[_Row]] = {}
+        for row, size in zip(rows, sizes, strict=True):
+            fewest, who, payload = (size, at, row.value) if at == 0 else _counted(row.value)
+            if size < fewest:
+                fewest, who = size, at
+            # Who has none proposes none.
+            if fewest:
+                counted = _Row(_COUNTED.pack(fewest, who), payload, None, row.time, row.diff)
+                groups.setdefault(at + 1 if goes_on else who, []).append(counted)
+        for to, group in groups.items():
+            name = f"count/{to}" if goes_on else f"propose/{to}"
+            select = carried(self._columns())
+            yield self._made(name, group, select, candidates[to].key)
+
+    def _propose(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+        """A row for each value that the candidate has, or for each datum if it completes."""
+        own, variable = self._own, self._step.variable
+        # As the variable is called by those who are asked for it.
+        select = [*carried(self._columns(*self._completed(own))), (variable, own.value.sql)]
+        to = 0 if self._stage.candidate else 1
+        key = tuple(
+            own.value if each.sql == quoted(variable) else each
+            for each in self._step.candidates[to].data_key
+        )
+        seen: set[tuple[int, bytes]] = set()
+        for matches in portions(self._matches(rows, arranged)):
+            met = [_met(rows[each.payload], each) for each in matches]
+            if own.completes:
+                yield self._made(f"validate/{to}", met, select, key)
+                continue
+            # A value counts once, however many data have it.
+            met = [
+                each._replace(diff=rows[m.payload].diff)
+                for each, m in zip(met, matches, strict=True)
+            ]
+            found = self._made(f"validate/{to}", met, select, key)
+            kept = []
+            for at, row in zip(found.of, found.rows, strict=True):
+                value = matches[at].payload, row.value
+                if value not in seen:
+                    seen.add(value)
+                    kept.append(row)
+            yield found._replace(rows=kept)
+
+    def _validate(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+        """The rows whose values the candidate has too, with its data if it completes."""
+        known: set[int] = set()
+        for matches in portions(self._matches(rows, arranged)):
+            groups: dict[int, list[_Row]] = {}
+            for match in matches:
+                row = rows[match.payload]
+                met = _met(row, match)
+                if not self._own.completes:
+                    # That there is one says all.
+                    if match.payload in known:
+                        continue
+                    known.add(match.payload)
+                    met = met._replace(diff=row.diff)
+                groups.setdefault(_counted(row.value)[1], []).append(met)
+            for who, group in groups.items():
+                yield self._validated(who, group)
+
+    def _validated(self, who: int, rows: Sequence["_Row"]) -> Portion:
+        """What rows become that candidate `who` has proposed."""
+        at, candidates = self._stage.candidate, self._step.candidates
+        left = [other for other in range(at + 1, len(candidates)) if other != who]
+        if left:
+            done = {who, *range(at + 1)}
+            bound = [name for each in done for name in self._completed(candidates[each])]
+            select = carried(self._columns(*bound, self._step.variable))
+            return self._made(f"validate/{left[0]}", rows, select, candidates[left[0]].data_key)
+        join, path, number = self._join, self._path, self._stage.number
+        select, key, parts = results(join, path, number, self._step.carries)
+        maker = self._maker(select, key, self._step.predicates)
+        return self._portion(onward(join, path, number + 1), maker, rows, parts, counted=False)
+
+    def _matches(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Match]:
+        """What rows meet; the payload is the place of the row."""
+        equal = self._own.sees_equal
+        asking = (Lookup(_key(row), at, row.time, row.diff, equal) for at, row in enumerate(rows))
+        return half_join(arranged, asking)
+
+    def _columns(self, *bound: str) -> list[str]:
+        """The columns that are there, with those of `bound`, and read by somebody later."""
+        known = self._bound.union(bound)
+        return sorted(name for name in self._wanted if alias_of(name) in known)
+
+    def _completed(self, candidate: Candidate) -> list[str]:
+        return [candidate.alias] if candidate.completes else []
+
+    def _made(
+        self,
+        to: str,
+        rows: Sequence["_Row"],
+        select: list[tuple[str, str]],
+        key: Sequence[Flat],
+    ) -> Portion:
+        onto = Onward(f"{self._prefix}/{to}", hop=True)
+        maker = self._maker(select, asked(key), ())
+        return self._portion(onto, maker, rows, len(key), counted=True)
+
+    def _maker(self, select: list[tuple[str, str]], key: str, where: Sequence[Flat]) -> Maker:
+        made = tuple(select), key
+        if made not in self._makers:
+            payload = self._path.alias if self._stage.is_first else None
+            datum = None if self._stage.role == "count" else self._own.alias
+            self._makers[made] = Maker(self._types, Sources(payload, datum), where, select, key)
+        return self._makers[made]
+
+    def _portion(
+        self, onto: Onward, maker: Maker, rows: Sequence["_Row"], parts: int, *, counted: bool
+    ) -> Portion:
+        made = maker.make([row.payload for row in rows], [row.datum for row in rows])
+        found, of = [], []
+        for at, key, value in zip(made.rows, made.keys, made.values, strict=True):
+            if not (parts and is_null(key, parts)):
+                row = rows[at]
+                whole = row.counted + value if counted else value
+                found.append(KeyedUpdate(key, whole, row.time, row.diff))
+                of.append(at)
+        name = self._join.join.name
+        errors = [failed(name, why, rows[at].time, rows[at].diff) for at, why in made.failed]
+        return Portion(onto, found, errors, of)
+
+
+class _Row(NamedTuple):
+    """A row on its way: what was counted, what it carries, what it has met."""
+
+    counted: bytes
+    payload: bytes
+    datum: bytes | None
+    time: int
+    diff: int
+
+
+@functools.lru_cache(maxsize=256)
+def extending(plan: Plan, stage: Stage) -> Extending:
+    """A stage of an extension, compiled once in a process."""
+    join = ways.join_of(plan, stage.join)
+    return Extending(join, path_of(join, stage), stage)
+
+
+def _counted(payload: bytes) -> tuple[int, int, bytes]:
+    """The fewest, who has them, and what the row carries."""
+    fewest, who = _COUNTED.unpack_from(payload)
+    return fewest, who, payload[_COUNTED.size :]
+
+
+def _met(row: KeyedUpdate, match: Match) -> _Row:
+    size = _COUNTED.size
+    return _Row(row.value[:size], row.value[size:], match.datum, match.time, match.diff)
+
+
+def _key(row: KeyedUpdate) -> bytes:
+    assert row.key is not None, "a row that asks has no key"
+    return row.key

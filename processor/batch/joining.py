@@ -1,0 +1,207 @@
+"""One batch of a join's stage: rows in, and what they become for whoever is next.
+
+Rows ask an arrangement as of their own times (`kernels.half_join`); what they meet goes
+through the step's predicates, and on to the next stage under the key that it asks for, or
+out as a result.  Nothing is sorted or kept: matches go through in portions, however many
+a row has.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Store
+from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.joins.paths import Planned
+from ikebana.processor.joins.query import AsOfJoin
+from ikebana.processor.joins.stages import Stage
+from ikebana.processor.joins.steps import Lookup as LookupStep
+from ikebana.processor.joins.steps import Path
+from ikebana.processor.kernels import locked
+from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
+from ikebana.processor.linear.chain import operator_error
+from ikebana.processor.linear.datum import is_null
+from ikebana.processor.planning import ways
+from ikebana.processor.planning.plan import Plan
+
+Item = TypeVar("Item")
+# So many matches become rows together.
+_AT_ONCE = 10_000
+
+
+class Onward(NamedTuple):
+    """Where rows go: to a stage, by a hop or not; or out of the join, to `None`."""
+
+    stage: str | None
+    hop: bool
+
+
+class Portion(NamedTuple):
+    """Some of what a stage makes: rows for whoever is next, and updates of error records.
+
+    `of` are the places of what each row was made of.
+    """
+
+    to: Onward
+    rows: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+    of: Sequence[int] = ()
+
+
+class Looking:
+    """A stage that meets one input, compiled."""
+
+    def __init__(self, join: Planned, path: Path, stage: Stage) -> None:
+        step = path.steps[stage.number]
+        assert isinstance(step, LookupStep), "an extension is not one lookup"
+        of = join.join
+        as_of = isinstance(of, AsOfJoin)
+        self._name = of.name
+        self._sees_equal = step.sees_equal
+        self._outer = isinstance(of, AsOfJoin) and of.outer
+        self._locked = isinstance(of, AsOfJoin) and of.retract == "locked"
+        types = join.types()
+        sources = Sources(path.alias if stage.is_first else None, step.alias)
+        self.next = onward(join, path, stage.number + 1)
+        # What an as-of join meets is settled before anything is made of it.
+        apart = step.predicates if as_of and (self._outer or self._locked) else ()
+        self._test = Maker(types, sources, apart, (), "NULL") if apart else None
+        where = () if apart else step.predicates
+        select, key, self._parts = results(join, path, stage.number, step.carries)
+        self._maker = Maker(types, sources, where, select, key)
+
+    def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+        """What rows become that ask now."""
+        errors: list[KeyedUpdate] = []
+        for some in portions(rows):
+            matches: Iterable[Match]
+            if self._outer or self._test is not None:
+                met = half_join(arranged, self._lookups(enumerate(some)))
+                settled = self._settled(some, met, errors)
+                matches = (each._replace(payload=some[each.payload].value) for each in settled)
+            else:
+                matches = half_join(arranged, self._lookups((row.value, row) for row in some))
+            for portion in portions(matches):
+                yield self._made(portion)
+        if errors:
+            yield Portion(self.next, [], errors)
+
+    def apply_locked(
+        self, store: Store, rows: Sequence[KeyedUpdate], interval: Interval, arranged: Arranged
+    ) -> Iterator[Portion]:
+        """What rows become if retractions take back what their insertions have met."""
+        errors: list[KeyedUpdate] = []
+
+        def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
+            for some in portions(asking):
+                left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
+                met = half_join(arranged, self._lookups(enumerate(left)))
+                for match in self._settled(left, met, errors):
+                    yield match._replace(payload=some[match.payload].payload)
+
+        found = locked.step(store, rows, interval, meet)
+        matches = (match._replace(payload=match.payload[1]) for match in found.matches)
+        for portion in portions(matches):
+            yield self._made(portion)
+        yield Portion(self.next, [], [*found.errors, *errors])
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether it remembers what it has met."""
+        return self._locked
+
+    def _lookups(self, rows: Iterable[tuple[Any, KeyedUpdate]]) -> Iterator[Lookup]:
+        """Rows as they ask, each with a payload of its own."""
+        equal = self._sees_equal
+        for payload, (key, _, time, diff) in rows:
+            assert key is not None, "a row that asks has no key"
+            yield Lookup(key, payload, time, diff, equal)
+
+    def _settled(
+        self, rows: Sequence[KeyedUpdate], matches: Iterable[Match], errors: list[KeyedUpdate]
+    ) -> Iterator[Match]:
+        """The matches that pass the predicates, and for rows without any, if `outer`, None."""
+        unmatched = set(range(len(rows))) if self._outer else set()
+        for some in portions(matches):
+            kept = some
+            if self._test is not None:
+                made = self._test.make(
+                    [rows[match.payload].value for match in some], [match.datum for match in some]
+                )
+                kept = [some[row] for row in made.rows]
+                for row, reason in made.failed:
+                    errors.append(self._error(reason, some[row]))
+                    unmatched.discard(some[row].payload)
+            for match in kept:
+                unmatched.discard(match.payload)
+                yield match
+        for at in sorted(unmatched):
+            yield Match(at, None, rows[at].time, rows[at].diff)
+
+    def _made(self, matches: Sequence[Match]) -> Portion:
+        made = self._maker.make(
+            [match.payload for match in matches], [match.datum for match in matches]
+        )
+        found = [
+            KeyedUpdate(key, value, matches[row].time, matches[row].diff)
+            for row, key, value in zip(made.rows, made.keys, made.values, strict=True)
+            if not (self._parts and is_null(key, self._parts))
+        ]
+        return Portion(
+            self.next, found, [self._error(reason, matches[row]) for row, reason in made.failed]
+        )
+
+    def _error(self, reason: str, match: Match) -> KeyedUpdate:
+        return failed(self._name, reason, match.time, match.diff)
+
+
+@functools.lru_cache(maxsize=256)
+def looking(plan: Plan, stage: Stage) -> Looking:
+    """A stage of lookups, compiled once in a process."""
+    join = ways.join_of(plan, stage.join)
+    return Looking(join, path_of(join, stage), stage)
+
+
+def path_of(join: Planned, stage: Stage) -> Path:
+    """The path that a stage is on."""
+    return next(path for path in join.paths if path.alias == stage.alias)
+
+
+def onward(join: Planned, path: Path, number: int) -> Onward:
+    """Where rows go that a step is behind, whose number is one less."""
+    if number == len(path.steps):
+        return Onward(None, hop=False)
+    name, step = f"{join.join.name}/{path.alias}/{number}", path.steps[number]
+    if isinstance(step, LookupStep):
+        return Onward(name, step.hop)
+    return Onward(f"{name}/count/0", hop=True)
+
+
+def results(
+    join: Planned, path: Path, number: int, carries: Sequence[str]
+) -> tuple[list[tuple[str, str]], str, int]:
+    """What rows become behind a step: what is selected, by which key, of how many parts.
+
+    Rows that are to ask for nothing, since a part is null, meet nothing; a result may have
+    any key, which counts as no parts.
+    """
+    if number + 1 == len(path.steps):
+        return [(name, made.sql) for name, made in join.select], join.key.sql, 0
+    after = path.steps[number + 1]
+    key = after.key if isinstance(after, LookupStep) else after.candidates[0].key
+    return carried(carries), asked(key), len(key)
+
+
+def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:
+    """The error record of a combination that cannot be evaluated."""
+    return KeyedUpdate(None, operator_error(join, reason, None), time, diff)
+
+
+def portions(of: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items, so many at a time."""
+    rest = iter(of)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some

@@ -1,0 +1,208 @@
+"""Joins as they run: in shards, through hops, in any batches, they are their definitions."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_paths import Datum
+from drawn_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries
+from ikebana import Column, Input, Output, Plan
+from ikebana.arrangements.update import Update
+from ikebana.codecs import diff
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
+from ikebana.processor.timing.diff_input import Closed
+from shell import Shell, Topics
+from strategies import few
+
+END = 5
+SIZES = {"s": 3, "t": 9}
+INPUTS = tuple(
+    Input(
+        name,
+        (name,),
+        "diff",
+        mode="diffs",
+        columns=tuple(Column(column, "BIGINT") for column in COLUMNS),
+        unique=RELATIONS[name].unique,
+        size=RELATIONS[name].size,
+    )
+    for name in RELATIONS
+)
+
+
+def plan_of(*joins: object) -> Plan:
+    """Joins over the relations, each shown."""
+    names = [join.name for join in joins]  # type: ignore[attr-defined]
+    outputs = tuple(Output(name, name, name) for name in names)
+    return Plan("p", INPUTS, joins, outputs)  # type: ignore[arg-type]
+
+
+def publish(topics: Topics, name: str, interval: range, updates: Iterable[Update[Datum]]) -> None:
+    """A batch of the pipeline that writes a relation."""
+    new = [update for update in updates if update.time in interval]
+    for datum, time, change in new:
+        value = json.dumps(dict(zip(COLUMNS, datum, strict=True))).encode()
+        topics.send(name, None, value, headers=diff.headers(time, change))
+    lower, upper = interval.start, interval.stop
+    closed = topics.closed[name]
+    ends = topics.ends(name)
+    record = ProgressRecord("c", name, name, len(closed), lower, upper, len(new), ends, "changes")
+    closed.append(Closed(record, len(closed) + 1))
+
+
+def played(
+    plan: Plan,
+    history: Mapping[str, Sequence[Update[Datum]]],
+    choice: Random,
+    shards: int,
+    *,
+    level: bool = True,
+) -> Shell:
+    """The histories in batches of any size, read at any time; what hops, in portions."""
+    topics = Topics()
+    for name in history:
+        assert topics.messages[name][0] == []
+    shell = Shell(plan, topics, shards, most=choice.choice([1, 2, 1_000]))
+    reached = dict.fromkeys(history, 0)
+    while min(reached.values()) < END:
+        name = choice.choice([name for name, at in reached.items() if at < END])
+        upper = choice.randrange(reached[name], END) + 1
+        publish(topics, name, range(reached[name], upper), history[name])
+        reached[name] = upper
+        while choice.random() < 0.5 and shell.batch():
+            pass
+    if level:
+        shell.read()
+    return shell
+
+
+def shown(updates: Iterable[KeyedUpdate], time: int) -> Counter[tuple[object, ...]]:
+    """A join's results as of a time: the key, and the values in the order of their names."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for key, value, at, change in updates:
+        if at <= time:
+            assert key is not None
+            found[json.loads(key), *json.loads(value).values()] += change
+    return Counter({datum: count for datum, count in found.items() if count})
+
+
+@few
+@given(queries(), histories(), st.randoms(use_true_random=False), st.integers(1, 3))
+def test_a_delta_join_is_the_nested_loop_join_at_every_time(
+    drawn: Drawn, history: dict[str, list[Update[Datum]]], choice: Random, shards: int
+) -> None:
+    """Whatever is cut, and however the rows of its paths are held up."""
+    shell = played(plan_of(drawn.join), history, choice, shards)
+
+    assert shell.found["errors"] == []
+    assert shell.uppers["q"] == END
+    for time in range(-1, END):
+        assert shown(shell.found["q"], time) == nested_loops(drawn, history, time)
+
+
+def as_of(
+    history: Mapping[str, Sequence[Update[Datum]]], join: AsOfJoin
+) -> Counter[tuple[object, ...]]:
+    """The definition: each update of the left meets the right as of its own time."""
+    seen = 1 if join.at == "alt" else 0
+    remembered: dict[Datum, list[dict[Datum | None, int]]] = {}
+    found: Counter[tuple[object, ...]] = Counter()
+    lefts: Counter[tuple[int, Datum]] = Counter()
+    for datum, time, change in history["r"]:
+        lefts[time, datum] += change
+
+    def met(left: Datum, time: int) -> dict[Datum | None, int]:
+        right: Counter[Datum | None] = Counter()
+        for datum, at, change in history["s"]:
+            is_match = left[0] is not None and left[0] == datum[0]
+            if at < time + seen and is_match and _passes(left, datum):
+                right[datum] += change
+        matches = {datum: count for datum, count in right.items() if count}
+        return matches or ({None: 1} if join.outer else {})
+
+    def emit(left: Datum, time: int, matches: dict[Datum | None, int], change: int) -> None:
+        for right, count in matches.items():
+            found[time, left[0], left[1], left[2], right and right[2]] += change * count
+
+    for (time, left), change in sorted(lefts.items(), key=lambda item: item[0][0]):
+        if join.retract == "current":
+            emit(left, time, met(left, time), change)
+            continue
+        own = remembered.setdefault(left, [])
+        for _ in range(change):
+            own.append(met(left, time))
+            emit(left, time, own[-1], 1)
+        for _ in range(-change):
+            if not own:
+                break
+            emit(left, time, own.pop(), -1)
+    return Counter({at: count for at, count in found.items() if count})
+
+
+def _passes(left: Datum, right: Datum) -> bool:
+    """What the predicate says: null is not less than anything."""
+    return left[1] is not None and right[1] is not None and left[1] <= right[1]
+
+
+@few
+@given(
+    histories(),
+    st.sampled_from(["alt", "neu"]),
+    st.booleans(),
+    st.sampled_from(["current", "locked"]),
+    st.randoms(use_true_random=False),
+    st.integers(1, 3),
+)
+def test_an_as_of_join_is_its_definition(
+    history: dict[str, list[Update[Datum]]],
+    at: At,
+    outer: bool,  # noqa: FBT001
+    retract: Retract,
+    choice: Random,
+    shards: int,
+) -> None:
+    """With ties, without matches, with a predicate, and whatever is retracted."""
+    join = AsOfJoin(
+        "q",
+        JoinInput("l", "r"),
+        JoinInput("r", "s"),
+        ("l.x = r.x", "l.y <= r.y"),
+        (("a", "l.x"), ("b", "l.y"), ("c", "l.z"), ("d", "r.z")),
+        "l.x",
+        at=at,
+        outer=outer,
+        retract=retract,
+    )
+
+    shell = played(plan_of(join), {"t": [], **history}, choice, shards)
+
+    found: Counter[tuple[object, ...]] = Counter()
+    for _, value, time, change in shell.found["q"]:
+        found[time, *json.loads(value).values()] += change
+    assert {at: count for at, count in found.items() if count} == as_of(history, join)
+
+
+@few
+@given(
+    st.lists(queries(), min_size=2, max_size=2),
+    histories(),
+    st.randoms(use_true_random=False),
+)
+def test_joins_that_share_arrangements_are_what_each_is_alone(
+    drawn: list[Drawn], history: dict[str, list[Update[Datum]]], choice: Random
+) -> None:
+    """Readers of one arrangement may be further than others."""
+    joins = [msgspec.structs.replace(d.join, name=f"q{at}") for at, d in enumerate(drawn)]
+
+    shell = played(plan_of(*joins), history, choice, 2)
+
+    for at, each in enumerate(drawn):
+        for time in range(-1, END):
+            assert shown(shell.found[f"q{at}"], time) == nested_loops(each, history, time)
