@@ -1,8 +1,8 @@
 """A checkpoint: its birth record, and what Spark's logs in it say.
 
-The birth record, `ikebana.json`, is written once, before the first batch: the
-checkpoint's id, the plan that it is for, where it lies, how many shards it has and
-where reading starts.  Everything that leaves the checkpoint, transactional ids, markers
+The birth record, `ikebana.json`, is written before the first batch, and again when the plan
+changes: the checkpoint's id, the plan that it is for, where it lies, how many shards it has
+and where reading starts.  Everything that leaves the checkpoint, transactional ids, markers
 and state files, carries the id, so that nothing of one checkpoint is ever taken for
 something of another.
 """
@@ -29,7 +29,9 @@ class Birth(msgspec.Struct, frozen=True):
     """What a checkpoint is, from its first moment.
 
     `epoch` counts how often it was rescaled; `first_batch` is our number of Spark's
-    batch 0; `seeds` are the shards that it started with, when it was rescaled.
+    batch 0; `seeds` are the shards that it started with, when it was rescaled.  `plan` is
+    the one that it last ran; `released` are the parts of the state that were of operators
+    before it.
     """
 
     id: str
@@ -41,6 +43,7 @@ class Birth(msgspec.Struct, frozen=True):
     first_batch: int = 0
     seeds: dict[int, Manifest] = {}
     format: int = FORMAT
+    released: tuple[str, ...] = ()
 
 
 class Logged(msgspec.Struct, frozen=True):
@@ -203,15 +206,18 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["partitions"]
     for source in plain["inputs"]:
         del source["start"]
+        # Checkpoints of before do not know what is not said here either.
+        for name in ("unique", "size"):
+            if not source[name]:
+                del source[name]
     del plain["on_error"]
     return plain
 
 
-def check_unchanged(birth: Birth, plan: Plan, shards: int) -> None:
-    """Refuse a plan or a number of shards that the checkpoint was not made for.
+def check_shards(birth: Birth, shards: int) -> None:
+    """Refuse a number of shards that the checkpoint was not made for.
 
-    Raises:
-        CheckpointError: with every difference.
+    Raises: CheckpointError.
     """
     if birth.shards != shards:
         raise CheckpointError(
@@ -219,22 +225,16 @@ def check_unchanged(birth: Birth, plan: Plan, shards: int) -> None:
             hint=f"Set run.shards to {birth.shards}, or rewrite the checkpoint with "
             f"`ikebana rescale CHECKPOINT --shards {shards} --to NEW`.",
         )
-    # Checkpoints of before know the policy, which may change as well.
-    known = {name: part for name, part in birth.plan.items() if name != "on_error"}
-    if differences := list(_differences("", known, described(plan))):
-        raise CheckpointError(
-            "the checkpoint was made by another plan: " + "; ".join(differences),
-            hint="Go on with the old plan, or use a new checkpoint and new output topics.",
-        )
 
 
-def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+def differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Where two plans differ, as plain data."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
-            yield from _differences(f"{path}.{name}".lstrip("."), old.get(name), new.get(name))
+            yield from differences(f"{path}.{name}".lstrip("."), old.get(name), new.get(name))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for at, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(f"{path}[{at}]", before, after)
+            yield from differences(f"{path}[{at}]", before, after)
     elif old != new:
         was, now = (msgspec.json.encode(side).decode() for side in (old, new))
         yield f"{path} was {was}, is {now}"

@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ikebana.arrangements.errors import CheckpointError, IkebanaError
-from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, check_unchanged
+from ikebana.processor.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.evolution import changes, evolved
 from ikebana.processor.planning.plan import Plan
 
 Status = Literal["ok", "failed", "unknown"]
@@ -86,8 +87,9 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         birth = Checkpoint(settings.checkpoint).birth()
         if birth is None:
             return "nothing to compare with yet"
-        check_unchanged(birth, plan, settings.shards)
-        return "the plan and the number of shards are the checkpoint's"
+        if evolved(birth, plan, settings.shards) == birth:
+            return "the plan and the number of shards are the checkpoint's"
+        return f"the plan has changed as it may: {', '.join(changes(birth, plan))}"
 
     readable = checked(f"{where}: read", look)
     yield readable

@@ -25,6 +25,7 @@ from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.processor.batch.dataflow import combined, key_of, of_one_shard
 from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.planning.progress import is_level
 from ikebana.processor.reading.decoding import shard_of
 
 _HELD = 5_000
@@ -53,7 +54,8 @@ def rescale(
             f"batch {logged.batch} of the checkpoint is unfinished",
             hint="Run the pipeline with --once first: it ends with a finished batch.",
         )
-    if logged.offset is not None and len(set(logged.offset.frontiers.values())) > 1:
+    offset = logged.offset
+    if offset is not None and (not is_level(offset.frontiers) or offset.hydrating):
         raise CheckpointError(
             f"updates are still between two shards after batch {logged.batch}",
             hint="Run the pipeline with --once first: it ends when all operators are level.",

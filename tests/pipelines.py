@@ -167,6 +167,52 @@ class Pipeline:
         return {f"{t}[{p}]": end for t, by in positions.items() for p, end in by.items()}
 
 
+@dataclass(frozen=True)
+class Written(Pipeline):
+    """A pipeline of these sections."""
+
+    sections: str = ""
+
+    def file(self) -> Path:
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(json.dumps(self.document()))
+        return path
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline file."""
+        return {
+            "pipeline": self.name,
+            **json.loads(self.sections),
+            "time": self.domain,
+            "kafka": {"bootstrap.servers": self.servers},
+            "source": {"max_records_per_batch": self.limit},
+            "run": {
+                "checkpoint": str(self.place),
+                "local_directory": str(self.folder / f"local-{self.name}"),
+                "shards": 2,
+                "master": "local[2]",
+                "driver_memory": "512m",
+                "heartbeat": "500ms",
+            },
+        }
+
+
+def written(
+    folder: Path, servers: str, name: str, sections: dict[str, Any], domain: str = "ingest"
+) -> Written:
+    """A pipeline with a checkpoint of its own."""
+    return Written(
+        folder,
+        servers,
+        name,
+        "",
+        domain,
+        folder / f"checkpoint-{name}",
+        limit=100,
+        sections=json.dumps(sections),
+    )
+
+
 class Run:
     """A running `ikebana run`, with everything in its session."""
 

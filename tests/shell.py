@@ -73,6 +73,17 @@ class Shell:
         self._loopback: list[list[bytes]] = [[] for _ in range(shards)]
         self._news = Learned([], [])
         self._most = most
+        self._hydrated: frozenset[str] = frozenset()
+        self.released: frozenset[str] = frozenset()
+        physical = planner.physical(plan)
+        self._intakes = {s.name: intake_of(s, physical, None) for s in plan.inputs}
+
+    def replan(self, plan: Plan) -> None:
+        """Go on with another plan, as at a restart."""
+        old = dataflow.parts_of_state(self.plan)
+        self.released = (self.released | old) - dataflow.parts_of_state(plan)
+        self.plan = plan
+        self.found |= {o.name: [] for o in plan.published if o.name not in self.found}
         physical = planner.physical(plan)
         self._intakes = {s.name: intake_of(s, physical, None) for s in plan.inputs}
 
@@ -109,7 +120,7 @@ class Shell:
         after = reclock.mint(
             self.plan,
             before,
-            Look(given, {}, at, known, closed),
+            Look(given, {}, at, known, closed, self._hydrated),
             limit=limit,
             now_ms=now_ms,
             heartbeat=heartbeat,
@@ -132,8 +143,17 @@ class Shell:
         rows = self._rows(before, after)
         news = Learned([], [])
         emitted = dict.fromkeys(self.found, 0)
+        hydrated: list[frozenset[str]] = []
         for shard, store in enumerate(self.stores):
-            made = dataflow.advance(self.plan, store, rows[shard], intervals)
+            made = dataflow.advance(
+                self.plan,
+                store,
+                rows[shard],
+                intervals,
+                hydrating=after.hydrating if after.hydrates else {},
+                released=sorted(self.released),
+            )
+            hydrated.append(frozenset(made.hydrated))
             for name, updates in made.updates.items():
                 self.found[name] += updates
                 emitted[name] += len(updates)
@@ -145,6 +165,7 @@ class Shell:
             news.facts.append({name: pack_times(counts) for name, counts in made.facts.items()})
             self._write(made.updates)
         self._news = news
+        self._hydrated = frozenset.intersection(*hydrated)
         for name, interval in progress.output_intervals(self.plan, intervals).items():
             self._close(name, interval, after.batch, emitted[name])
 
@@ -171,7 +192,7 @@ class Shell:
 
     def _close(self, name: str, interval: Interval, batch: int, count: int) -> None:
         """What came out in a batch lies in its interval, and intervals leave no gap."""
-        assert interval.lower == self.uppers.get(name, 0)
+        assert interval.lower == self.uppers.get(name, interval.lower)
         self.uppers[name] = interval.upper
         new = self.found[name][len(self.found[name]) - count :]
         assert all(update.time in interval for update in new), (name, interval, new)

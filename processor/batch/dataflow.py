@@ -8,9 +8,10 @@ intervals, and on nothing else.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ikebana.arrangements.errors import RecordError
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.processor.batch.envelope import Records
@@ -30,6 +31,7 @@ from ikebana.processor.batch.rows import (
     updates_of,
 )
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels import (
     arrange,
     arrange_upsert,
@@ -57,7 +59,9 @@ Rows = Sequence[Records]
 _HOLD, _HOLD_IN = "hold ", "hold-in "
 _MACHINE, _REDUCE, _REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 _FACTS = "facts "
-_ARRANGE, _LOCKED = "arrange ", "locked "
+_ARRANGE, _LOCKED, _HYDRATE = "arrange ", "locked ", "hydrate "
+# So many entries that are no operator's any more go in one batch.
+_RELEASED = 50_000
 # What updates may be held before, by its name: an output, or an operator that gets them by key.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
@@ -74,7 +78,8 @@ class Emitted:
     inputs in CDCv2 have given.  `counted` has, by kind: messages that said nothing of a
     relation ("heartbeat", ...), old images that were not what the state had ("drift"),
     records behind the frontier ("late"), facts that were known ("repeated"), and errors
-    that the plan drops ("error dropped").
+    that the plan drops ("error dropped").  `hydrated` are the new joins that have got all
+    that was there before them.
     """
 
     updates: dict[str, list[KeyedUpdate]]
@@ -83,6 +88,7 @@ class Emitted:
     counted: Counter[str]
     seen: list[Seen]
     facts: dict[str, dict[int, int]]
+    hydrated: list[str]
 
 
 def operator_part(store: Store, operator: str) -> Part:
@@ -146,16 +152,21 @@ def advance(
     physical: Physical | None = None,
     *,
     early: bool = False,
+    hydrating: Mapping[str, Time] | None = None,
+    released: Iterable[str] = (),
 ) -> Emitted:
     """Move every operator of `plan` through its interval.
 
-    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
-    those with event time always may.
+    New joins in `hydrating` get a portion of what was there before these times; parts of the
+    store in `released` are deleted, as much as fits into a batch.  With `early`, inputs in
+    `mode: diffs` may give updates of times that are not closed yet; those with event time
+    always may.
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
     physical = planner.physical(plan) if physical is None else physical
-    batch = _Batch(plan, store, intervals, physical, held_targets(plan, physical, early=early))
+    held = held_targets(plan, physical, early=early)
+    batch = _Batch(plan, store, intervals, physical, held, hydrating or {})
     batch.take(rows)
     for source in plan.inputs:
         if source.mode == "diffs" and not ways.comes_out_of_decoding(source):
@@ -168,8 +179,15 @@ def advance(
     messages = batch.formatted()
     batch.release_errors()
     _settle_errors(plan, batch.emitted, batch.counted)
+    _release_state(store, released)
     return Emitted(
-        batch.emitted, messages, batch.hops, +batch.counted, batch.seen, batch.new_facts
+        batch.emitted,
+        messages,
+        batch.hops,
+        +batch.counted,
+        batch.seen,
+        batch.new_facts,
+        batch.hydrated,
     )
 
 
@@ -183,6 +201,7 @@ class _Batch:
         intervals: Mapping[str, Interval],
         physical: Physical,
         held: frozenset[Target],
+        hydrating: Mapping[str, Time],
     ) -> None:
         self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
         self.hops: dict[str, list[KeyedUpdate]] = {}
@@ -196,7 +215,8 @@ class _Batch:
         self._physical = physical
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
-        self._joins = JoinedBatch(plan, intervals)
+        self._joins = JoinedBatch(plan, intervals, hydrating)
+        self.hydrated: list[str] = []
         # What comes to operators by key, until they are moved.
         self._arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
@@ -291,8 +311,11 @@ class _Batch:
 
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]
+        if self._joins.hydrates(stage):
+            self._hydrate(stage)
         part = operator_part(self._store, _LOCKED + name)
-        for (to, hop), rows, errors, _ in self._joins.run(stage, part, self._arrived(name)):
+        arrived = self._arrived(name, self._joins.reach(stage))
+        for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
             self.emitted[ERRORS] += errors
             if to is None:
                 to, hop = stage.join, stage.join in self._gathered
@@ -301,19 +324,29 @@ class _Batch:
             else:
                 self._arriving[to] += rows
 
+    def _hydrate(self, stage: Stage) -> None:
+        part = operator_part(self._store, _HYDRATE + stage.join)
+        begun = self._joins.hydrate(stage, part)
+        self._arriving[stage.name] += begun.near
+        self.hops.setdefault(stage.name, []).extend(begun.far)
+        self.emitted[ERRORS] += begun.errors
+        if begun.done:
+            self.hydrated.append(stage.join)
+
     def _join(self, name: str) -> None:
         """Show the results of all paths, none further than the others."""
-        arrived = self._arrived(name)
-        is_held = (_IN, name) in self._held
-        self._flow(name, arrived if is_held else consolidated(arrived))
+        self._flow(name, consolidated(self._arrived(name)))
 
-    def _arrived(self, name: str) -> list[KeyedUpdate]:
+    def _arrived(self, name: str, upper: Time | None = None) -> list[KeyedUpdate]:
         """The updates that have come to an operator, of times that it may be moved through."""
         arriving = self._arriving.pop(name, [])
-        if (_IN, name) in self._held:
-            part = operator_part(self._store, _HOLD_IN + name)
-            return hold.step(part, arriving, self._intervals[name].upper)
-        return arriving
+        if (_IN, name) not in self._held:
+            return arriving
+        part = operator_part(self._store, _HOLD_IN + name)
+        reach = self._intervals[name].upper if upper is None else upper
+        if all(update.time < reach for update in arriving) and not hold.is_due(part, reach):
+            return arriving
+        return hold.step(part, arriving, reach)
 
     def release(self) -> None:
         """Let out of each output what is due, and hold the rest."""
@@ -391,6 +424,10 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         # A stage may have to wait for what it asks.
         if edge.after and {depths[other] for other in edge.after} != {depths[name]}
     }
+    stages = joined(plan)
+    # As long as a join is new, its first path is not as far as the others.
+    held |= {(_IN, name) for name, last in stages.last.items() if len(last) > 1}
+    held |= {(_IN, stages.begins(join)) for join in stages.origins}
     held |= {
         (_OUT, name)
         for name, roots in progress.producers(plan).items()
@@ -433,6 +470,25 @@ def held_times(store: Store, plan: Plan) -> list[int]:
         *(_HOLD_IN + name for name in progress.edges(plan)),
     ]
     return [time for name in names for time in hold.due_times(operator_part(store, name))]
+
+
+def parts_of_state(plan: Plan) -> frozenset[str]:
+    """The names of all parts of the state that a plan may have."""
+    stages = joined(plan)
+    operators = progress.edges(plan)
+    kinds = (_MACHINE, _REDUCE, _REDUCE_ROWS, _FACTS, _ARRANGE, _LOCKED, _HOLD_IN, _HYDRATE)
+    own = {kind + name for kind in kinds for name in operators}
+    outputs = {_HOLD + output.name for output in plan.published}
+    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*stages.kept})
+
+
+def _release_state(store: Store, parts: Iterable[str]) -> None:
+    left = _RELEASED
+    for name in parts:
+        part = operator_part(store, name)
+        for place in [place for place, _ in islice(part.scan(b""), left)]:
+            part.delete(place)
+            left -= 1
 
 
 def _error_updates(row: Errors) -> list[KeyedUpdate]:

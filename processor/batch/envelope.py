@@ -22,7 +22,9 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     All of it was in the offset that Spark logged before the batch ran, so a replay
     sees the same.  `adopted` says that all shards have committed this batch already,
     and that its records are therefore not read again.  `hops_from` is where the batch
-    begins to read the loopback topic, by shard.
+    begins to read the loopback topic, by shard.  `hydrating` are the joins that are to get a
+    portion of what was there before they begin, at these times; `released` are the parts of
+    the state that are no operator's any more.
     """
 
     batch: int
@@ -34,6 +36,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     behind: int
     adopted: bool
     hops_from: dict[int, int] = {}
+    hydrating: dict[str, int] = {}
+    released: tuple[str, ...] = ()
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

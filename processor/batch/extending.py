@@ -30,8 +30,8 @@ from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.joins.steps import Candidate, Extend, Path
 from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
-from ikebana.processor.linear.datum import is_null
 from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
 

@@ -6,16 +6,23 @@ have asked: what they keep of the past is what is still on its way to who will a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.batch import hydrating
+from ikebana.processor.batch.datum import parts_of
 from ikebana.processor.batch.extending import extending
 from ikebana.processor.batch.joining import Portion, looking
 from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
-from ikebana.processor.planning import progress
+from ikebana.processor.linear.chain import chain
+from ikebana.processor.linear.scope import frozen
+from ikebana.processor.linear.steps import Arrange
+from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 
@@ -23,10 +30,16 @@ from ikebana.processor.planning.plan import Plan
 class JoinedBatch:
     """What joins do in one micro-batch."""
 
-    def __init__(self, plan: Plan, intervals: Mapping[str, Interval]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        intervals: Mapping[str, Interval],
+        begins: Mapping[str, Time],
+    ) -> None:
         self._plan = plan
         self._joined = joined(plan)
         self._intervals = intervals
+        self._hydrating = begins
         self._graph = progress.edges(plan)
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
 
@@ -60,12 +73,60 @@ class JoinedBatch:
         else:
             yield from compiled.apply(rows, arranged)
 
+    def hydrates(self, stage: Stage) -> bool:
+        """Whether a stage gets what was there before its join begins."""
+        return stage.join in self._hydrating and stage.name == self._joined.begins(stage.join)
+
+    def hydrate(self, stage: Stage, store: Store) -> "Begun":
+        """A portion of what a join's first input was; `store` knows how far that is."""
+        join = ways.join_of(self._plan, stage.join)
+        own = join.paths[0].arrangement
+        origin = self._joined.origins[stage.join]
+        begin = self._hydrating[stage.join]
+        rows, done = hydrating.portion(store, self._arrangements[origin], begin)
+        if self._joined.kept[origin].arrangement.keys == own.keys:
+            return Begun(rows, [], [], done)
+        # By the key that its changes ask for, they are in other shards.
+        nulls = next((f.nulls for f in self._joined.feeds if f.name == stage.name), False)
+        steps = ((str(own), Arrange(own.keys, nulls)),)
+        arranging = chain(steps, frozen(ways.scope_of(self._plan, own.relation)))
+        whole = [KeyedUpdate(*parts_of(row.value), row.time, row.diff) for row in rows]
+        far, errors = arranging.apply(whole)
+        return Begun([], far, errors, done)
+
+    def reach(self, stage: Stage) -> Time:
+        """The time before which a stage takes rows.
+
+        The first that a new join has see all others strictly before their time, and so need
+        not wait until it is over.
+        """
+        upper = self._intervals[stage.name].upper
+        join = ways.join_of(self._plan, stage.join)
+        begins = stage.join in self._hydrating and stage.alias == join.paths[0].alias
+        if begins and not isinstance(join.join, AsOfJoin):
+            return max(upper, self._hydrating[stage.join] + 1)
+        return upper
+
     def settle(self) -> None:
         """Write what arrangements keep, for the lookups of batches to come."""
         uppers = {name: interval.upper for name, interval in self._intervals.items()}
         for name, arrangement in self._arrangements.items():
-            arrangement.settle(progress.since(self._graph, uppers, name))
+            arrangement.settle(self._kept_from(name, uppers))
 
     def _since(self, name: str) -> Time:
         lowers = {each: interval.lower for each, interval in self._intervals.items()}
-        return progress.since(self._graph, lowers, name)
+        return self._kept_from(name, lowers)
+
+    def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
+        origins = self._joined.origins
+        begins = (time for join, time in self._hydrating.items() if origins[join] == name)
+        return min([progress.since(self._graph, at, name), *begins])
+
+
+class Begun(NamedTuple):
+    """What a new join gets: rows in their shards, rows to hop, errors; whether it was all."""
+
+    near: list[KeyedUpdate]
+    far: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+    done: bool

@@ -23,7 +23,7 @@ from ikebana.processor.joins.steps import Path
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
 from ikebana.processor.linear.chain import operator_error
-from ikebana.processor.linear.datum import is_null
+from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
 

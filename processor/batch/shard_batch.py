@@ -100,7 +100,16 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         watch.lap("catch_up")
         store.clean(tick.batch, job.retained)
         watch.lap("store")
-        emitted = store.attempt(lambda part: advance(job.plan, part, records, intervals))
+        emitted = store.attempt(
+            lambda part: advance(
+                job.plan,
+                part,
+                records,
+                intervals,
+                hydrating=tick.hydrating,
+                released=tick.released,
+            )
+        )
         watch.lap("compute")
         after = store.commit(tick.batch, job.retained)
     watch.lap("store")
@@ -156,6 +165,7 @@ def _marker(
         intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
         hops_from=tick.hops_from.get(shard, 0),
         seen=emitted.seen,
+        hydrated=emitted.hydrated,
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
         took={phase: round(seconds, 6) for phase, seconds in took.items()},
     )

@@ -66,6 +66,14 @@ class Stages:
     stages: Mapping[str, Stage] = field(default_factory=dict)
     last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The stages that each join's results come out of."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """The arrangement that has the first input of a join, which it can begin from."""
+
+    def begins(self, join: str) -> str:
+        """The stage that the changes of a join's first input come to."""
+        return next(
+            name for name, stage in self.stages.items() if stage.join == join and stage.is_first
+        )
 
 
 def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
@@ -90,7 +98,27 @@ def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
                     made = replace(stage, rows_from=() if feed is None else (feed,), hop=False)
                 found[made.name] = made
             last[join.join.name] += _ends(path, join.join.name)
-    return Stages(tuple(feeds), kept, found, last)
+    origins = {join.join.name: _origin(join, kept) for join in joins}
+    known = {join: origin for join, origin in origins.items() if origin is not None}
+    return Stages(tuple(feeds), kept, found, last, known)
+
+
+def _origin(join: Planned, kept: Mapping[str, Shared]) -> str | None:
+    """The arrangement that has a join's first input whole, at best by what its changes ask for.
+
+    Data of which a key is null are in no arrangement: another join's may lack some.
+    """
+    path, name = join.paths[0], join.join.name
+    own = path.arrangement
+    nulls = isinstance(join.join, AsOfJoin) and join.join.outer
+    fitting = []
+    for of, each in kept.items():
+        of_same = each.arrangement.of == own.of
+        by_same = each.arrangement.keys == own.keys
+        own_reader = any(r.join == name and r.alias == path.alias for r in each.readers)
+        if of_same and (each.is_own or ((by_same or own_reader) and not nulls)):
+            fitting.append((not by_same, of))
+    return min(fitting)[1] if fitting else None
 
 
 def operator_name(of: Shared) -> str:

@@ -24,6 +24,11 @@ class Arrangement:
         return f"{self.relation}({', '.join(self.keys)}){where}"
 
     @property
+    def of(self) -> tuple[str, tuple[str, ...]]:
+        """What is arranged: the relation, and the filters before it."""
+        return self.relation, self.filters
+
+    @property
     def id(self) -> str:
         """Its name among operators, and in the state: without spaces, whatever the SQL."""
         digest = hashlib.blake2b(str(self).encode(), digest_size=5).hexdigest()

@@ -8,6 +8,7 @@ have been compacted meanwhile.  Partition 0 is the driver's: its last record is 
 lease.  The topic is compacted and has no retention, so markers outlive any downtime.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -46,7 +47,8 @@ class Marker(msgspec.Struct, frozen=True):
     the outputs, which may be behind that of the source.  `seen` is what the shard was told
     of inputs' times, `facts` how many facts of CDCv2 were new, by input, packed like
     `times`.  `hops_from` is where the batch began to read the shard's partition of the
-    loopback topic.  `epoch` counts rescalings of the checkpoint, `retired` says that it has
+    loopback topic.  `hydrated` are new joins that have got all that the shard had before them.
+    `epoch` counts rescalings of the checkpoint, `retired` says that it has
     had fewer shards since.
     """
 
@@ -71,6 +73,7 @@ class Marker(msgspec.Struct, frozen=True):
     facts: dict[str, list[int]] = {}
     took: dict[str, float] = {}
     retired: bool = False
+    hydrated: list[str] = []
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:
@@ -121,6 +124,13 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
         for shard, at in enumerate(ranges)
         if (marker := late[shard] if shard in late else _decoded(found[at], Marker)) is not None
     ]
+
+
+def hydrated_in(found: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
+    """The new joins that have all that was there before, as all shards say of a batch."""
+    if len(found) < shards or any(marker.batch != batch for marker in found):
+        return frozenset()
+    return frozenset.intersection(*(frozenset(marker.hydrated) for marker in found))
 
 
 def last_lease(reader: Reader, topic: str) -> Lease | None:

@@ -25,7 +25,7 @@ from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import Output, Plan
 
 # An update is longer than the upsert that it comes from, an error record nearly twice as
@@ -293,6 +293,8 @@ def check_markers(
             f"batch {logged.batch} is unfinished, and is one of another plan",
             hint="Run the old pipeline file once more, with --once, then change it.",
         )
+    if logged.offset is not None and logged.offset.plan != plan.fingerprint():
+        _check_level(logged)
     for shard, marker in known.items():
         if marker is None or (marker.retired and marker.epoch < birth.epoch):
             if logged.committed >= birth.first_batch:
@@ -328,6 +330,18 @@ def check_markers(
                 "checkpoint logs: it was rolled back or replaced",
                 hint="Use the checkpoint as it was left.",
             )
+
+
+def _check_level(logged: Logged) -> None:
+    """Refuse another plan as long as something is on its way between two operators."""
+    offset = logged.offset
+    assert offset is not None, "nothing is logged"
+    if not progress.is_level(offset.frontiers) or offset.hydrating:
+        raise CheckpointError(
+            f"after batch {logged.batch} updates are still on their way between operators of "
+            "another plan",
+            hint="Run the old pipeline file once more, with --once, then change it.",
+        )
 
 
 def _rolled_back(what: str, batch: int, logged: Logged) -> CheckpointError:

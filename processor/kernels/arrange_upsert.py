@@ -9,16 +9,21 @@ A `UpsertArrangement` lives for one micro-batch, like an `Arrangement`, from the
 that the upsert has emitted in it.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
 
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.processor.batch.datum import datum_of
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import history, upsert
 from ikebana.processor.kernels.history import Counts, Queue
 
+# Keys are read together, for a store answers many faster than one by one.
+_AT_ONCE = 5_000
 # The upsert's own places begin with other bytes.
 _BEFORE = b"h"
 # Times of changes, going up, with what was the value until then.
@@ -51,14 +56,29 @@ class UpsertArrangement:
                 changes.append((time, None))
 
     def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
-        """Yield for each key, in the order asked, each value that it has or had."""
+        """Yield for each key, in the order asked, each datum that it has or had."""
         entries, fresh = self._entries(keys), self._fresh
         for key, value in zip(keys, upsert.read(self._store, keys), strict=True):
             entry = entries.get(key)
             if entry is None and key not in fresh:
-                yield () if value is None else ((value, [1]),)
+                yield () if value is None else ((datum_of(key, value), [1]),)
             else:
-                yield _counted([*(entry[1] if entry else ()), *fresh.get(key, ())], value)
+                past = [*(entry[1] if entry else ()), *fresh.get(key, ())]
+                yield _counted(key, past, value)
+
+    def contents(self, before: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield (key, datum, 1) of what was before a time, in order of keys from `start` on.
+
+        The time is from `since` on, and no later than the interval's lower.
+        """
+        # What has been deleted since then has no state, but a past.
+        gone = (place[1:] for place, _ in self._store.scan(_BEFORE, start))
+        merged = (key for key, _ in groupby(heapq.merge(upsert.scan(self._store, start), gone)))
+        while keys := list(islice(merged, _AT_ONCE)):
+            for key, group in zip(keys, self.groups(keys), strict=True):
+                for datum, counts in group:
+                    if history.count_before(counts, before):
+                        yield key, datum, 1
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
         """How many data each key has: one at most."""
@@ -100,8 +120,8 @@ def key_of(place: bytes, entry: bytes) -> bytes:
     return place[1:] if place[:1] == _BEFORE else upsert.key_of(place, entry)
 
 
-def _counted(changes: _Past, value: bytes | None) -> Iterable[tuple[bytes, Counts]]:
-    """All values of a key with their counts, from what they were before each change."""
+def _counted(key: bytes, changes: _Past, value: bytes | None) -> Iterator[tuple[bytes, Counts]]:
+    """All data of a key with their counts, from what its value was before each change."""
     found: dict[bytes, Counts] = {}
     (_, old), *_ = changes
     if old is not None:
@@ -112,4 +132,4 @@ def _counted(changes: _Past, value: bytes | None) -> Iterable[tuple[bytes, Count
             found[before] += [time, -1]
         if new is not None:
             found.setdefault(new, [0]).extend((time, 1))
-    return found.items()
+    return ((datum_of(key, each), counts) for each, counts in found.items())

@@ -64,6 +64,15 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
     return [KeyedUpdate(*at, diff) for at, diff in due.items() if diff]
 
 
+def is_due(store: Store, upper: int) -> bool:
+    """Whether anything that is held is due before `upper`."""
+    least = _least(store)
+    if least >= upper:
+        return False
+    first = next(iter(Part(store, _HELD).scan(b"", _packed(least))), None)
+    return first is not None and _time_of(first[0]) < upper
+
+
 def due_times(store: Store) -> list[int]:
     """The times of all that is held, in order."""
     found = Part(store, _HELD).scan(b"", _packed(_least(store)))

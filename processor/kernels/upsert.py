@@ -20,7 +20,7 @@ old value was plays no part here, but for being counted as `drift` where it is a
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
@@ -97,6 +97,11 @@ def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     """The current values of `keys`."""
     states = Part(store, b"k").get_many(keys)
     return list(map(_value_of, states))
+
+
+def scan(store: Store, start: bytes = b"") -> Iterator[bytes]:
+    """The keys that have a state, in order, from `start` on."""
+    return (key for key, _ in Part(store, b"k").scan(b"", start))
 
 
 def key_of(place: bytes, entry: bytes) -> bytes:

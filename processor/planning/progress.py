@@ -10,7 +10,7 @@ back.
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
@@ -61,7 +61,10 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
 @functools.lru_cache(maxsize=32)
 def order(plan: Plan) -> tuple[str, ...]:
     """The operators in the order in which one pass goes through them."""
-    before = {name: (*edge.after, *edge.looks_up) for name, edge in edges(plan).items()}
+    before = {name: [*edge.after, *edge.looks_up] for name, edge in edges(plan).items()}
+    for join, origin in joined(plan).origins.items():
+        # What a new join begins from.
+        before[joined(plan).begins(join)].append(origin)
     return tuple(TopologicalSorter(before).static_order())
 
 
@@ -75,21 +78,25 @@ def advance_frontiers(
     source_upper: Time,
     *,
     all_hops: bool = True,
+    standing: Collection[str] = (),
 ) -> dict[str, Time]:
     """The upper of every operator in the batch in which the source's is `source_upper`.
 
-    `frontiers` are those of the batch before; an operator that is not among them is
-    new and has been nowhere: its frontier is 0.  Unless the batch takes `all_hops` that
-    there are, an operator behind a hop stays where it is: more of its time is to come.
+    `frontiers` are those of the batch before; an operator that is not among them is new,
+    and begins where the others are.  Unless the batch takes `all_hops` that there are, an
+    operator behind a hop stays where it is: more of its time is to come.  So do those that
+    are `standing`, since more of their first time is to come.
     """
     uppers: dict[str, Time] = {}
+    begin = beginning(frontiers)
 
     def upper(name: str) -> Time:
         if name not in uppers:
-            edge, before = graph[name], frontiers.get(name, 0)
+            edge, before = graph[name], frontiers.get(name, begin)
             bounds = [source_upper] if edge.from_source else []
-            bounds += [frontiers.get(producer, 0) for producer in edge.hops]
-            bounds += [before] if edge.hops and not all_hops else []
+            bounds += [frontiers.get(producer, begin) for producer in edge.hops]
+            if name in standing or (edge.hops and not all_hops):
+                bounds.append(before)
             bounds += [upper(other) for other in (*edge.after, *edge.looks_up)]
             uppers[name] = max(min(bounds), before)
         return uppers[name]
@@ -97,10 +104,21 @@ def advance_frontiers(
     return {name: upper(name) for name in graph}
 
 
+def beginning(frontiers: Mapping[str, Time]) -> Time:
+    """Where an operator begins that is new beside these: where they are, which is level."""
+    return max(frontiers.values(), default=0)
+
+
+def is_level(frontiers: Mapping[str, Time]) -> bool:
+    """Whether no operator is behind another, so that nothing is on its way."""
+    return len(set(frontiers.values())) <= 1
+
+
 def behind(graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upper: Time) -> bool:
     """Whether a batch that reads nothing would still move an operator."""
     after = advance_frontiers(graph, frontiers, source_upper)
-    return any(upper != frontiers.get(name, 0) for name, upper in after.items())
+    begin = beginning(frontiers)
+    return any(upper != frontiers.get(name, begin) for name, upper in after.items())
 
 
 def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
@@ -125,7 +143,8 @@ def since(graph: Mapping[str, Edges], lowers: Mapping[str, Time], arrangement: s
 
 def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str, Interval]:
     """The interval of each operator between two batches' frontiers."""
-    return {name: Interval(before.get(name, 0), upper) for name, upper in after.items()}
+    begin = beginning(before)
+    return {name: Interval(before.get(name, begin), upper) for name, upper in after.items()}
 
 
 @functools.lru_cache(maxsize=32)

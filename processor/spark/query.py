@@ -20,8 +20,9 @@ from ikebana.arrangements import errors
 from ikebana.arrangements.errors import FencedError, IkebanaError, QueryError
 from ikebana.processor import faults
 from ikebana.processor.batch.shard_batch import Job, encode_state
-from ikebana.processor.checkpoint import Birth, Checkpoint, check_unchanged, newborn
+from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.evolution import evolved
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
@@ -118,17 +119,17 @@ def start(
     client.reach(kafka)
     inputs = Inputs(plan, kafka)
     start_offset = inputs.start()
-    new = birth is None
+    known = birth
     if birth is None:
         birth = newborn(settings.checkpoint, plan, settings.shards, start_offset)
-    check_unchanged(birth, plan, settings.shards)
+    birth = evolved(birth, plan, settings.shards)
     on_step("taking over the outputs")
     taken = take_over(
         plan,
         settings,
         birth,
         look=functools.partial(checkpoint.logged, birth.first_batch),
-        accepted=functools.partial(checkpoint.write, birth) if new else lambda: None,
+        accepted=functools.partial(checkpoint.write, birth) if birth != known else lambda: None,
         holder=f"{socket.gethostname()}:{os.getpid()}",
     )
     on_step("starting Spark")
@@ -148,6 +149,7 @@ def start(
         incarnation=taken.incarnation,
         registry=dict(settings.registry),
         adopted=taken.adopted,
+        released=birth.released,
     )
     job = Job(
         plan=plan,

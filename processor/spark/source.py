@@ -53,7 +53,8 @@ _ASK_FOR_LEASE_EVERY_S = 1.0
 class SourceConfig(msgspec.Struct, frozen=True):
     """What the source is told; it goes through a Spark option as JSON.
 
-    `adopted` is the digest of a batch that all shards have committed.  While the file
+    `adopted` is the digest of a batch that all shards have committed, `released` are the
+    parts of the state that are no operator's any more.  While the file
     `stop` exists no batch is minted; `stop`.ack says that this has been understood.
     """
 
@@ -68,6 +69,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     incarnation: int
     registry: dict[str, str] = {}
     adopted: str | None = None
+    released: tuple[str, ...] = ()
 
 
 @dataclass
@@ -137,6 +139,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._inputs.dated is not None:
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
+        if last.hydrating:
+            reader = _reader(tuple(sorted(config.kafka.items())))
+            told = markers.last_markers(reader, config.plan.markers_topic, shards)
+            look = look._replace(hydrated=markers.hydrated_in(told, last.batch, shards))
         now_ms = time.time_ns() // 1_000_000
         silent_s = (now_ms - last.upper) / 1000
         minted = reclock.mint(
@@ -175,6 +181,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 behind=after.behind,
                 adopted=adopted,
                 hops_from=before.hops,
+                hydrating=after.hydrating if after.hydrates else {},
+                released=config.released,
             )
         )
         slices: list[Slice] = []

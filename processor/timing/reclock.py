@@ -15,13 +15,14 @@ clock is read.  Whatever follows is a function of it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ikebana.processor.planning import progress
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.reading.decoding import Place
 from ikebana.processor.timing import diff_input
@@ -34,7 +35,7 @@ LAST_TIME = (1 << 63) - 1
 MOST_HOPS = 400
 
 # Where they say nothing, offsets are named as they were before there were these.
-_ADDED_LATER = ("hops", "known", "now")
+_ADDED_LATER = ("hops", "known", "now", "hydrating", "hydrates")
 
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
@@ -47,6 +48,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
     time; `behind` is how many offsets were left for later batches when it was minted.
     `hops` says up to where the loopback topic is read, by shard.  `known` is what is known
     of the times of inputs that have their own, `now` the clock, if that counts.
+    `hydrating` are joins that are new, with the time at which they begin, as long as they
+    have not got all that was there before; with `hydrates` this batch goes on with that.
     """
 
     batch: int
@@ -61,6 +64,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
     hops: dict[int, int] = {}
     known: dict[str, InputTimes] = {}
     now: int = 0
+    hydrating: dict[str, int] = {}
+    hydrates: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As the JSON object that Spark logs."""
@@ -106,7 +111,8 @@ class Look(NamedTuple):
     `ends` and `begins` are those of the input topics, `begins` at least of the partitions
     that the last batch does not know; `hops` is up to where the loopback topic is written,
     by shard.  `known` is what is known of inputs with times of their own, `closed` what
-    progress says of those that are diff topics.
+    progress says of those that are diff topics.  `hydrated` are the new joins that have got
+    all that was there before.
     """
 
     ends: Positions
@@ -114,6 +120,7 @@ class Look(NamedTuple):
     hops: Mapping[int, int] = {}
     known: Mapping[str, InputTimes] = {}
     closed: Mapping[str, Sequence[Closed]] = {}
+    hydrated: Set[str] = frozenset()
 
 
 def mint(
@@ -144,11 +151,19 @@ def mint(
         reading = _timed(plan, last, look, limit, now_ms, heartbeat=heartbeat)
     else:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
+    # What is still in the loopback topic may be of a join's first time.
+    hydrating = _hydrating(plan, last, look.hydrated if all_hops else frozenset())
     frontiers = progress.advance_frontiers(
-        progress.edges(plan), last.frontiers, reading.upper, all_hops=all_hops
+        progress.edges(plan),
+        last.frontiers,
+        reading.upper,
+        all_hops=all_hops,
+        standing=[joined(plan).begins(join) for join in hydrating],
     )
-    moved = any(at != last.frontiers.get(name, 0) for name, at in frontiers.items())
-    if all_hops and not moved and not reading.reads and reading.upper == last.upper:
+    begin = progress.beginning(last.frontiers)
+    moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
+    goes_on = moved or reading.reads or reading.upper != last.upper or hydrating
+    if all_hops and not goes_on:
         return last
     new = {
         topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
@@ -172,7 +187,19 @@ def mint(
         hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
         known={**_read({**last.known, **look.known}), **reading.known},
         now=now_ms if plan.is_dated else 0,
+        hydrating=hydrating,
+        # What is found goes through the loopback topic, which is to be empty for more.
+        hydrates=bool(hydrating) and all_hops,
     )
+
+
+def _hydrating(plan: Plan, last: SourceOffset, hydrated: Set[str]) -> dict[str, int]:
+    """The joins that are new, or still on their way to where the others are."""
+    found = {join: at for join, at in last.hydrating.items() if join not in hydrated}
+    if last.frontiers:
+        begin = progress.beginning(last.frontiers)
+        found |= {j.name: begin for j in plan.joins if j.name not in last.frontiers}
+    return {join: at for join, at in found.items() if join in joined(plan).origins}
 
 
 class _Reading(NamedTuple):

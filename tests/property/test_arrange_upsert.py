@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from arranged import KEYS, Counted, entries, in_order, keys, lookups, matched, reopened
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.batch.datum import datum_of
 from ikebana.processor.batch.rows import KeyedUpdate, Symbols
 from ikebana.processor.kernels import arrange_upsert, history, upsert
 from ikebana.processor.kernels.arrange import Arrangement
@@ -67,12 +68,13 @@ def test_lookups_are_those_of_an_arrangement_of_the_output(
         store, apart = reopened(store), reopened(apart)
         fresh = upsert.step(store, [symbols], interval).updates
         assert fresh == upsert.step(plain, [symbols], interval).updates
-        past += fresh
+        whole = [u._replace(value=datum_of(u.key, u.value)) for u in fresh]
+        past += whole
         beside = UpsertArrangement(store, fresh, interval, since)
         assert in_order(half_join(beside, asked, outer=outer)) == matched(past, asked, outer=outer)
         beside.settle(settled)
         own = Arrangement(apart, interval, since)
-        own.update(fresh)
+        own.update(whole)
         assert in_order(half_join(own, asked, outer=outer)) == matched(past, asked, outer=outer)
         own.settle(settled)
 
@@ -139,7 +141,8 @@ def test_frank_at_every_time() -> None:
             lower = upper
 
             assert sorted(found, key=lambda match: match[1]) == [
-                (value, time, 1) for time, value in enumerate(said[:upper])
+                (value and datum_of(b"frank", value), time, 1)
+                for time, value in enumerate(said[:upper])
             ]
 
 

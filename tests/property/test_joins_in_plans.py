@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 import msgspec
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from delta_paths import Datum
@@ -15,8 +15,10 @@ from ikebana import Column, Input, Output, Plan
 from ikebana.arrangements.update import Update
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.batch import dataflow, hydrating
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.timing.diff_input import Closed
 from shell import Shell, Topics
 from strategies import few
@@ -57,29 +59,38 @@ def publish(topics: Topics, name: str, interval: range, updates: Iterable[Update
     closed.append(Closed(record, len(closed) + 1))
 
 
-def played(
-    plan: Plan,
+def begun(plan: Plan, choice: Random, shards: int) -> Shell:
+    """A pipeline over empty topics, which reads what hops in portions."""
+    topics = Topics()
+    for name in RELATIONS:
+        assert topics.messages[name][0] == []
+    return Shell(plan, topics, shards, most=choice.choice([1, 2, 1_000]))
+
+
+def play(
+    shell: Shell,
     history: Mapping[str, Sequence[Update[Datum]]],
     choice: Random,
-    shards: int,
-    *,
-    level: bool = True,
-) -> Shell:
-    """The histories in batches of any size, read at any time; what hops, in portions."""
-    topics = Topics()
-    for name in history:
-        assert topics.messages[name][0] == []
-    shell = Shell(plan, topics, shards, most=choice.choice([1, 2, 1_000]))
-    reached = dict.fromkeys(history, 0)
-    while min(reached.values()) < END:
-        name = choice.choice([name for name, at in reached.items() if at < END])
-        upper = choice.randrange(reached[name], END) + 1
-        publish(topics, name, range(reached[name], upper), history[name])
+    times: range,
+) -> None:
+    """The histories of some times in batches of any size, read at any time."""
+    reached = dict.fromkeys(RELATIONS, times.start)
+    while min(reached.values()) < times.stop:
+        name = choice.choice([name for name, at in reached.items() if at < times.stop])
+        upper = choice.randrange(reached[name], times.stop) + 1
+        publish(shell.topics, name, range(reached[name], upper), history.get(name, ()))
         reached[name] = upper
         while choice.random() < 0.5 and shell.batch():
             pass
-    if level:
-        shell.read()
+    shell.read()
+
+
+def played(
+    plan: Plan, history: Mapping[str, Sequence[Update[Datum]]], choice: Random, shards: int
+) -> Shell:
+    """All of the histories."""
+    shell = begun(plan, choice, shards)
+    play(shell, history, choice, range(END))
     return shell
 
 
@@ -181,7 +192,7 @@ def test_an_as_of_join_is_its_definition(
         retract=retract,
     )
 
-    shell = played(plan_of(join), {"t": [], **history}, choice, shards)
+    shell = played(plan_of(join), history, choice, shards)
 
     found: Counter[tuple[object, ...]] = Counter()
     for _, value, time, change in shell.found["q"]:
@@ -206,3 +217,54 @@ def test_joins_that_share_arrangements_are_what_each_is_alone(
     for at, each in enumerate(drawn):
         for time in range(-1, END):
             assert shown(shell.found[f"q{at}"], time) == nested_loops(each, history, time)
+
+
+@few
+@given(
+    queries(),
+    histories(),
+    st.integers(0, END - 1),
+    st.randoms(use_true_random=False),
+    st.integers(1, 2),
+)
+def test_a_join_that_is_new_begins_with_all_that_was_there(
+    drawn: Drawn,
+    history: dict[str, list[Update[Datum]]],
+    begin: int,
+    choice: Random,
+    shards: int,
+) -> None:
+    """It asks the arrangements of one that runs, which goes on; and then that one is removed."""
+    inputs = list(drawn.join.inputs)
+    choice.shuffle(inputs)
+    old = drawn.join
+    new = msgspec.structs.replace(old, name="new", inputs=tuple(inputs))
+    both, alone = plan_of(old, new), plan_of(new)
+    assume(set(joined(both).kept) == set(joined(plan_of(old)).kept))
+    hydrating.PORTION, before = choice.choice([1, 2, 1_000]), hydrating.PORTION
+    shell = begun(plan_of(old), choice, shards)
+    try:
+        play(shell, history, choice, range(begin + 1))
+        shell.replan(both)
+        play(shell, history, choice, range(begin + 1, END))
+    finally:
+        hydrating.PORTION = before
+
+    assert shell.uppers == {"q": END, "new": END, "errors": END}
+    for time in range(begin + 1, END):
+        assert shown(shell.found["q"], time) == nested_loops(drawn, history, time)
+        assert shown(shell.found["new"], time) == nested_loops(drawn, history, time)
+
+    shell.replan(alone)
+    publish_all(shell, END)
+    kept = {dataflow.operator_of(place) for store in shell.stores for place, _ in store.scan(b"")}
+    assert kept <= dataflow.parts_of_state(alone)
+    for time in range(begin + 1, END):
+        assert shown(shell.found["new"], time) == nested_loops(drawn, history, time)
+
+
+def publish_all(shell: Shell, time: int) -> None:
+    """Close a time in which nothing happens."""
+    for name in RELATIONS:
+        publish(shell.topics, name, range(time, time + 1), ())
+    shell.read()

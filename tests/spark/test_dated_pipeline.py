@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,58 +15,12 @@ from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
 from judge import committed, progress_of
-from pipelines import Pipeline, create, produce, upserts
+from pipelines import Written, create, produce, upserts, written
 from waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 Update = tuple[bytes, int]
-
-
-@dataclass(frozen=True)
-class Written(Pipeline):
-    """A pipeline of these sections."""
-
-    sections: str = ""
-
-    def file(self) -> Path:
-        path = self.folder / f"{self.name}.yaml"
-        path.write_text(json.dumps(self.document()))
-        return path
-
-    def document(self) -> dict[str, Any]:
-        """The pipeline file."""
-        return {
-            "pipeline": self.name,
-            **json.loads(self.sections),
-            "time": self.domain,
-            "kafka": {"bootstrap.servers": self.servers},
-            "source": {"max_records_per_batch": self.limit},
-            "run": {
-                "checkpoint": str(self.place),
-                "local_directory": str(self.folder / f"local-{self.name}"),
-                "shards": 2,
-                "master": "local[2]",
-                "driver_memory": "512m",
-                "heartbeat": "500ms",
-            },
-        }
-
-
-def written(
-    folder: Path, servers: str, name: str, sections: dict[str, Any], domain: str = "ingest"
-) -> Written:
-    """A pipeline with a checkpoint of its own."""
-    return Written(
-        folder,
-        servers,
-        name,
-        "",
-        domain,
-        folder / f"checkpoint-{name}",
-        limit=100,
-        sections=json.dumps(sections),
-    )
 
 
 def updates(servers: str, topic: str) -> Counter[Update]:

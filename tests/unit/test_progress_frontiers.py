@@ -89,13 +89,13 @@ def test_empty_batches_bring_every_operator_up_to_the_source() -> None:
     )
 
 
-def test_a_new_operator_has_been_nowhere() -> None:
-    """Its interval begins at 0, and what waits for it over a hop gets nothing yet."""
+def test_a_new_operator_begins_where_the_others_are() -> None:
+    """What was before then it gets as of that time, if it gets it at all."""
     graph = {"old": Edges(from_source=True), "new": Edges(hops=("old",))}
     before = {"old": 10}
     after = advance_frontiers(graph, before, 20)
 
-    assert intervals(before, after) == {"old": Interval(10, 20), "new": Interval(0, 10)}
+    assert intervals(before, after) == {"old": Interval(10, 20), "new": Interval(10, 10)}
 
 
 def test_since_is_the_least_lower_of_the_readers() -> None:

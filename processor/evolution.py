@@ -1,0 +1,133 @@
+"""What of a pipeline may change between two runs on one checkpoint.
+
+Joins may come and go, with what is behind them and the outputs that show it.  A new one asks
+the arrangements that are there: it begins where the others are, with what was there before
+(`batch.hydrating`).  What a removed one kept is released.  Everything else stays, for its
+state was made by it, and its outputs are its history.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from ikebana.arrangements.errors import CheckpointError, PlanError
+from ikebana.processor.batch.dataflow import parts_of_state
+from ikebana.processor.checkpoint import Birth, check_shards, described, differences
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.plan import Concat, Linear, Operator, Plan, Reduce
+
+_MAY_GO = (DeltaJoin, AsOfJoin, Linear, Concat, Reduce)
+
+
+def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
+    """The birth record for a plan: as it is, or with the changes that may be.
+
+    Raises:
+        CheckpointError: with everything that may not change.
+    """
+    check_shards(birth, shards)
+    # Checkpoints of before know the policy, which may change as well.
+    known = {name: part for name, part in birth.plan.items() if name != "on_error"}
+    found = list(differences("", known, described(plan)))
+    if not found:
+        return birth
+    try:
+        old = msgspec.convert(known, Plan)
+    except (msgspec.ValidationError, PlanError):
+        raise _refused(found) from None
+    if problems := list(_problems(old, plan)):
+        raise _refused(problems)
+    parts = parts_of_state(plan)
+    released = {*birth.released, *parts_of_state(old)} - parts
+    return msgspec.structs.replace(birth, plan=described(plan), released=tuple(sorted(released)))
+
+
+def changes(birth: Birth, plan: Plan) -> list[str]:
+    """What is new and what is gone, by name, of a plan that may be run."""
+    names = [{o["name"] for o in each["operators"]} for each in (birth.plan, described(plan))]
+    new, gone = sorted(names[1] - names[0]), sorted(names[0] - names[1])
+    return [*(f"{name} is new" for name in new), *(f"{name} is gone" for name in gone)]
+
+
+def _refused(problems: Iterable[str]) -> CheckpointError:
+    return CheckpointError(
+        "the checkpoint was made by another plan: " + "; ".join(problems),
+        hint="Go on with the old plan, or use a new checkpoint and new output topics. Only "
+        "joins may come and go, with what is behind them.",
+    )
+
+
+def _problems(old: Plan, new: Plan) -> Iterator[str]:
+    before, after = described(old), described(new)
+    parts = ("operators", "outputs")
+    yield from differences("", _without(before, parts), _without(after, parts))
+    for kind in parts:
+        of_old, of_new = _by_name(before[kind]), _by_name(after[kind])
+        for name in of_old.keys() & of_new.keys():
+            yield from differences(f"{kind}.{name}", of_old[name], of_new[name])
+    known = {operator.name: operator for operator in old.operators}
+    wanted = {operator.name: operator for operator in new.operators}
+    for name, operator in known.items():
+        if name not in wanted and not isinstance(operator, _MAY_GO):
+            yield f"operators.{name} is gone, and its input's rows with it"
+    new_roots = {
+        name
+        for name, operator in wanted.items()
+        if name not in known and isinstance(operator, DeltaJoin | AsOfJoin | Reduce)
+    }
+    for name, operator in wanted.items():
+        if name not in known:
+            yield from _added(new, operator, new_roots)
+    shown = {output.name for output in old.outputs}
+    for output in new.outputs:
+        if output.name not in shown and not _is_new(new, output.source, new_roots):
+            yield (
+                f"outputs.{output.name} is new, but what it shows is not: it would lack what "
+                "came before"
+            )
+    yield from _missing(old, new)
+    if planner.physical(old).readings != planner.physical(new).readings:
+        yield (
+            "rows would be kept otherwise than they are, since other steps are pushed into "
+            "decoding (compare `ikebana explain` of both)"
+        )
+
+
+def _added(plan: Plan, operator: Operator, new_roots: set[str]) -> Iterator[str]:
+    match operator:
+        case DeltaJoin() | AsOfJoin():
+            if operator.name not in joined(plan).origins:
+                yield (
+                    f"operators.{operator.name} is new, and nothing has all that its input "
+                    f"{operator.inputs[0].relation!r} was: it has no arrangement"
+                )
+        case Linear() | Concat() | Reduce():
+            source = operator.source if isinstance(operator, Reduce) else operator.name
+            if not _is_new(plan, source, new_roots):
+                yield f"operators.{operator.name} is new, but not behind a new join alone"
+        case _:
+            yield f"operators.{operator.name} is new, and no join"
+
+
+def _is_new(plan: Plan, collection: str, new_roots: set[str]) -> bool:
+    return all(way.root in new_roots for way in ways.paths(plan, collection))
+
+
+def _missing(old: Plan, new: Plan) -> Iterator[str]:
+    """The arrangements that a new join needs, and that are not there."""
+    kept = joined(old).kept
+    for name, each in joined(new).kept.items():
+        if name not in kept and not each.is_own:
+            joins = ", ".join(each.joins)
+            yield f"{joins} needs the arrangement {each.arrangement}, which is not there"
+
+
+def _without(plain: dict[str, Any], parts: tuple[str, ...]) -> dict[str, Any]:
+    return {name: part for name, part in plain.items() if name not in parts}
+
+
+def _by_name(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {part["name"]: part for part in parts}

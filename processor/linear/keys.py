@@ -1,0 +1,28 @@
+"""Keys of several parts: how SQL makes them, and when one is equal to nothing."""
+
+from ikebana.codecs import canonical
+
+_NULL = b"null"
+
+
+def key_sql(keys: tuple[str, ...]) -> str:
+    """SQL for what expressions come to together: of one its value, of several an object.
+
+    >>> key_sql(("a", "b + 1"))
+    "{'k0': (a), 'k1': (b + 1)}"
+    """
+    if len(keys) == 1:
+        return keys[0]
+    parts = ", ".join(f"'k{at}': ({key})" for at, key in enumerate(keys))
+    return f"{{{parts}}}" if keys else "NULL"
+
+
+def is_null(key: bytes, parts: int) -> bool:
+    """Whether a key of so many parts has one that is null, which is equal to nothing.
+
+    >>> is_null(b"null", 1), is_null(b'{"k0":1,"k1":null}', 2), is_null(b"null", 0)
+    (True, True, False)
+    """
+    if parts < 2 or _NULL not in key:
+        return parts == 1 and key == _NULL
+    return None in canonical.decode(key).values()

@@ -1,0 +1,109 @@
+"""What may change between two runs on one checkpoint, and why the rest may not."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert, steps
+from ikebana.arrangements.errors import CheckpointError
+from ikebana.processor.checkpoint import Birth, newborn
+from ikebana.processor.evolution import changes, evolved
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.planning.plan import Operator
+from ikebana.processor.timing.reclock import SourceOffset
+
+INPUTS = (
+    Input("orders_in", ("o",), columns=(Column("ck", "BIGINT"), Column("n", "BIGINT"))),
+    Input("customers_in", ("c",), columns=(Column("ck", "BIGINT"),)),
+)
+PAIR = (JoinInput("o", "orders"), JoinInput("c", "customers"))
+FIRST = DeltaJoin("first", PAIR, ("o.ck = c.ck",), (("n", "o.n"),), "o.n")
+SECOND = DeltaJoin("second", PAIR, ("o.ck = c.ck", "o.n > c.ck"), (("ck", "c.ck"),), "o.n")
+OTHER = DeltaJoin("other", PAIR, ("o.n = c.ck",), (("n", "o.n"),), "o.n")
+PRICED = AsOfJoin("priced", *PAIR, ("o.ck = c.ck",), (("n", "o.n"),))
+
+
+def plan_of(*operators: Operator, **changed: Any) -> Plan:
+    """Upserts with more operators, each of which is shown if it is a root or behind one."""
+    upserts = (Upsert("orders", "orders_in"), Upsert("customers", "customers_in"))
+    outputs = tuple(Output(o.name, o.name, o.name) for o in (*upserts, *operators))
+    return replace(Plan("p", INPUTS, (*upserts, *operators), outputs), **changed)
+
+
+def born(plan: Plan) -> Birth:
+    """The record of a checkpoint that has run a plan."""
+    return newborn("/tmp/nowhere", plan, 2, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+
+
+def test_a_join_over_arrangements_that_are_there_may_come() -> None:
+    """With what is behind it; the record is of the new plan then."""
+    totals = Reduce("totals", "second", (("n", "count(*)"),))
+    positive = Linear("positive", "second", (steps.where("ck > 0"),))
+    new = plan_of(FIRST, SECOND, totals, positive, PRICED)
+
+    birth = evolved(born(plan_of(FIRST)), new, 2)
+
+    assert evolved(birth, new, 2) == birth
+    assert birth.released == ()
+    told = changes(born(plan_of(FIRST)), new)
+    assert told == [f"{name} is new" for name in ("positive", "priced", "second", "totals")]
+
+
+def test_a_join_may_go_and_what_it_kept_is_released() -> None:
+    """But not what others still read; and what comes back is not released."""
+    birth = evolved(born(plan_of(FIRST, OTHER)), plan_of(FIRST), 2)
+
+    assert "hold-in other" in birth.released
+    arranged = [name.partition(":")[0] for name in birth.released if ":" in name]
+    # By n of orders: customers by ck serve the first as well.
+    assert {name.partition(" ")[2] or name for name in arranged} == {"orders"}
+    back = evolved(birth, plan_of(FIRST, SECOND), 2)
+    assert "hold-in other" in back.released
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        pytest.param(
+            plan_of(FIRST, OTHER),
+            "other needs the arrangement orders(n), which is not there",
+            id="no arrangement",
+        ),
+        pytest.param(
+            plan_of(msgspec.structs.replace(FIRST, where=("o.ck = c.ck", "o.n > 0"))),
+            "operators.first.where was",
+            id="a changed join",
+        ),
+        pytest.param(
+            plan_of(FIRST, Reduce("totals", "orders", (("n", "count(*)"),))),
+            "operators.totals is new, but not behind a new join alone",
+            id="a reduction of what has been",
+        ),
+        pytest.param(
+            plan_of(FIRST, outputs=(*plan_of(FIRST).outputs, Output("more", "first", "more"))),
+            "outputs.more is new, but what it shows is not",
+            id="an output of what has been",
+        ),
+        pytest.param(
+            plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",)))),
+            "inputs[1].topics[0] was",
+            id="another topic",
+        ),
+    ],
+)
+def test_all_else_may_not(new: Plan, reason: str) -> None:
+    """The reason is told, by the name of what is at fault."""
+    with pytest.raises(CheckpointError) as error:
+        evolved(born(plan_of(FIRST)), new, 2)
+
+    assert reason in error.value.message
+
+
+def test_an_as_of_join_needs_what_its_left_has_been() -> None:
+    """Nobody keeps the rows of the left by anything."""
+    lone = AsOfJoin("lone", *PAIR, ("o.n = c.ck",), PRICED.select)
+
+    with pytest.raises(CheckpointError, match="has all that its input 'orders' was"):
+        evolved(born(plan_of(PRICED)), plan_of(PRICED, lone), 2)
