@@ -4,22 +4,26 @@ Everything that decides what comes out is ikebana's own; topics are lists, and w
 plays says how far each can be read when a batch is minted.
 """
 
-from collections import defaultdict
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.upsert_out import Message as Written
 from ikebana.processor.batch import dataflow, hops
 from ikebana.processor.batch.envelope import Records, Tick, pack, unpack
 from ikebana.processor.batch.formatting import pack_times
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.reading.decoding import shard_of
 from ikebana.processor.reading.intake import Message
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import intake_of
+from ikebana.processor.rescale import united
 from ikebana.processor.timing import input_times, reclock
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.event_time import Where
@@ -67,6 +71,9 @@ class Shell:
         }
         self.last = SourceOffset(-1, 0, 0, positions, plan.fingerprint())
         self.found: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
+        self.messages: defaultdict[str, list[Written]] = defaultdict(list)
+        self.times: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """What outputs in other formats than `diff` come to, and their updates by time."""
         self.uppers: dict[str, int] = {}
         self.counted: defaultdict[str, int] = defaultdict(int)
         self.stores = [MemoryStore() for _ in range(shards)]
@@ -138,6 +145,16 @@ class Shell:
         while self.batch(self.last.upper, limit=limit):
             pass
 
+    def rescale(self, shards: int) -> None:
+        """Give every entry to the shard of its key; there are more shards then."""
+        assert len(set(self.last.frontiers.values())) == 1, "updates are between two shards"
+        stores = [MemoryStore() for _ in range(shards)]
+        held = [sorted(store.scan(b"")) for store in self.stores]
+        for place, entry in united(heapq.merge(*held)):
+            stores[shard_of(dataflow.key_of(place, entry), shards)].put(place, entry)
+        self._loopback += [[] for _ in range(shards - len(self.stores))]
+        self.stores = stores
+
     def _run(self, before: SourceOffset, after: SourceOffset) -> None:
         intervals = progress.intervals(before.frontiers, after.frontiers)
         rows = self._rows(before, after)
@@ -157,6 +174,9 @@ class Shell:
             for name, updates in made.updates.items():
                 self.found[name] += updates
                 emitted[name] += len(updates)
+            for name, written in made.messages.items():
+                self.messages[name] += written.messages
+                self.times[name].update(written.times)
             for at, row in hops.chunks(made.hops, len(self.stores)):
                 self._loopback[at].append(pack(row))
             for what, count in made.counted.items():

@@ -56,7 +56,7 @@ class Extending:
         self._wanted = {*step.carries, *(name for of in step.predicates for name in of.columns)}
         for each in step.candidates:
             self._wanted |= {name for of in (*each.key, *each.data_key) for name in of.columns}
-        self._makers: dict[tuple[tuple[tuple[str, str], ...], str], Maker] = {}
+        self._makers: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...], str], Maker] = {}
 
     def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
         """What rows become."""
@@ -171,7 +171,7 @@ class Extending:
         return self._portion(onto, maker, rows, len(key), counted=True)
 
     def _maker(self, select: list[tuple[str, str]], key: str, where: Sequence[Flat]) -> Maker:
-        made = tuple(select), key
+        made = tuple(each.sql for each in where), tuple(select), key
         if made not in self._makers:
             payload = self._path.alias if self._stage.is_first else None
             datum = None if self._stage.role == "count" else self._own.alias

@@ -93,20 +93,24 @@ class Looking:
         self, store: Store, rows: Sequence[KeyedUpdate], interval: Interval, arranged: Arranged
     ) -> Iterator[Portion]:
         """What rows become if retractions take back what their insertions have met."""
-        errors: list[KeyedUpdate] = []
 
         def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
             for some in portions(asking):
                 left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
                 met = half_join(arranged, self._lookups(enumerate(left)))
-                for match in self._settled(left, met, errors):
+                for match in self._settled(left, met, None):
                     yield match._replace(payload=some[match.payload].payload)
 
         found = locked.step(store, rows, interval, meet)
+        errors = list(found.errors)
         matches = (match._replace(payload=match.payload[1]) for match in found.matches)
         for portion in portions(matches):
-            yield self._made(portion)
-        yield Portion(self.next, [], [*found.errors, *errors])
+            # What predicates failed on is remembered, and its error leaves with it.
+            met = [match for match in portion if match.datum is not None]
+            passed, failing = self._tested(met, [match.payload for match in met])
+            yield self._made([*passed, *(match for match in portion if match.datum is None)])
+            errors += [self._error(reason, match) for match, reason in failing]
+        yield Portion(self.next, [], errors)
 
     @property
     def is_locked(self) -> bool:
@@ -121,25 +125,39 @@ class Looking:
             yield Lookup(key, payload, time, diff, equal)
 
     def _settled(
-        self, rows: Sequence[KeyedUpdate], matches: Iterable[Match], errors: list[KeyedUpdate]
+        self,
+        rows: Sequence[KeyedUpdate],
+        matches: Iterable[Match],
+        errors: list[KeyedUpdate] | None,
     ) -> Iterator[Match]:
-        """The matches that pass the predicates, and for rows without any, if `outer`, None."""
+        """The matches that pass the predicates, and for rows without any, if `outer`, None.
+
+        What they fail on is among the matches too if there are no `errors` to tell it.
+        """
         unmatched = set(range(len(rows))) if self._outer else set()
         for some in portions(matches):
-            kept = some
-            if self._test is not None:
-                made = self._test.make(
-                    [rows[match.payload].value for match in some], [match.datum for match in some]
-                )
-                kept = [some[row] for row in made.rows]
-                for row, reason in made.failed:
-                    errors.append(self._error(reason, some[row]))
-                    unmatched.discard(some[row].payload)
-            for match in kept:
+            passed, failing = self._tested(some, [rows[match.payload].value for match in some])
+            for match, reason in failing:
+                unmatched.discard(match.payload)
+                if errors is None:
+                    yield match
+                else:
+                    errors.append(self._error(reason, match))
+            for match in passed:
                 unmatched.discard(match.payload)
                 yield match
         for at in sorted(unmatched):
             yield Match(at, None, rows[at].time, rows[at].diff)
+
+    def _tested(
+        self, matches: Sequence[Match], payloads: Sequence[bytes]
+    ) -> tuple[Sequence[Match], list[tuple[Match, str]]]:
+        """The matches that pass the predicates, and those that these fail on, and why."""
+        if self._test is None:
+            return matches, []
+        made = self._test.make(payloads, [match.datum for match in matches])
+        failing = [(matches[row], reason) for row, reason in made.failed]
+        return [matches[row] for row in made.rows], failing
 
     def _made(self, matches: Sequence[Match]) -> Portion:
         made = self._maker.make(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import Arrangement
-from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY
 
 
@@ -80,4 +80,7 @@ def cost(arrangements: Iterable[Shared]) -> int:
 
 def _is_own(arrangement: Arrangement, relation: Relation) -> bool:
     key = (KEY,), (quoted(KEY),)
-    return relation.keeps_state and not arrangement.filters and arrangement.keys in key
+    # Lookups ask for JSON, and a state by keys in bytes has none of it.
+    in_json = relation.scope.types[KEY] == JSON
+    is_by_key = not arrangement.filters and arrangement.keys in key
+    return relation.keeps_state and in_json and is_by_key
