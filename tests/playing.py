@@ -5,7 +5,10 @@ from typing import Any
 
 from ikebana import Column, EventTime, Input, Plan
 from ikebana.codecs import canonical
+from ikebana.codecs import diff as updates
+from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.batch import dataflow
+from ikebana.processor.timing.diff_input import Closed
 from shell import Shell, Topics
 
 Row = tuple[Any, ...]
@@ -41,16 +44,32 @@ class Play:
         ]
         self.topics.send(topic, *raw, timestamp=time)
 
+    def change(self, topic: str, key: Any, value: Any, time: int, diff: int) -> None:
+        """Append an update of an input of updates, whose times are closed by `reach`."""
+        headers = updates.headers(time, diff)
+        raw = (canonical.encode(key), canonical.encode(value))
+        self.topics.send(topic, *raw, headers=headers)
+
     def reach(self, time: int) -> None:
         """Let all topics be at a time, without reading any."""
         for source in self.shell.plan.inputs:
             for topic in source.topics:
-                self.say(topic, b'"nobody"', None, time)
+                if source.value_format == "diff":
+                    self._close(topic, time)
+                else:
+                    self.say(topic, b'"nobody"', None, time)
 
     def close(self, time: int) -> None:
         """Close all times before this one, and read until there is nothing to do."""
         self.reach(time)
         self.shell.read()
+
+    def _close(self, topic: str, upper: int) -> None:
+        closed, ends = self.topics.closed[topic], self.topics.ends(topic)
+        lower = closed[-1].record.upper if closed else 0
+        at = len(closed)
+        record = ProgressRecord("c", topic, topic, at, lower, upper, 0, ends, "changes")
+        closed.append(Closed(record, at + 1))
 
     def shown(self, output: str, time: int) -> dict[Row, int]:
         """The rows of an output at a time, each as often as it is there."""

@@ -79,8 +79,7 @@ def cost(arrangements: Iterable[Shared]) -> int:
 
 
 def _is_own(arrangement: Arrangement, relation: Relation) -> bool:
-    key = (KEY,), (quoted(KEY),)
+    if arrangement.filters or arrangement.keys not in ((KEY,), (quoted(KEY),)):
+        return False
     # Lookups ask for JSON, and a state by keys in bytes has none of it.
-    in_json = relation.scope.types[KEY] == JSON
-    is_by_key = not arrangement.filters and arrangement.keys in key
-    return relation.keeps_state and in_json and is_by_key
+    return relation.keeps_state and relation.scope.types[KEY] == JSON
