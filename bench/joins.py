@@ -1,0 +1,405 @@
+"""Joins, measured, and on request Flink on the same data in the same run.
+
+    python bench/joins.py q3 --flink               full size: about 10 minutes
+    python bench/joins.py asof --flink             about 8 minutes
+    python bench/joins.py sharing --flink          about 10 minutes
+    python bench/joins.py triangles                in-process, about 5 minutes
+    python bench/joins.py q3 --flink --customers 1500 --orders 15000 --lines 60000 \\
+        --updates 30000
+
+A broker of its own is started, and its cost is not counted; of the others the whole
+process tree is.  Both run all the while and are given backlogs: what is there before the
+start, and then some that come in one transaction each.  The CPU of these, warm, is the
+figure to compare.  Every result is compared with DuckDB's (`exact`).
+
+What differs: ikebana writes updates, -old +new, with their times and progress, Flink's
+sink of a join the new row or a tombstone (`--format upsert` makes ikebana do that), and
+that of an as-of join plain rows.  Of orders, which are never changed, ikebana reads
+Debezium's inserts without keeping any state, Flink the rows.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import flink
+import generate
+import msgspec
+import triangles
+import yaml
+from backlogs import Caught, Ends, Phase, Worker, newest, send
+from join_data import (
+    PARTITIONS,
+    PRICED,
+    RESULT,
+    Market,
+    Row,
+    Shop,
+    Verdict,
+    order_messages,
+    price_messages,
+)
+from rich.console import Console
+from upsert import RUN, machine, records_of, size, table
+
+from ikebana.processor.kafka import broker
+
+_CONSOLE = Console()
+_SOURCES = ("customer", "orders", "lineitem")
+_INSERT = b'{"op":"c","before":null,"after":%b}'
+_BACKLOGS = 2
+# Conditions between inputs, in which queries that share all arrangements differ.
+_CONDITIONS = ("", "l.disc > o.prio", "l.ship > o.odate + 300", "l.ship - o.odate < 400")
+# Flink tells nobody how far it is: it is done when nothing has come for this long.
+_QUIET_S = {"ikebana": 2.0, "flink": 6.0}
+_decode = msgspec.json.Decoder().decode
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("what", choices=["q3", "asof", "sharing", "triangles"])
+    parser.add_argument("--flink", action="store_true", help="run Flink on the same data too")
+    parser.add_argument("--only-flink", action="store_true", help="run Flink alone")
+    parser.add_argument("--customers", type=int, default=15_000)
+    parser.add_argument("--orders", type=int, help="150,000; as-of: 500,000")
+    parser.add_argument("--lines", type=int, default=600_000)
+    parser.add_argument("--updates", type=int, default=300_000, help="q3: in two backlogs")
+    parser.add_argument("--prices", type=int, default=100_000)
+    parser.add_argument("--products", type=int, default=5_000)
+    parser.add_argument("--queries", type=int, nargs="+", default=[1, 2, 4], help="sharing")
+    parser.add_argument("--nodes", type=int, default=20_000, help="triangles")
+    parser.add_argument("--edges", type=int, default=50_000, help="triangles")
+    parser.add_argument("--format", default="diff", choices=["diff", "upsert"], help="q3")
+    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--parallelism", type=int, default=2, help="Flink's")
+    parser.add_argument("--max", type=int, default=0, help="records a batch; 0: the default")
+    args = parser.parse_args()
+    if args.orders is None:
+        args.orders = 500_000 if args.what == "asof" else 150_000
+    systems = ["flink"] if args.only_flink else ["ikebana", "flink"][: 1 + args.flink]
+    found: list[dict[str, Any]]
+    if args.what == "triangles":
+        found = triangles.measured(args.nodes, args.edges)
+    else:
+        run = {"q3": q3, "asof": asof, "sharing": sharing}[args.what]
+        found = []
+        with (
+            tempfile.TemporaryDirectory(prefix="ikebana-bench-") as folder,
+            broker.running() as running,
+        ):
+            for system in systems:
+                found += run(Bench(Path(folder), running.bootstrap_servers, system, args))
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    path = results / f"joins-{args.what}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path.write_text(json.dumps({"machine": machine(), "results": found}, indent=1))
+    table(found)
+    for ratio in _ratios(found):
+        _CONSOLE.print(ratio)
+    _CONSOLE.print(f"written to {path}")
+    sys.exit(not all(row["exact"] for row in found))
+
+
+class Bench:
+    """One system over topics of its own, which are named as their relations are."""
+
+    def __init__(self, folder: Path, servers: str, system: str, args: argparse.Namespace) -> None:
+        self.folder = folder
+        self.servers = servers
+        self.system = system
+        self.args = args
+        self._sources: tuple[str, ...] = ()
+        self._worker: Worker
+
+    def topic(self, job: str, relation: str) -> str:
+        """The topic of a relation of a job."""
+        return f"{self.system}.{job}.{relation}"
+
+    def make(self, job: str, sources: Sequence[str], outputs: Sequence[str]) -> None:
+        """Make the topics of a job; ikebana makes those of its outputs itself."""
+        for relation in [*sources, *(outputs if self.system == "flink" else ())]:
+            generate.make_topic(self.servers, self.topic(job, relation), PARTITIONS)
+
+    def send(
+        self,
+        job: str,
+        backlog: dict[str, Any],
+        at_once: Callable[[], object] | None = None,
+    ) -> None:
+        """Write a backlog: records by relation."""
+        by_topic = [(self.topic(job, relation), given) for relation, given in backlog.items()]
+        send(self.servers, by_topic, at_once)
+
+    def started(
+        self, job: str, sections: dict[str, Any], sql: Sequence[str], outputs: Sequence[str]
+    ) -> Worker:
+        """Start the system's form of a job."""
+        topics = [self.topic(job, output) for output in outputs]
+        ends = Ends(self.servers, topics)
+        log, quiet = self.folder / f"{self.system}-{job}.log", _QUIET_S[self.system]
+        if self.system == "flink":
+            command = flink.command(self.folder, f"flink-{job}", sql, self.args.parallelism)
+            return Worker(command, log, ends, lambda: True, quiet)
+        path = self._written(job, sections)
+        command = [*RUN, str(path), "--bootstrap-servers", self.servers]
+        checkpoint = self.folder / f"ikebana-{job}" / "checkpoint"
+        sources = [source["topic"] for source in sections["inputs"].values()]
+        caught = Caught(self.servers, checkpoint, sources, topics)
+        return Worker(command, log, lambda: (ends(), newest(checkpoint)), caught, quiet)
+
+    def _written(self, job: str, sections: dict[str, Any]) -> Path:
+        """The pipeline file of a job."""
+        limit = {"max_records_per_batch": self.args.max} if self.args.max else {}
+        place = self.folder / f"ikebana-{job}"
+        document = {
+            "pipeline": f"bench-{job}",
+            **sections,
+            "source": limit,
+            "run": {
+                "shards": self.args.shards,
+                "checkpoint": str(place / "checkpoint"),
+                "local_directory": str(place / "local"),
+                "heartbeat": 0,
+            },
+        }
+        path = self.folder / f"{job}.yaml"
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    def state_mib(self, job: str) -> float:
+        """The size of a job's checkpoint."""
+        place = self.folder / f"{self.system}-{job}"
+        state = place / ("checkpoints" if self.system == "flink" else "checkpoint/shards")
+        return round(size(state) / 2**20, 1)
+
+    def rows(self, job: str, output: str, columns: Sequence[str], promise: str) -> list[Row]:
+        """What an output comes to: rows, each as often as it is there."""
+        topic, messages = self.topic(job, output), Counter[bytes]()
+        last: dict[bytes, bytes | None] = {}
+        for message in records_of(self.servers, topic):
+            if promise == "upsert":
+                last[message.key()] = message.value()
+            elif promise == "diff":
+                messages[message.value()] += int(dict(message.headers())["diff"])
+            else:
+                messages[message.value()] += 1
+        messages.update(value for value in last.values() if value is not None)
+        if any(count < 0 for count in messages.values()):
+            sys.exit(f"{topic}: a row has a negative count")
+        decoded = map(_decode, messages.elements())
+        return [tuple(row.get(column) for column in columns) for row in decoded]
+
+
+def q3(bench: Bench) -> list[dict[str, Any]]:
+    """Customers, orders and lines: loaded, then two backlogs of updates of lines."""
+    args = bench.args
+    return [_q3(bench, "q3", [""], args.updates // _BACKLOGS)]
+
+
+def sharing(bench: Bench) -> list[dict[str, Any]]:
+    """The state of one query, and of several over the same relations by the same keys."""
+    return [
+        _q3(bench, f"q3x{count}", _CONDITIONS[:count], updates=0) for count in bench.args.queries
+    ]
+
+
+def _q3(bench: Bench, job: str, conditions: Sequence[str], updates: int) -> dict[str, Any]:
+    args, shop = bench.args, _shop(bench.args)
+    outputs = [f"out{at}" for at in range(len(conditions))]
+    bench.make(job, _SOURCES, outputs)
+    backlog = shop.load()
+    bench.send(job, backlog)
+    records = len(shop.customers) + len(shop.orders) + len(shop.lines)
+    names = {source: bench.topic(job, source) for source in _SOURCES}
+    common = {"servers": bench.servers, "group": f"{bench.system}.{job}"}
+    sql = [flink.statements("q3", {**common, **names})]
+    for output, condition in zip(outputs, conditions, strict=True):
+        more = f"AND {condition}" if condition else ""
+        given = {"sink": output, "topic": bench.topic(job, output), "conditions": more}
+        sql.append(flink.statements("q3_query", {**common, **given}))
+    worker = bench.started(job, _q3_sections(bench, job, conditions), sql, outputs)
+    phases = [worker.phase(records)]
+    for _ in range(_BACKLOGS if updates else 0):
+        bench.send(job, {"lineitem": shop.updates(updates)}, worker.begin)
+        phases.append(worker.phase(updates))
+    state, whole = bench.state_mib(job), worker.stop()
+    form = "upsert" if bench.system == "flink" else args.format
+    verdicts = [
+        shop.judged(bench.rows(job, output, RESULT, form), f"AND {condition}" if condition else "")
+        for output, condition in zip(outputs, conditions, strict=True)
+    ]
+    return _row(bench, job, "line", phases, whole, state, verdicts)
+
+
+def _shop(args: argparse.Namespace) -> Shop:
+    return Shop(args.customers, args.orders, args.lines)
+
+
+def _q3_sections(bench: Bench, job: str, conditions: Sequence[str]) -> dict[str, Any]:
+    columns = {
+        "customer": {"ck": "BIGINT", "seg": "BIGINT"},
+        "orders": {"ok": "BIGINT", "ck": "BIGINT", "odate": "BIGINT", "prio": "BIGINT"},
+        "lineitem": dict.fromkeys(("ok", "ln", "ship", "price", "disc"), "BIGINT"),
+    }
+    operators: dict[str, Any] = {
+        alias: {"upsert": source} for alias, source in zip("col", _SOURCES, strict=True)
+    }
+    outputs = {}
+    for at, condition in enumerate(conditions):
+        where = ["c.ck = o.ck", "l.ok = o.ok", "c.seg = 0", "o.odate < 500", "l.ship > 500"]
+        operators[f"q{at}"] = {
+            "delta_join": {alias: alias for alias in "col"},
+            "where": [*where, condition] if condition else where,
+            "select": {
+                "ok": "l.ok",
+                "ln": "l.ln",
+                "revenue": "l.price * (100 - l.disc)",
+                "odate": "o.odate",
+                "prio": "o.prio",
+                "ck": "c.ck",
+            },
+            "key": "{'ok': l.ok, 'ln': l.ln}",
+        }
+        topic = bench.topic(job, f"out{at}")
+        outputs[f"out{at}"] = {"from": f"q{at}", "topic": topic, "format": bench.args.format}
+    inputs = {
+        source: {"topic": bench.topic(job, source), "columns": columns[source]}
+        for source in _SOURCES
+    }
+    return {"inputs": inputs, "operators": operators, "outputs": outputs}
+
+
+def asof(bench: Bench) -> list[dict[str, Any]]:
+    """Each order with its product's price as of its time: one half, then the other."""
+    args, job = bench.args, "asof"
+    market = Market(args.orders, args.prices, args.products)
+    bench.make(job, ["orders", "prices"], ["priced"])
+
+    def half(at: int) -> dict[str, Any]:
+        prices, orders = (
+            given[at * len(given) // 2 : (at + 1) * len(given) // 2]
+            for given in (market.prices, market.orders)
+        )
+        last_prices, last_orders = market.last() if at else ([], [])
+        form = b"%b" if bench.system == "flink" else _INSERT
+        return {
+            "prices": [*price_messages(prices), *_each_partition(price_messages(last_prices))],
+            "orders": [
+                *order_messages(orders, form),
+                *_each_partition(order_messages(last_orders, form)),
+            ],
+        }
+
+    bench.send(job, half(0))
+    topics = {name: bench.topic(job, name) for name in ("orders", "prices")}
+    given = {**topics, "topic": bench.topic(job, "priced"), "group": f"{bench.system}.{job}"}
+    sql = [flink.statements("asof", {**given, "servers": bench.servers})]
+    worker = bench.started(job, _asof_sections(bench, job), sql, ["priced"])
+    phases = [worker.phase(args.orders // 2)]
+    bench.send(job, half(1), worker.begin)
+    phases.append(worker.phase(args.orders - args.orders // 2))
+    state, whole = bench.state_mib(job), worker.stop()
+    form = "rows" if bench.system == "flink" else "diff"
+    found = [row for row in bench.rows(job, "priced", PRICED, form) if row[0] >= 0]
+    return [_row(bench, job, "order", phases, whole, state, [market.judged(found)])]
+
+
+def _each_partition(messages: Any) -> list[tuple[bytes, bytes | None, int]]:
+    return [(*message, at) for at, message in enumerate(messages)]
+
+
+def _asof_sections(bench: Bench, job: str) -> dict[str, Any]:
+    event_time = {"of": "ts", "lateness": 0, "idle": "never"}
+    return {
+        "inputs": {
+            "orders": {
+                "topic": bench.topic(job, "orders"),
+                "format": "debezium-json",
+                "mode": "diffs",
+                "key": "id",
+                "columns": dict.fromkeys(("id", "product", "qty", "ts"), "BIGINT"),
+                "event_time": dict(event_time),
+            },
+            "prices": {
+                "topic": bench.topic(job, "prices"),
+                "columns": dict.fromkeys(("product", "price", "ts"), "BIGINT"),
+                "event_time": dict(event_time),
+            },
+        },
+        "operators": {
+            "current": {"upsert": "prices"},
+            "priced": {
+                "as_of_join": {"o": "orders", "p": "current"},
+                "on": ["o.product = p.product"],
+                "select": {
+                    **{name: f"o.{name}" for name in ("id", "product", "qty", "ts")},
+                    "price": "p.price",
+                    "pts": "p.ts",
+                },
+                "outer": True,
+            },
+        },
+        "outputs": {"priced": {"from": "priced", "topic": bench.topic(job, "priced")}},
+    }
+
+
+def _row(
+    bench: Bench,
+    job: str,
+    what: str,
+    phases: Sequence[Phase],
+    whole: float,
+    state_mib: float,
+    verdicts: Sequence[Verdict],
+) -> dict[str, Any]:
+    first, *warm = phases
+    row = {
+        "job": f"{job}, {bench.system}",
+        "records": sum(phase.records for phase in phases),
+        f"us a {what}, cold": round(first.us_each, 1),
+        f"us a {what}, warm": [round(phase.us_each, 1) for phase in warm],
+        f"{what}s/s, cold": round(first.records / first.wall_s),
+        f"{what}s/s, warm": [round(phase.records / phase.wall_s) for phase in warm],
+        "all CPU s": round(whole, 1),
+        "state_mib": state_mib,
+        "rows": [verdict.rows for verdict in verdicts],
+        "exact": all(verdict.exact for verdict in verdicts),
+    }
+    wrong = [verdict for verdict in verdicts if not verdict.exact]
+    if wrong:
+        row["wrong"] = str(wrong)
+    _CONSOLE.print(row)
+    return row
+
+
+def _ratios(found: Sequence[dict[str, Any]]) -> list[str]:
+    """What ikebana takes of what Flink does, for figures of the same job."""
+    by_system: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in found:
+        job, _, system = row["job"].partition(", ")
+        by_system.setdefault(job, {})[system] = row
+    told = []
+    for job, both in by_system.items():
+        if both.keys() != {"ikebana", "flink"}:
+            continue
+        for figure, ours in both["ikebana"].items():
+            theirs = both["flink"][figure]
+            if figure.endswith("warm") and figure.startswith("us") and ours:
+                ratio = (sum(ours) / len(ours)) / (sum(theirs) / len(theirs))
+            elif figure == "state_mib" or (figure.endswith("cold") and figure.startswith("us")):
+                ratio = ours / theirs
+            else:
+                continue
+            told.append(f"{job}, {figure}: {ratio:.2f} of Flink's")
+    return told
+
+
+if __name__ == "__main__":
+    main()
