@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from join_data import Message
 from measure import Watched
@@ -96,12 +96,31 @@ class Ends:
     """Up to where topics can be read, by topic and partition; those that are there."""
 
     def __init__(self, servers: str, names: Sequence[str]) -> None:
-        self._admin = AdminClient({"bootstrap.servers": servers})
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         self._names = names
 
     def __call__(self) -> dict[str, dict[int, int]]:
         found = topics.describe(self._admin, self._names)
         return topics.ends(self._admin, {name: topic.partitions for name, topic in found.items()})
+
+
+class Committed:
+    """Whether a consumer group has committed all that topics hold."""
+
+    def __init__(self, servers: str, group: str, names: Sequence[str]) -> None:
+        settings = {"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False}
+        self._consumer = Consumer(settings)
+        self._ends = Ends(servers, names)
+
+    def __call__(self) -> bool:
+        ends = {
+            (name, partition): end
+            for name, by_partition in self._ends().items()
+            for partition, end in by_partition.items()
+        }
+        found = self._consumer.committed([TopicPartition(*at) for at in ends], timeout=30)
+        # The mark of a transaction's end is behind the last record, which is what counts.
+        return all(at.offset >= ends[at.topic, at.partition] - 1 for at in found)
 
 
 class Caught:

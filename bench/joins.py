@@ -33,7 +33,7 @@ import generate
 import msgspec
 import triangles
 import yaml
-from backlogs import Caught, Ends, Phase, Worker, newest, send
+from backlogs import Caught, Committed, Ends, Phase, Worker, newest, send
 from join_data import (
     PARTITIONS,
     PRICED,
@@ -56,8 +56,7 @@ _INSERT = b'{"op":"c","before":null,"after":%b}'
 _BACKLOGS = 2
 # Conditions between inputs, in which queries that share all arrangements differ.
 _CONDITIONS = ("", "l.disc > o.prio", "l.ship > o.odate + 300", "l.ship - o.odate < 400")
-# Flink tells nobody how far it is: it is done when nothing has come for this long.
-_QUIET_S = {"ikebana": 2.0, "flink": 6.0}
+_QUIET_S = 2.0
 _decode = msgspec.json.Decoder().decode
 
 
@@ -143,16 +142,18 @@ class Bench:
         """Start the system's form of a job."""
         topics = [self.topic(job, output) for output in outputs]
         ends = Ends(self.servers, topics)
-        log, quiet = self.folder / f"{self.system}-{job}.log", _QUIET_S[self.system]
+        log = self.folder / f"{self.system}-{job}.log"
+        sources = [source["topic"] for source in sections["inputs"].values()]
         if self.system == "flink":
             command = flink.command(self.folder, f"flink-{job}", sql, self.args.parallelism)
-            return Worker(command, log, ends, lambda: True, quiet)
+            # With a checkpoint it commits what it has read, and what came of that.
+            committed = Committed(self.servers, f"flink.{job}", sources)
+            return Worker(command, log, ends, committed, _QUIET_S)
         path = self._written(job, sections)
         command = [*RUN, str(path), "--bootstrap-servers", self.servers]
         checkpoint = self.folder / f"ikebana-{job}" / "checkpoint"
-        sources = [source["topic"] for source in sections["inputs"].values()]
         caught = Caught(self.servers, checkpoint, sources, topics)
-        return Worker(command, log, lambda: (ends(), newest(checkpoint)), caught, quiet)
+        return Worker(command, log, lambda: (ends(), newest(checkpoint)), caught, _QUIET_S)
 
     def _written(self, job: str, sections: dict[str, Any]) -> Path:
         """The pipeline file of a job."""

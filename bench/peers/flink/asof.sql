@@ -1,9 +1,9 @@
-CREATE TABLE orders (id BIGINT, product BIGINT, qty BIGINT, ts BIGINT, at AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR at AS at) WITH (
+CREATE TABLE orders (id BIGINT, product BIGINT, qty BIGINT, ts BIGINT, happened AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR happened AS happened) WITH (
   'connector' = 'kafka', 'topic' = '$orders', 'scan.startup.mode' = 'earliest-offset',
   'properties.bootstrap.servers' = '$servers', 'properties.group.id' = '$group',
   'properties.isolation.level' = 'read_committed', 'format' = 'json'
 );
-CREATE TABLE prices (product BIGINT, price BIGINT, ts BIGINT, at AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR at AS at, PRIMARY KEY (product) NOT ENFORCED) WITH (
+CREATE TABLE prices (product BIGINT, price BIGINT, ts BIGINT, happened AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR happened AS happened, PRIMARY KEY (product) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = '$prices',
   'properties.bootstrap.servers' = '$servers', 'properties.group.id' = '$group',
   'properties.isolation.level' = 'read_committed',
@@ -17,4 +17,4 @@ CREATE TABLE priced (id BIGINT, product BIGINT, qty BIGINT, ts BIGINT, price BIG
 );
 INSERT INTO priced
 SELECT o.id, o.product, o.qty, o.ts, p.price, p.ts
-FROM orders AS o LEFT JOIN prices FOR SYSTEM_TIME AS OF o.at AS p ON o.product = p.product
+FROM orders AS o LEFT JOIN prices FOR SYSTEM_TIME AS OF o.happened AS p ON o.product = p.product
