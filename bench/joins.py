@@ -171,8 +171,13 @@ def _q3_sections(bench: Bench, job: str, conditions: Sequence[str]) -> dict[str,
         }
         topic = bench.topic(job, f"out{at}")
         outputs[f"out{at}"] = {"from": f"q{at}", "topic": topic, "format": bench.args.format}
+    unique = {"customer": ["ck"], "orders": ["ok"], "lineitem": ["ok", "ln"]}
     inputs = {
-        source: {"topic": bench.topic(job, source), "columns": columns[source]}
+        source: {
+            "topic": bench.topic(job, source),
+            "columns": columns[source],
+            "unique": unique[source],
+        }
         for source in _SOURCES
     }
     return {"inputs": inputs, "operators": operators, "outputs": outputs}
