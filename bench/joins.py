@@ -3,7 +3,7 @@
     python bench/joins.py q3 --flink               full size: about 10 minutes
     python bench/joins.py asof --flink             about 8 minutes
     python bench/joins.py sharing --flink          about 10 minutes
-    python bench/joins.py triangles                in-process, about 5 minutes
+    python bench/joins.py triangles                in-process, about 1 minute
     python bench/joins.py q3 --flink --customers 1500 --orders 15000 --lines 60000 \\
         --updates 30000
 
@@ -66,8 +66,8 @@ def main() -> None:
     parser.add_argument("--prices", type=int, default=100_000)
     parser.add_argument("--products", type=int, default=5_000)
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 2, 4], help="sharing")
-    parser.add_argument("--nodes", type=int, default=20_000, help="triangles")
-    parser.add_argument("--edges", type=int, default=50_000, help="triangles")
+    parser.add_argument("--nodes", type=int, default=5_000, help="triangles")
+    parser.add_argument("--edges", type=int, default=20_000, help="triangles")
     parser.add_argument("--format", default="diff", choices=["diff", "upsert"], help="q3")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--parallelism", type=int, default=2, help="Flink's")
