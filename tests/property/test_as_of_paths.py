@@ -10,7 +10,7 @@ from delta_paths import Datum, Given, run
 from ikebana.arrangements.update import Update, accumulate, consolidate
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import At
-from joins import MARKET, priced
+from known_joins import MARKET, priced
 
 products = st.sampled_from(["tea", "milk", None])
 small = st.integers(0, 3)

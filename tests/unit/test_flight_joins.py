@@ -47,9 +47,9 @@ def test_each_departure_has_the_weather_of_its_time() -> None:
     ]
     for row in weather.itertuples():
         at = round(datetime.fromisoformat(row.time_hour).timestamp() * 1000)
-        value = {"origin": row.origin, "temp": row.temp, "wind_speed": _known(row.wind_speed)}
+        wind = {"origin": row.origin, "temp": row.temp, "wind_speed": _known(row.wind_speed)}
         key = json.dumps(row.origin).encode()
-        said.append((at, "weather", key, json.dumps(value).encode()))
+        said.append((at, "weather", key, json.dumps(wind).encode()))
     said.sort(key=lambda each: each[0])
     play = Play(plan, shards=2, most=3)
     for number, (at, topic, key, value) in enumerate(said):

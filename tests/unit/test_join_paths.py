@@ -9,7 +9,7 @@ from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import Arrangement, Extend, Lookup
-from joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
+from known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
 
 BUILDING = ("(mktsegment = 'BUILDING')",)
 EARLY = ("(orderdate < CAST('1995-03-15' AS DATE))",)

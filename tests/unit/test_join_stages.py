@@ -5,7 +5,7 @@ from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.stages import stages
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.planning.progress import advance_frontiers, depths, edges, since
-from joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of
+from known_joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of
 
 
 def plan_of(*joins: object) -> Plan:

@@ -9,7 +9,7 @@ from delta_paths import Given, run
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import AsOfJoin
-from joins import GRAPH, MARKET, TRIANGLES, priced
+from known_joins import GRAPH, MARKET, TRIANGLES, priced
 
 both_plans = pytest.mark.parametrize("strategy", ["lookup", "intersect"])
 

@@ -8,7 +8,7 @@ import pytest
 from ikebana import Output, Plan, Update, Upsert, differentiate, integrate
 from ikebana.arrangements.alt_neu import AltNeu, Instant, alt, neu
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
-from joins import Q3, SHOP, columns_of
+from known_joins import Q3, SHOP, columns_of
 from playing import Play, dated
 
 both_plans = pytest.mark.parametrize("strategy", ["lookup", "intersect"])
