@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ikebana.processor.explain import joining
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Physical
@@ -39,6 +40,11 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
         if root in kept:
             part = f"{kept[root]} {root}"
             found.append(Cost(part, 1, len(edge.hops), _passes(physical, root)))
+    found += [Cost(part, 1, 0, 0) for part in joining.made(plan)]
+    for join in plan.joins:
+        passes = _passes(physical, join.name)
+        own = int(joining.remembers(join))
+        found.append(Cost(f"join {join.name}", own, joining.depth(plan, join), passes))
     yield from found
     _, *columns = zip(*found, strict=True)
     yield Cost("in all", *(sum(column) for column in columns))

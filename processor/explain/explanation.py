@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.explain import reading
+from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.costs import Cost, costs
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
@@ -30,6 +30,8 @@ class Explanation:
     pushed: tuple[str, ...]
     kept: tuple[str, ...]
     costs: tuple[Cost, ...]
+    sharing: tuple[str, ...]
+    warnings: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
 
 
@@ -48,6 +50,8 @@ def explained(plan: Plan, settings: Settings) -> Explanation:
             *_unused(plan),
         ),
         costs=tuple(costs(plan, physical)),
+        sharing=tuple(joining.sharing(plan)),
+        warnings=tuple(joining.warnings(plan)),
         settings=tuple(setting_lines(plan, settings)),
     )
 

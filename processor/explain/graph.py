@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from ikebana.processor.batch.dataflow import held_outputs
-from ikebana.processor.explain import reading
+from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.words import (
     counted,
     listed,
@@ -35,7 +35,20 @@ from ikebana.processor.planning.plan import (
 )
 from ikebana.processor.planning.planner import Branch, Physical
 
-Kind = Literal["topic", "input", "operator", "decoding", "state", "pass", "hold", "hop", "output"]
+Kind = Literal[
+    "topic",
+    "input",
+    "operator",
+    "decoding",
+    "state",
+    "pass",
+    "arrangement",
+    "path",
+    "join",
+    "hold",
+    "hop",
+    "output",
+]
 
 _PROMISES = {
     "upserts": "at most one value a key",
@@ -134,6 +147,11 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             arrows.append(Arrow(own, at))
         boxes.append(Box(at, "state", reduction.name, _state_lines(plan, reduction.name)))
         _branches(plan, physical, reduction.name, at, held, boxes, arrows)
+    for part in joining.parts(plan):
+        boxes.append(Box(part.id, part.kind, part.title, part.lines))
+        arrows += [Arrow(origin, part.id) for origin in part.origins]
+    for join in plan.joins:
+        _branches(plan, physical, join.name, joining.join_id(join.name), held, boxes, arrows)
     for output in plan.published:
         if output.name in held:
             lines = (
@@ -212,7 +230,7 @@ def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
                 named = [f"function: {printable(name_of(operator.function))}"]
             return (operator.source,), [f"reduce: {operator.source}", *by, *named]
         case DeltaJoin() | AsOfJoin():
-            return ways.sources_of(operator), [f"joins {len(operator.inputs)} inputs"]
+            return tuple(dict.fromkeys(ways.sources_of(operator))), joining.written(operator)
 
 
 def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
@@ -225,7 +243,7 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
             if reduction.function is not None:
                 return "all rows of each key, and what its function gives of them", where
             return "the results of each key, and what they need", where
-    return "the current value of each key", where
+    return "the current value of each key", where, *joining.of_upsert(plan, root)
 
 
 def _hop_lines(plan: Plan) -> tuple[str, ...]:
@@ -245,12 +263,14 @@ def _branches(
     arrows: list[Arrow],
 ) -> None:
     """The passes behind a root, whose box is `at`, and where they lead."""
+    fed, arranges = joining.fed(plan), joining.arranges(plan)
     for number, branch in enumerate(physical.branches[root]):
         ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
-        ends += [f"state {name}" for name in branch.inlets]
-        ends += [f"hop {name}" for name in branch.hops]
+        ends += [fed.get(name, f"state {name}") for name in branch.inlets]
+        ends += [fed.get(name, f"hop {name}") for name in branch.hops]
         begin = at
-        if branch.steps:
+        # An arrangement says itself by what it is arranged.
+        if any(name not in arranges for name, _ in branch.steps):
             begin = f"pass {root} {number}"
             boxes.append(_pass(plan, physical, branch, begin))
             arrows.append(Arrow(at, begin))

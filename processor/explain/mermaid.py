@@ -14,7 +14,13 @@ from ikebana.processor.explain.graph import Graph
 _PLAIN = frozenset(" ,/=()'")
 _WITHIN = frozenset(".-_")
 # Boxes of other shapes than these grow slanting sides with every line.
-_SHAPES = {"topic": ("([", "])"), "state": ("[(", ")]"), "hold": ("(", ")"), "hop": ("(", ")")}
+_SHAPES = {
+    "topic": ("([", "])"),
+    "state": ("[(", ")]"),
+    "arrangement": ("[(", ")]"),
+    "hold": ("(", ")"),
+    "hop": ("(", ")"),
+}
 _BOX = ("[", "]")
 # Readable on a light page and on a dark one: the colours bring their own ground.
 _COLOURS = {
@@ -24,6 +30,9 @@ _COLOURS = {
     "decoding": "fill:#fdf3dc,stroke:#a87b12,color:#2b2008",
     "state": "fill:#f3e6f7,stroke:#8a4fa3,color:#261230",
     "pass": "fill:#e3f3e6,stroke:#3f8a50,color:#10270f",
+    "arrangement": "fill:#efe6fb,stroke:#6a52b3,color:#1d1436",
+    "path": "fill:#e4f1ee,stroke:#35806c,color:#0d251e",
+    "join": "fill:#fdeedd,stroke:#b3692a,color:#2f1a08",
     "hold": "fill:#fbe6e3,stroke:#b0523f,color:#30130d",
     "hop": "fill:#f0eee6,stroke:#7d7440,color:#232015",
     "output": "fill:#dff2f3,stroke:#2f8086,color:#0c2628",

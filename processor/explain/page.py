@@ -63,6 +63,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield from _list(explanation.pushed)
     yield "<h2>What was not pushed</h2>"
     yield from _list(explanation.kept)
+    if explanation.warnings:
+        yield "<h2>What could cost less</h2>"
+        yield from _list(explanation.warnings)
     yield "<h2>What it costs</h2>"
     yield from _costs(explanation)
     yield "<h2>Settings</h2>"
@@ -104,6 +107,8 @@ def _costs(explanation: Explanation) -> Iterator[str]:
     yield "</tbody>"
     yield "</table>"
     yield "<ul>"
+    for line in explanation.sharing:
+        yield f"<li>{escape(line)}.</li>"
     for word, meaning in MEANINGS.items():
         yield f"<li>{word.capitalize()}: {escape(meaning)}.</li>"
     yield "</ul>"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from ikebana.processor.explain import joining
 from ikebana.processor.explain.words import counted, listed, named_lines, one_line, printable
 from ikebana.processor.linear.chain import Named, chain
 from ikebana.processor.linear.expressions import conjuncts, parse
@@ -109,8 +110,8 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
         done = [f"where {one_line(condition)}" for condition in step.where]
         if step.where:
             yield (
-                f"Operator {name}: {listed(done)} runs before the upsert. Nothing else reads the "
-                "upsert and messages carry whole rows, so a row that fails can become a "
+                f"{_called(plan, name)}: {listed(done)} runs before the upsert. Nothing else "
+                "reads the upsert and messages carry whole rows, so a row that fails can become a "
                 "tombstone, which takes the old value away."
             )
         if step.select is not None:
@@ -140,9 +141,9 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     if reading.columns is None and source.value_format != "bytes":
         yield f"Input {source.name}: all columns are decoded. {_whole(plan, source, physical)}."
     written = branches_of(plan, source, planner.physical(plan, optimized=False))
-    yield from _conditions_kept(source, reading, written)
+    yield from _conditions_kept(plan, source, reading, written)
     if source.mode == "upsert":
-        yield from _steps_kept(source, reading, branches)
+        yield from _steps_kept(plan, source, reading, branches)
 
 
 def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
@@ -215,18 +216,30 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
     # Of aggregates the reason is their arguments.
-    given = dict.fromkeys(r for branch, reason in found if not reason for r in branch.inlets)
+    fed = joining.fed(plan)
+    given = dict.fromkeys(
+        name
+        for branch, reason in found
+        if not reason
+        for name in (*branch.inlets, *branch.hops)
+        if name not in fed
+    )
     if given:
         reasons.append(f"the function of {listed(given)} is given whole rows")
+    joins = dict.fromkeys(
+        join for branch, reason in found if not reason for join in joining.of_branch(plan, branch)
+    )
+    if joins:
+        reasons.append(f"whole rows are arranged for {listed(joins)}")
     text = listed(reasons)
     return text[0].upper() + text[1:]
 
 
 def _reason(steps: Sequence[Named], behind: Sequence[Named], scope: Scope) -> str | None:
     """Why a pass needs the whole value: what reads it; None if the value goes on as it is."""
-    plain = list(takewhile(lambda named: not isinstance(named[1], Call), steps))
+    plain = list(takewhile(lambda named: not isinstance(named[1], Call | Arrange), steps))
     if plain:
-        first = tuple(step for _, step in plain if not isinstance(step, Call))
+        first = tuple(step for _, step in plain if not isinstance(step, Call | Arrange))
         query = compiled(first, frozen(scope))
         if query.reads_value:
             names = listed(dict.fromkeys(name for name, _ in plain))
@@ -266,7 +279,9 @@ def _old_images(source: Input, reading: Reading) -> str:
     return "read, only to count where they differ from the state (drift is true)"
 
 
-def _conditions_kept(source: Input, reading: Reading, branches: Sequence[Branch]) -> Iterator[str]:
+def _conditions_kept(
+    plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
+) -> Iterator[str]:
     """Conditions that drop no row in decoding."""
     found = [(branch, list(conditions(branch, source))) for branch in branches]
     unwilling = [
@@ -292,12 +307,12 @@ def _conditions_kept(source: Input, reading: Reading, branches: Sequence[Branch]
             of_values.setdefault(operator, []).append(told)
     for operator, each_told in of_keys.items():
         yield (
-            f"Operator {operator}: {_drop_none(each_told)} in decoding, though the key alone "
-            f"decides: output {listed(unwilling)} wants other keys as well."
+            f"{_called(plan, operator)}: {_drop_none(each_told)} in decoding, though the key "
+            f"alone decides: output {listed(unwilling)} wants other keys as well."
         )
     for operator, each_told in of_values.items():
         yield (
-            f"Operator {operator}: {_drop_none(each_told)} before the upsert. {_KEY_RULE}; "
+            f"{_called(plan, operator)}: {_drop_none(each_told)} before the upsert. {_KEY_RULE}; "
             "where anything else drops a row, the old value is left standing."
         )
 
@@ -306,11 +321,20 @@ def _drop_none(conditions: Sequence[str]) -> str:
     return f"{listed(conditions)} {'drops' if len(conditions) == 1 else 'drop'} no row"
 
 
-def _steps_kept(source: Input, reading: Reading, branches: Sequence[Branch]) -> Iterator[str]:
-    """Steps that run behind the upsert."""
-    left = {(name, step) for branch in branches for name, step in branch.steps}
-    names = list(dict.fromkeys(name for branch in branches for name, _ in branch.steps))
-    if not left:
+def _called(plan: Plan, name: str) -> str:
+    """What steps are of: an operator of the plan, or what a join has arranged."""
+    title = joining.arranges(plan).get(name)
+    return f"Operator {printable(name)}" if title is None else f"Arrangement {title}"
+
+
+def _steps_kept(
+    plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
+) -> Iterator[str]:
+    """Steps that run behind the upsert; that an arrangement is made there needs no reason."""
+    arranges = joining.arranges(plan)
+    names = [name for branch in branches for name, _ in branch.steps if name not in arranges]
+    names = list(dict.fromkeys(names))
+    if not names:
         return
     subject = f"Operator {names[0]} runs" if len(names) == 1 else f"Operators {listed(names)} run"
     if len(branches) > 1:

@@ -26,10 +26,13 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield "as run"
     yield from _tree(explanation.run)
-    for title, sentences in (
+    sections = [
         ("what was pushed", explanation.pushed),
         ("what was not pushed", explanation.kept),
-    ):
+    ]
+    if explanation.warnings:
+        sections.append(("what could cost less", explanation.warnings))
+    for title, sentences in sections:
         yield ""
         yield title
         for sentence in sentences or ("nothing",):
@@ -44,6 +47,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield "what it costs"
     yield from _table(explanation.costs)
+    yield from (f"  {line}" for line in explanation.sharing)
     yield from (f"  {word}: {meaning}" for word, meaning in MEANINGS.items())
     yield ""
     yield "settings"

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ikebana.codecs.progress import Promise
+from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.linear.chain import Chain, Named, chain
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
@@ -49,6 +50,7 @@ from ikebana.processor.planning.ways import (
     scope_of_root,
     signs,
     single_valued,
+    sources_of,
 )
 
 
@@ -185,16 +187,31 @@ def promise(plan: Plan, output: Output) -> Promise:
     # Two bad values that stand in different places can give the same error record twice,
     # and an error that a negated datum gives is negative itself.
     if not output.source:
-        return (
-            "changes" if any(signs(s) for o in _linears(plan) for s in o.steps) else "collection"
-        )
+        revised = any(isinstance(j, AsOfJoin) and j.retract == "current" for j in plan.joins)
+        signed = any(signs(s) for o in _linears(plan) for s in o.steps)
+        return "changes" if signed or revised else "collection"
     ways = list(paths(plan, output.source))
-    steps = [step for way in ways for _, step in way.steps]
-    diffs = {source.name for source in plan.inputs if source.mode == "diffs"}
-    if any(map(signs, steps)) or any(way.root in diffs for way in ways):
+    if any(_may_be_negative(plan, way) for way in ways):
         return "changes"
     single = len(ways) == 1 and ways[0].root in single_valued(plan) and keeps_key(ways[0])
     return "upserts" if single else "collection"
+
+
+def _may_be_negative(plan: Plan, way: Path) -> bool:
+    """Whether a datum that a way gives may count less than nothing."""
+    if any(signs(step) for _, step in way.steps):
+        return True
+    for join in plan.joins:
+        if join.name == way.root:
+            # What a retraction meets need not be what its insertion has met.
+            if isinstance(join, AsOfJoin) and join.retract == "current":
+                return True
+            return any(
+                _may_be_negative(plan, other)
+                for source in sources_of(join)
+                for other in paths(plan, source)
+            )
+    return any(source.name == way.root and source.mode == "diffs" for source in plan.inputs)
 
 
 def _linears(plan: Plan) -> Iterator[Linear]:

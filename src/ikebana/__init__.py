@@ -10,6 +10,7 @@ from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
 from ikebana.arrangements.update import Update, accumulate, consolidate, negate
 from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import evaluate
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.linear import steps
 from ikebana.processor.planning.plan import (
     Concat,
@@ -26,12 +27,15 @@ from ikebana.processor.planning.plan import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsOfJoin",
     "Column",
     "Concat",
     "ConfigError",
+    "DeltaJoin",
     "EventTime",
     "IkebanaError",
     "Input",
+    "JoinInput",
     "Linear",
     "Output",
     "Plan",

@@ -1,6 +1,6 @@
 """`ikebana explain`: what it says is what runs, and whatever is named stays readable.
 
-The stored files lie in `tests/golden/explain`, four pipelines with what is said of
+The stored files lie in `tests/golden/explain`, pipelines with what is said of
 them; IKEBANA_GOLDEN=write stores them anew.
 """
 
@@ -61,7 +61,7 @@ from ikebana.processor.planning.plan import (
 )
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explain"
-EXAMPLES = ("current", "dated", "keyed", "large_orders", "shop")
+EXAMPLES = ("current", "dated", "joins", "keyed", "large_orders", "shop")
 SETTINGS = Settings("checkpoint", {"bootstrap.servers": "broker:9092"})
 COLUMNS = tuple(Column(name, "BIGINT") for name in ("a", "b", "c"))
 ITEMS = Input("items", ("items",), columns=COLUMNS)
@@ -93,7 +93,7 @@ def cdc(mode: Mode = "upsert", **more: object) -> Input:
 def test_what_is_said_is_what_is_stored(
     name: str, suffix: str, render: Callable[[Explanation], str]
 ) -> None:
-    """Text and Mermaid of three pipelines, to the letter."""
+    """Text and Mermaid of pipelines, to the letter."""
     found = render(example(name))
     path = GOLDEN / f"{name}.{suffix}"
     if os.environ.get("IKEBANA_GOLDEN") == "write":

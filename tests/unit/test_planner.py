@@ -5,12 +5,23 @@ from typing import Any
 import pytest
 
 import user_functions
-from ikebana import Concat, Input, Linear, Output, Plan, Upsert
+from ikebana import (
+    AsOfJoin,
+    Concat,
+    DeltaJoin,
+    Input,
+    JoinInput,
+    Linear,
+    Output,
+    Plan,
+    Upsert,
+)
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.evaluate import Evaluation, evaluate
+from ikebana.processor.joins.query import Join, Retract
 from ikebana.processor.linear.chain import chain, consolidated
 from ikebana.processor.linear.scope import frozen
 from ikebana.processor.linear.steps import (
@@ -302,6 +313,32 @@ def test_what_an_input_of_changes_promises() -> None:
     plan = plan_of(Linear("op", "rows", (POSITIVE,)), source=diffs())
 
     assert plan.promise(plan.outputs[0]) == "changes"
+
+
+@pytest.mark.parametrize(
+    ("retract", "relation", "expected", "errors"),
+    [
+        ("locked", "current", "collection", "collection"),
+        ("current", "current", "changes", "changes"),
+        (None, "current", "collection", "collection"),
+        (None, "changed", "changes", "collection"),
+    ],
+)
+def test_what_a_join_promises(
+    retract: Retract | None, relation: str, expected: Promise, errors: Promise
+) -> None:
+    """As much as all that it joins; less if what is retracted meets what is there then."""
+    inputs = JoinInput("a", relation), JoinInput("b", "current")
+    on, made = ("a.key = b.key",), (("made", "a.key"),)
+    join: Join = (
+        DeltaJoin("joined", inputs, on, made)
+        if retract is None
+        else AsOfJoin("joined", *inputs, on, made, retract=retract)
+    )
+    changed = Input("changed", ("changed",), "debezium-json", mode="diffs")
+    plan = Plan("p", (ROWS, changed), (CURRENT, join), (Output("out", "joined", "out"),))
+
+    assert [plan.promise(output) for output in plan.published] == [expected, errors]
 
 
 def test_what_expressions_may_name() -> None:
