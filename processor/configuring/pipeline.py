@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from ikebana.arrangements.errors import ConfigError, PlanError
 from ikebana.processor.configuring.pipeline_file import (
+    KINDS,
     Part,
     PipelineFile,
     PlanPart,
@@ -141,6 +142,12 @@ def parse(
     left_out = {*document.unread, *map(_dotted, meant), *(path for path, _ in schema)}
     # What else an input says can only be judged by its format.
     left_out |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
+    # What kind an operator is of is told by a key that could not be read.
+    left_out |= {
+        _dotted(e["loc"][:2])
+        for e in errors
+        if e["loc"][:1] == ("operators",) and e["loc"][2:3] and e["loc"][2] in KINDS
+    }
     overridden = {
         "kafka.bootstrap.servers": bootstrap_servers,
         "run.checkpoint": checkpoint,

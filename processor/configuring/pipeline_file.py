@@ -50,7 +50,7 @@ from ikebana.processor.configuring.values import (
     shown,
 )
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
-from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step
+from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
 from ikebana.processor.planning.plan import (
     UPDATE_FORMATS,
     Clock,
@@ -222,6 +222,11 @@ _OWN_KEYS: dict[str, tuple[str, ...]] = {
 }
 
 
+KINDS = tuple(_OWN_KEYS)
+# What the conditions of the other kind of join are called, and those of each.
+_CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
+
+
 class OperatorPart(StepPart):
     """`operators.<name>`."""
 
@@ -264,7 +269,8 @@ class OperatorPart(StepPart):
         kinds = [kind for kind in _OWN_KEYS if getattr(self, kind)]
         path = f"operators.{name}"
         if len(kinds) != 1:
-            raise PlanError(name, [(path, f"must be one of {', '.join(_OWN_KEYS)}")])
+            both = f"; is {' and '.join(kinds)}" if kinds else ""
+            raise PlanError(name, [(path, f"must be one of {', '.join(_OWN_KEYS)}{both}")])
         (kind,) = kinds
         given = self.model_fields_set - {kind, *_OWN_KEYS[kind]}
         if kind == "linear":
@@ -272,6 +278,8 @@ class OperatorPart(StepPart):
         if given:
             other = ", ".join(sorted(given))
             hint = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
+            if (conditions := _CONDITIONS.get(kind)) and conditions[0] in given:
+                hint = f'; its conditions are "{conditions[1]}"'
             raise PlanError(name, [(path, f"{kind} takes no {other}{hint}")])
         if self.upsert is not None:
             return Upsert(name, self.upsert)
@@ -293,6 +301,9 @@ class OperatorPart(StepPart):
     def _join(self, name: str, path: str) -> DeltaJoin | AsOfJoin:
         inputs = tuple(starmap(JoinInput, self.delta_join or self.as_of_join))
         select = self.select or ()
+        if select and select == project(*(field for field, _ in select)).select:
+            problem = "must be a mapping of names to SQL in a join, such as {price: p.price}"
+            raise PlanError(name, [(f"{path}.select", problem)])
         if self.as_of_join:
             if len(inputs) != 2:
                 problem = "must have two inputs: the left, and the right that it meets"

@@ -213,16 +213,22 @@ Expression = Annotated[str, BeforeValidator(_expression)]
 
 def as_joined(value: object) -> object:
     """A mapping of names in a join to operators."""
-    if isinstance(value, dict) and all(isinstance(of, str) for of in value.values()):
-        return tuple(value.items())
-    refuse(value, "a mapping of names to operators, such as {o: orders, p: prices}")
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of names to operators, such as {o: orders, p: prices}")
+    for name, of in value.items():
+        if not isinstance(of, str):
+            refuse(of, f'the name of an operator for "{name}"')
+    return tuple(value.items())
 
 
 def as_orders(value: object) -> object:
     """For inputs of a join, the order in which their changes look up the others."""
-    if isinstance(value, dict) and all(isinstance(order, list) for order in value.values()):
-        return tuple((name, tuple(map(str, order))) for name, order in value.items())
-    refuse(value, "a mapping of names to lists of the others, such as {o: [c, l]}")
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of names to lists of the others, such as {o: [c, l]}")
+    for name, order in value.items():
+        if not isinstance(order, list):
+            refuse(order, f'a list of the other inputs for "{name}"')
+    return tuple((name, tuple(map(str, order))) for name, order in value.items())
 
 
 def as_unique(value: object) -> object:

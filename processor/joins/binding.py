@@ -146,7 +146,7 @@ class _Binding:
         made = qualified.flat(text, self._scopes, condition=True)
         match sorted(made.aliases):
             case []:
-                raise ExpressionError(f'"{text}" reads no input')
+                raise ExpressionError(f'"{text}" reads no input; leave it out')
             case [alias]:
                 self._filters[self._aliases.index(alias)].add(qualified.own(text, alias))
             case _:
@@ -202,8 +202,23 @@ def _refuse_other_kind(equality: Sides, left: Flat, right: Flat) -> None:
     if _kind(left.type) != _kind(right.type):
         raise ExpressionError(
             f"{equality.left} = {equality.right} compares {left.type} with {right.type}, which "
-            f"are not equal as data; cast one side, as in CAST({equality.left} AS {right.type})"
+            f"are not equal as data; {_remedy(equality, left.type, right.type)}"
         )
+
+
+def _remedy(equality: Sides, left: str, right: str) -> str:
+    """How the two sides of an equality can be made of one kind."""
+    sides = {left: equality.left, right: equality.right}
+    match sides:
+        case {"BLOB": raw, "VARCHAR": _}:
+            return f"make text of one side, as in decode({raw})"
+        case {"BLOB": raw, "JSON": text}:
+            return f"make text of both, as in decode({raw}) = CAST({text} AS VARCHAR)"
+        case {"JSON": text, **others}:
+            (other,) = others
+            return f"cast one side, as in CAST({text} AS {other})"
+        case _:
+            return f"cast one side, as in CAST({equality.left} AS {right})"
 
 
 def _kind(type_: str) -> str:

@@ -75,7 +75,10 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
 
     def renamed(names: _Names) -> _Names:
         alias, column = _found(names, scopes)
-        types[flat_name(alias, column)] = scopes[alias].type_of(column)
+        try:
+            types[flat_name(alias, column)] = scopes[alias].type_of(column)
+        except ExpressionError as error:
+            raise ExpressionError(f'input "{alias}": {error}') from None
         return [flat_name(alias, column), *names[2:]]
 
     return checked(_with_names(text, renamed), types, condition=condition)

@@ -20,7 +20,7 @@ CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"
     [
         pytest.param(
             {"where": (CONNECTED, "o.price > 3")},
-            [("where.1", 'there is no column "price"; there are custkey, key, orderdate, ')],
+            [("where.1", 'input "o": there is no column "price"; there are custkey, key, ord')],
             id="a column",
         ),
         pytest.param(
@@ -40,7 +40,7 @@ CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"
         ),
         pytest.param(
             {"where": (f"{CONNECTED} AND 1 = 1",)},
-            [("where", '"(1 = 1)" reads no input')],
+            [("where", '"(1 = 1)" reads no input; leave it out')],
             id="a condition on nothing",
         ),
         pytest.param(
@@ -76,9 +76,9 @@ CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"
         pytest.param(
             {"select": (("a", "c.nothing"), ("b", "sum(c.custkey)")), "key": "l.nothing"},
             [
-                ("select.a", 'there is no column "nothing"'),
+                ("select.a", 'input "c": there is no column "nothing"'),
                 ("select.b", "sum() is an aggregate"),
-                ("key", 'there is no column "nothing"'),
+                ("key", 'input "l": there is no column "nothing"'),
             ],
             id="results, all of them",
         ),

@@ -1,0 +1,212 @@
+"""Mistakes in a pipeline file's joins: each message names the place, and what to write."""
+
+import pytest
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.configuring.pipeline import parse
+
+FILE = """\
+pipeline: p
+inputs:
+  orders: {{topic: orders, columns: {{id: BIGINT, product: VARCHAR, amount: BIGINT}}}}
+  prices: {{topic: prices, columns: {{product: VARCHAR, price: BIGINT}}}}
+  untyped: {{topic: untyped}}
+  raw: {{topic: raw, format: bytes}}
+operators:
+  order: {{upsert: orders}}
+  price: {{upsert: prices}}
+  loose: {{upsert: untyped}}
+  bare: {{upsert: raw}}
+  j: {{{join}}}
+outputs:
+  out: {{from: j, topic: out}}
+kafka: {{bootstrap.servers: broker:9092}}
+run: {{checkpoint: c}}
+"""
+DELTA = "delta_join: {o: order, p: price}, select: {price: p.price}, "
+AS_OF = "as_of_join: {o: order, p: price}, select: {price: p.price}, "
+EQUAL = "where: o.product = p.product, "
+ON = "on: o.product = p.product, "
+
+
+def problems(join: str) -> list[str]:
+    """What is told of a join, without the lines."""
+    with pytest.raises(ConfigError) as told:
+        parse(FILE.format(join=join), "p.yaml", environ={})
+    return [line.strip().rpartition(" (line")[0] for line in str(told.value).splitlines()[1:]]
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        (
+            DELTA + "where: o.product = q.product",
+            'operators.j.where: there is no input "q"; there are o, p',
+        ),
+        (
+            DELTA + "where: o.product = p.prodct",
+            'operators.j.where: input "p": there is no column "prodct"; there are key, price, '
+            "product, value",
+        ),
+        (
+            DELTA + "where: o.product = product",
+            'operators.j.where: "product" is of no input; write it with one of o, p, as in '
+            "o.product",
+        ),
+        (
+            DELTA + "where: o = p.product",
+            'operators.j.where: "o" is an input; o.value is the whole value of its data',
+        ),
+        (
+            DELTA + "where: o.amount > p.price",
+            'operators.j.where: no equality connects "p" with "o"; write one, or say '
+            "cartesian: true",
+        ),
+        (AS_OF, 'operators.j.on: no equality connects "p" with "o"; write one'),
+        (
+            DELTA + "where: o.id = p.product",
+            "operators.j.where: o.id = p.product compares BIGINT with VARCHAR, which are not "
+            "equal as data; cast one side, as in CAST(o.id AS VARCHAR)",
+        ),
+        (
+            "delta_join: {o: order, l: loose}, select: {id: o.id}, where: o.id = l.id",
+            "operators.j.where: o.id = l.id compares BIGINT with JSON, which are not equal as "
+            "data; cast one side, as in CAST(l.id AS BIGINT)",
+        ),
+        (
+            "delta_join: {o: order, b: bare}, select: {id: o.id}, where: o.product = b.value",
+            'operators.j.where: o.product = b."value" compares VARCHAR with BLOB, which are not '
+            'equal as data; make text of one side, as in decode(b."value")',
+        ),
+        (
+            "delta_join: {o: order, b: bare}, select: {id: o.id}, where: b.key = o.key",
+            'operators.j.where: b."key" = o."key" compares BLOB with JSON, which are not equal as '
+            'data; make text of both, as in decode(b."key") = CAST(o."key" AS VARCHAR)',
+        ),
+        (
+            DELTA + "where: o.product = p.product AND 1 = 1",
+            'operators.j.where: "(1 = 1)" reads no input; leave it out',
+        ),
+        (
+            DELTA + "where: [o.product = p.product, random() > 0.5]",
+            "operators.j.where.1: random() depends on more than the datum",
+        ),
+        (
+            DELTA + "wheer: o.product = p.product",
+            'operators.j.wheer: there is no such setting here; did you mean "where"?',
+        ),
+        (
+            DELTA + ON,
+            'operators.j: delta_join takes no on; its conditions are "where"',
+        ),
+        (
+            AS_OF + EQUAL,
+            'operators.j: as_of_join takes no where; its conditions are "on"',
+        ),
+        (DELTA + EQUAL + "at: neu", "operators.j: delta_join takes no at"),
+        (AS_OF + ON + "cartesian: true", "operators.j: as_of_join takes no cartesian"),
+        (
+            DELTA + EQUAL + "diff: '2'",
+            "operators.j: delta_join takes no diff; add a linear operator",
+        ),
+        (
+            "as_of_join: {o: order, p: price, l: loose}, select: {price: p.price}, " + ON,
+            "operators.j.as_of_join: must have two inputs: the left, and the right that it meets",
+        ),
+        (
+            "delta_join: {o: order}, select: {id: o.id}",
+            "operators.j.delta_join: at least two are needed",
+        ),
+        (
+            "delta_join: {o: order, j: j}, select: {id: o.id}, where: o.id = j.id",
+            "operators.j: it reads what it makes",
+        ),
+        (
+            "delta_join: {o: order, p: price}, " + EQUAL,
+            "operators.j.select: at least one field is needed",
+        ),
+        (
+            "delta_join: {o: order, p: price}, select: [o.product, p.price], " + EQUAL,
+            "operators.j.select: must be a mapping of names to SQL in a join, such as "
+            "{price: p.price}",
+        ),
+        (
+            "delta_join: {o: order, p: price}, select: {key: o.id}, " + EQUAL,
+            'operators.j.select.key: a column cannot be named "key"',
+        ),
+        (
+            DELTA + EQUAL + "key: id",
+            'operators.j.key: "id" is of no input; write it with one of o, p, as in o.id',
+        ),
+        (
+            "delta_join: {o: orders, p: price}, select: {id: o.id}, " + EQUAL,
+            "operators.j.delta_join.o: 'orders' is an input of upserts, which are no collection: "
+            "make an operator with upsert: orders, and read that",
+        ),
+        (
+            "delta_join: {o: ordr, p: price}, select: {id: o.id}, " + EQUAL,
+            "operators.j.delta_join.o: there is no operator 'ordr'; there are bare, j, loose, "
+            "order, price",
+        ),
+        (
+            "delta_join: [order, price], select: {id: o.id}, " + EQUAL,
+            "operators.j.delta_join: must be a mapping of names to operators, such as "
+            "{o: orders, p: prices}; is a list",
+        ),
+        (
+            "delta_join: {o: order, p: }, select: {id: o.id}, " + EQUAL,
+            'operators.j.delta_join: must be the name of an operator for "p"; is empty',
+        ),
+        (
+            "delta_join: {o-1: order, p: price}, select: {id: p.price}, " + EQUAL,
+            'operators.j.delta_join.o-1: "o-1" is no name for columns (letters, digits, "_")',
+        ),
+        (
+            "upsert: raw, " + DELTA + EQUAL,
+            "operators.j: must be one of upsert, linear, concat, state_machine, reduce, "
+            "delta_join, as_of_join; is upsert and delta_join",
+        ),
+        (
+            AS_OF + ON + "at: old",
+            'operators.j.at: must be "alt" or "neu"; is "old"',
+        ),
+        (
+            AS_OF + ON + "retract: lokced",
+            'operators.j.retract: must be "current" or "locked"; is "lokced"; did you mean '
+            '"locked"?',
+        ),
+        (
+            DELTA + EQUAL + "orders: {x: [o]}",
+            'operators.j.orders.x: there is no input "x"; there are o, p',
+        ),
+        (DELTA + EQUAL + "orders: {o: []}", "operators.j.orders.o: must name each of p once"),
+        (
+            DELTA + EQUAL + "orders: {o: p}",
+            'operators.j.orders: must be a list of the other inputs for "o"; is "p"',
+        ),
+        (
+            DELTA + EQUAL + "strategy: worst",
+            'operators.j.strategy: must be one of auto, lookup, intersect; is "worst"',
+        ),
+    ],
+)
+def test_a_mistake_is_told_once_and_where_it_is(join: str, expected: str) -> None:
+    """Nothing else is blamed for it."""
+    assert problems(join) == [expected]
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        DELTA + EQUAL,
+        AS_OF + ON,
+        "delta_join: {o: order, l: loose}, select: {id: o.id}, where: o.id = CAST(l.id AS BIGINT)",
+        "delta_join: {o: order, b: bare}, select: {id: o.id}, where: o.product = decode(b.value)",
+        "delta_join: {o: order, b: bare}, select: {id: o.id}, "
+        "where: decode(b.key) = CAST(o.key AS VARCHAR)",
+        "delta_join: {o: order, p: price}, select: {price: p.price}, cartesian: true",
+    ],
+)
+def test_what_the_messages_propose_can_be_written(join: str) -> None:
+    """The file has no problem then."""
+    assert parse(FILE.format(join=join), "p.yaml", environ={}).plan.name == "p"
