@@ -6,11 +6,12 @@ from collections import Counter
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ikebana.arrangements.errors import ConfigError, StateFileError
+from ikebana.arrangements.errors import ConfigError, IkebanaError, StateFileError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
@@ -18,7 +19,10 @@ from ikebana.processor.batch.dataflow import operator_of
 from ikebana.processor.checkpoint import Birth, Checkpoint
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
+from ikebana.processor.explain.words import printable
 from ikebana.processor.kernels import upsert
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.plan import Plan
 
 
 @click.command("state")
@@ -49,7 +53,7 @@ def state_command(
         return
     _list(found, birth, manifests, batch)
     if verifying:
-        _verify(found, manifests)
+        _verify(found, birth, manifests)
 
 
 def _files(checkpoint: Checkpoint, shard: int) -> Folder:
@@ -80,7 +84,7 @@ def _list(
     Console(highlight=False).print(table)
 
 
-def _verify(checkpoint: Checkpoint, manifests: list[Manifest]) -> None:
+def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> None:
     console = Console(stderr=True)
     count: Counter[str] = Counter()
     for manifest in track(
@@ -90,9 +94,27 @@ def _verify(checkpoint: Checkpoint, manifests: list[Manifest]) -> None:
         verify(files, manifest)
         for place, _ in entries(files, manifest):
             count[operator_of(place)] += 1
+    told = arrangements_in(birth)
     for operator, number in sorted(count.items()):
-        click.echo(f"operator {operator}: {number:,} entries")
+        of = f", {told[operator]}" if operator in told else ""
+        click.echo(f"operator {operator}{of}: {number:,} entries")
     click.echo(f"verified: {sum(len(manifest.runs) for manifest in manifests)} files are sound")
+
+
+def arrangements_in(birth: Birth) -> dict[str, str]:
+    """What the arrangements of a checkpoint are of, by the operators that keep them.
+
+    A plan whose functions are not here is not looked into: then there are names alone.
+    """
+    try:
+        plan = msgspec.convert(birth.plan, Plan)
+    except (msgspec.ValidationError, IkebanaError):
+        return {}
+    return {
+        f"arrange {name}": printable(str(each.arrangement))
+        for name, each in joined(plan).kept.items()
+        if not each.is_own
+    }
 
 
 def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], operator: str) -> None:
