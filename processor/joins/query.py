@@ -39,6 +39,30 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     `orders` tells for an input, by alias, in which order its path looks up the others;
     where nothing is told, the planner chooses.  Inputs that no equality connects are
     refused unless `cartesian`.
+
+    >>> from ikebana import Column, DeltaJoin, Input, JoinInput, Output, Plan, evaluate
+    >>> columns = Column("src", "BIGINT"), Column("dst", "BIGINT")
+    >>> plan = Plan(
+    ...     "twos",
+    ...     inputs=(Input("edges", ("edges",), "diff", mode="diffs", columns=columns),),
+    ...     operators=(
+    ...         DeltaJoin(
+    ...             "paths",
+    ...             (JoinInput("ab", "edges"), JoinInput("bc", "edges")),
+    ...             where=("ab.dst = bc.src",),
+    ...             select=(("by", "ab.dst"), ("to", "bc.dst")),
+    ...             key="ab.src",
+    ...         ),
+    ...     ),
+    ...     outputs=(Output("diffs", "paths", "paths"),),
+    ... )
+    >>> edges = [({"src": 1, "dst": 2}, 0, 1), ({"src": 2, "dst": 3}, 0, 1)]
+    >>> gone = ({"src": 1, "dst": 2}, 5, -1)
+    >>> found = evaluate(plan, {"edges": [(None, *edge) for edge in (*edges, gone)]})
+    >>> for update in found["diffs"]:
+    ...     print(*update)
+    (1, {'by': 2, 'to': 3}) 0 1
+    (1, {'by': 2, 'to': 3}) 5 -1
     """
 
     name: str
@@ -56,6 +80,33 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
 
     `on` are the conditions.  With `outer`, an update that matches nothing has null for
     every column of the right.  `key` is the results' key; None: that of the left.
+
+    >>> from ikebana import AsOfJoin, Column, Input, JoinInput, Output, Plan, Upsert, evaluate
+    >>> plan = Plan(
+    ...     "priced",
+    ...     inputs=(
+    ...         Input("orders", ("orders",), columns=(Column("product", "VARCHAR"),)),
+    ...         Input("prices", ("prices",), columns=(Column("price", "BIGINT"),)),
+    ...     ),
+    ...     operators=(
+    ...         Upsert("order", "orders"),
+    ...         Upsert("current", "prices"),
+    ...         AsOfJoin(
+    ...             "priced",
+    ...             JoinInput("o", "order"),
+    ...             JoinInput("p", "current"),
+    ...             on=("o.product = p.key::VARCHAR",),
+    ...             select=(("price", "p.price"),),
+    ...         ),
+    ...     ),
+    ...     outputs=(Output("diffs", "priced", "priced"),),
+    ... )
+    >>> prices = [("tea", {"price": 5}, 1), ("tea", {"price": 7}, 3)]
+    >>> orders = [(1, {"product": "tea"}, 2), (2, {"product": "tea"}, 4)]
+    >>> for update in evaluate(plan, {"orders": orders, "prices": prices})["diffs"]:
+    ...     print(*update)
+    (1, {'price': 5}) 2 1
+    (2, {'price': 7}) 4 1
     """
 
     name: str
