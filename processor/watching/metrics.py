@@ -12,6 +12,7 @@ cancelled before they were written is not known to anyone.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.watching.health import Health, Progress
 
@@ -85,6 +86,13 @@ UPDATES = _metric(
 COUNTED_KINDS = _metric(
     "counted_total", "counter", "What else is counted: drift, messages ignored, ...", "kind"
 )
+ARRANGEMENT_INFO = _metric(
+    "arrangement_info",
+    "gauge",
+    "What an arrangement of joins is of; always 1",
+    "operator",
+    "arrangement",
+)
 OPERATOR_FRONTIER = _metric(
     "operator_frontier", "gauge", "Times before this are closed for the operator", "operator"
 )
@@ -125,12 +133,14 @@ def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
 
 
 def of_plan(plan: Plan) -> Iterator[Sample]:
-    """Counters that are 0 before anything has happened."""
+    """What the plan alone says, and counters that are 0 before anything has happened."""
     yield Sample(RECORDS, (), 0)
     for output in plan.published:
         yield Sample(UPDATES, (output.name,), 0)
     for kind in COUNTED:
         yield Sample(COUNTED_KINDS, (kind,), 0)
+    for name, each in joined(plan).kept.items():
+        yield Sample(ARRANGEMENT_INFO, (name, str(each.arrangement)), 1)
 
 
 def of_start(plan: Plan, version: str, checkpoint: str, incarnation: int) -> Iterator[Sample]:

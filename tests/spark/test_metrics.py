@@ -62,7 +62,8 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
     assert early[0] == 503
     assert early[1].startswith("not ready: start-up has come to: ")
     assert status == 200
-    assert watched.missing(text) == []
+    # There are no joins.
+    assert watched.missing(text) == ["ikebana_arrangement_info"]
     values = dict(re.findall(r"^(ikebana_\w+\{.*\}) (\S+)$", text, re.MULTILINE))
     label = f'pipeline="{name}"'
     assert float(values[f"ikebana_records_total{{{label}}}"]) == 601

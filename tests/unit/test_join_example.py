@@ -1,6 +1,7 @@
 """`examples/orders-priced.yaml`: prices of their time, and shipments that follow changes."""
 
 from pathlib import Path
+from typing import Any
 
 from ikebana import evaluate
 from ikebana.arrangements.update import Update, accumulate
@@ -9,7 +10,7 @@ from ikebana.processor.planning.plan import Plan
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "orders-priced.yaml"
 TEA = {"customer": "ann", "product": "tea", "quantity": 3}
-RECORDS = {
+RECORDS: dict[str, list[tuple[Any, Any, int]]] = {
     "customers": [
         ("ann", {"name": "Ann", "country": "NZ"}, 10),
         ("ann", {"name": "Anne", "country": "NZ"}, 60),

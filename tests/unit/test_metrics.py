@@ -12,10 +12,12 @@ import promql_parser
 import pytest
 
 import watched
+from ikebana import DeltaJoin, JoinInput
 from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.spark.triggers import trigger_of
@@ -29,11 +31,19 @@ PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
 TRIGGER = Trigger(PHASES, {"current": 2000}, Progress(15, 15, 2000, 2000))
 
 
+PAIRS = DeltaJoin(
+    "pairs",
+    (JoinInput("a", "current"), JoinInput("b", "current")),
+    ("a.key = b.value",),
+    (("one", "a.key"),),
+)
+
+
 def plan_of(time: TimeDomain = "ingest") -> Plan:
     return Plan(
         "shop",
         inputs=(Input("changes", ("orders",)),),
-        operators=(Upsert("current", "changes"),),
+        operators=(Upsert("current", "changes"), PAIRS),
         outputs=(Output("out", "current", "orders.diffs"),),
         time=time,
     )
@@ -94,6 +104,16 @@ def clock() -> Clock:
 @pytest.fixture
 def health(clock: Clock) -> Health:
     return Health(Limits(60, 900, 3600), clock)
+
+
+def test_arrangements_of_joins_say_what_they_are_of() -> None:
+    """By the name that their frontiers have; an upsert's own state has the upsert's."""
+    plan = plan_of()
+    (other,) = (name for name in progress.edges(plan) if ":" in name)
+
+    found = {s.labels for s in metrics.of_plan(plan) if s.metric is metrics.ARRANGEMENT_INFO}
+
+    assert found == {("current", 'current("key")'), (other, 'current("value")')}
 
 
 def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
