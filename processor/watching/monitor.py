@@ -6,6 +6,7 @@ driver and executors, if its UI is on.  There is no authentication: what is told
 names of the pipeline file, numbers and sizes, never data.
 """
 
+import sys
 import threading
 import time
 import urllib.error
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -139,6 +140,11 @@ def serving(monitor: Monitor, host: str, port: int) -> Iterator[str]:
         # An asker that hangs must not keep the process from its end.
         daemon_threads = True
         block_on_close = False
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            # A probe that has given up meanwhile needs no answer, and no stack in the log.
+            if not isinstance(sys.exception(), ConnectionError):
+                super().handle_error(request, client_address)
 
     try:
         server = Server((host, port), Handler)

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +16,10 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from deploy.kube_api import Object
-from deploy.pod_files import NotReadyError, PodFiles, expanded
+from deploy.pod_files import NotReadyError, expanded
 
 # Runs inside of the new namespaces, in the Python that the host has.
 _STAGE = """
@@ -55,10 +56,37 @@ class Image(NamedTuple):
     workdir: str
 
 
-class Container:
-    """One container of a pod, over its restarts; `pod` is told when its state changes."""
+class Files(Protocol):
+    """What a container finds in its environment and in its volumes."""
 
-    def __init__(self, spec: Object, pod: Object, files: PodFiles, ip: str, folder: Path) -> None:
+    def hosts(self) -> Path:
+        """Its /etc/hosts."""
+        ...
+
+    def environment(self, container: Object, given: dict[str, str]) -> dict[str, str]:
+        """Its variables over those of its image."""
+        ...
+
+    def volume(self, name: str) -> Path:
+        """The folder or file of a volume."""
+        ...
+
+
+class Container:
+    """One container of a pod, over its restarts.
+
+    It has the host's network, or that of the process `network`.
+    """
+
+    def __init__(
+        self,
+        spec: Object,
+        pod: Object,
+        files: Files,
+        ip: str,
+        folder: Path,
+        network: int | None = None,
+    ) -> None:
         self.name: str = spec["name"]
         self.spec = spec
         self.log = folder / f"{self.name}.log"
@@ -70,6 +98,8 @@ class Container:
         self._ip = ip
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._network = network
+        self._stage: Object = {}
         self._probed: dict[str, float] = {}
         self._failed: dict[str, int] = {}
 
@@ -93,7 +123,7 @@ class Container:
         command = self.spec.get("command") or image.entrypoint
         root = self._folder / f"root-{self.name}-{self.restarts}"
         root.mkdir(parents=True, exist_ok=True)
-        stage = {
+        self._stage = {
             "root": str(root),
             "workdir": self.spec.get("workingDir") or image.workdir,
             "command": [
@@ -107,12 +137,21 @@ class Container:
             "no_new_privileges": secured.get("allowPrivilegeEscalation") is False,
         }
         script = self._mounts(root, image, bool(secured.get("readOnlyRootFilesystem")))
+        network = f"--net=/proc/{self._network or 'self'}/ns/net"
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
                 [
-                    *("unshare", "--mount", "--uts", "--propagation", "private"),
+                    *(
+                        "nsenter",
+                        network,
+                        "unshare",
+                        "--mount",
+                        "--uts",
+                        "--propagation",
+                        "private",
+                    ),
                     *("--pid", "--fork", "--kill-child=SIGKILL", "/bin/bash", "-ec", script),
-                    *(sys.executable, "-I", "-S", "-c", _STAGE, json.dumps(stage)),
+                    *(sys.executable, "-I", "-S", "-c", _STAGE, json.dumps(self._stage)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -129,7 +168,7 @@ class Container:
         """As a kubelet does: the hook, SIGTERM, and after the grace period SIGKILL."""
         end = time.monotonic() + grace_s
         if hook := self.spec.get("lifecycle", {}).get("preStop"):
-            self._inside(hook["exec"]["command"], grace_s)
+            self.inside(hook["exec"]["command"], grace_s)
         self.signal(signal.SIGTERM)
         while self.alive and time.monotonic() < end:
             threading.Event().wait(0.1)
@@ -140,7 +179,7 @@ class Container:
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the container's first process."""
-        pid = self._first()
+        pid = self.first()
         if pid is not None:
             try:
                 os.kill(pid, number)
@@ -197,10 +236,36 @@ class Container:
             told["containerID"] = f"nodelet://{self._pod['metadata']['uid']}-{self.name}"
         return told
 
+    def inside(self, command: list[str], within_s: float) -> subprocess.CompletedProcess[str]:
+        """Run a command in it, as its user; a container that does not run fails it."""
+        if (pid := self.first()) is None:
+            return subprocess.CompletedProcess(command, 1, "", "it does not run")
+        nsenter = shutil.which("nsenter")
+        assert nsenter is not None
+        user = (f"--setuid={self._stage['uid']}", f"--setgid={self._stage['gid']}")
+        return subprocess.run(
+            [nsenter, f"--target={pid}", "-a", "-r", *user, "timeout", str(within_s), *command],
+            env=self._stage["environment"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def first(self) -> int | None:
+        """The process that is number 1 inside."""
+        if not self.alive or self._process is None:
+            return None
+        outer = self._process.pid
+        children = Path(f"/proc/{outer}/task/{outer}/children")
+        try:
+            return int(children.read_text().split()[0])
+        except (OSError, IndexError):
+            return None
+
     def _answers(self, probe: Object) -> bool:
         within = probe.get("timeoutSeconds", 1)
         if "exec" in probe:
-            return self._inside(probe["exec"]["command"], within)
+            return self.inside(probe["exec"]["command"], within).returncode == 0
         asked = probe["httpGet"]
         port = asked["port"]
         if isinstance(port, str):
@@ -215,29 +280,6 @@ class Container:
             return False
         finally:
             asking.close()
-
-    def _inside(self, command: list[str], within_s: float) -> bool:
-        pid = self._first()
-        if pid is None:
-            return False
-        done = subprocess.run(
-            ["nsenter", "-t", str(pid), "-a", "-r", "timeout", str(within_s), *command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        return done.returncode == 0
-
-    def _first(self) -> int | None:
-        """The process that is number 1 inside."""
-        if not self.alive or self._process is None:
-            return None
-        outer = self._process.pid
-        children = Path(f"/proc/{outer}/task/{outer}/children")
-        try:
-            return int(children.read_text().split()[0])
-        except (OSError, IndexError):
-            return None
 
     def _mounts(self, root: Path, image: Image, read_only: bool) -> str:  # noqa: FBT001
         """Shell that lays out the container's files in its own mount namespace."""

@@ -19,6 +19,8 @@ from pathlib import Path
 KUBERNETES = "1.36.3"
 _HELM = "helm.sh/helm/v4/cmd/helm@v4.3.1"
 _HELM_DOCS = "github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2"
+# Reads compose files as Docker's own client does.
+_COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"
 # Its repository has the definitions of Prometheus' resources.
 _MONITORING = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 _CONTROL_PLANE = Path(__file__).parent / "controlplane"
@@ -44,6 +46,11 @@ def helm() -> Path:
 def helm_docs() -> Path:
     """What writes the chart's README.  Raises: MissingToolError."""
     return _installed("helm-docs", _HELM_DOCS)
+
+
+def compose() -> Path:
+    """The Compose Specification's own reader of files.  Raises: MissingToolError."""
+    return _installed("compose", _COMPOSE)
 
 
 def control_plane_path() -> Path:
@@ -98,7 +105,8 @@ def on_path(name: str) -> Path:
 def _installed(name: str, module: str) -> Path:
     def build(folder: Path) -> Path:
         _go("install", "-trimpath", "-ldflags", _STRIPPED, module, binaries=folder)
-        return folder / name
+        (made,) = folder.iterdir()
+        return made
 
     return _kept(cache() / "bin" / f"{name}-{module.rpartition('@')[2]}", build)
 
@@ -137,7 +145,10 @@ def _go(*arguments: str, binaries: Path | None = None) -> str:
 
 
 if __name__ == "__main__":
-    wanted = {"chart": [helm, helm_docs], "all": [helm, helm_docs, control_plane]}
+    wanted = {
+        "chart": [helm, helm_docs, compose],
+        "all": [helm, helm_docs, compose, control_plane],
+    }
     try:
         for tool in wanted[sys.argv[1]]:
             print(tool())

@@ -3,7 +3,9 @@
 import re
 import shutil
 import socket
+import struct
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,9 +24,10 @@ from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Ups
 from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.spark.triggers import trigger_of
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.health import Health, Limits, Progress
+from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
 from ikebana.processor.watching.monitor import Monitor, serving
+from waiting import wait_until
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
@@ -357,6 +360,33 @@ def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: C
             "Spark's UI is off: set spark.ui.enabled under spark in the file\n",
         )
         assert get(url + "/")[0] == 404
+
+
+def test_an_asker_that_hangs_up_leaves_no_trace(
+    health: Health, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A probe gives up after some seconds; that is no error of ours, and not told as one."""
+    gone = threading.Event()
+
+    class Slow(Monitor):
+        def live(self) -> Verdict:
+            assert gone.wait(30)
+            return super().live()
+
+    def answering() -> bool:
+        return any("process_request" in thread.name for thread in threading.enumerate())
+
+    with serving(Slow(plan_of(), health), "127.0.0.1", 0) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as asking:
+            asking.sendall(b"GET /live HTTP/1.1\r\n\r\n")
+            wait_until(answering, 30, "the question has been heard")
+            # What is closed so is reset: whoever writes there is told.
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.set()
+        wait_until(lambda: not answering(), 30, "the answer is given up")
+
+    assert capfd.readouterr().err == ""
 
 
 def test_a_scraper_gets_the_format_that_it_asks_for(health: Health) -> None:
