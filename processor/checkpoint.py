@@ -10,6 +10,7 @@ something of another.
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -70,11 +71,14 @@ class Checkpoint:
         """The birth record; None for a location where nothing is yet.
 
         Raises:
-            CheckpointError: there is something else, or the record cannot be used here.
+            CheckpointError: there is something else, the record cannot be used here, or
+                nothing can be read.
         """
-        raw = self._read(_BIRTH)
+        with self._reached("read"):
+            raw = self._read(_BIRTH)
+            foreign = raw is None and (self._names("offsets") or self._names("shards"))
         if raw is None:
-            if self._names("offsets") or self._names("shards"):
+            if foreign:
                 raise CheckpointError(
                     f'"{self.location}" holds a checkpoint without {_BIRTH}: it is not '
                     "one of ikebana's, or only a part of one",
@@ -113,15 +117,19 @@ class Checkpoint:
         return moved
 
     def write(self, birth: Birth) -> None:
-        """Write the birth record."""
-        self._system.create_dir(self._path, recursive=True)
+        """Write the birth record.
+
+        Raises: CheckpointError, if it cannot be written.
+        """
         path, content = f"{self._path}/{_BIRTH}", msgspec.json.encode(birth)
         aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
-        with self._system.open_output_stream(aside if local else path) as out:
-            out.write(content)
-        if local:
-            self._system.move(aside, path)
+        with self._reached("write"):
+            self._system.create_dir(self._path, recursive=True)
+            with self._system.open_output_stream(aside if local else path) as out:
+                out.write(content)
+            if local:
+                self._system.move(aside, path)
 
     def probe(self) -> None:
         """Write a small file, read it and remove it, which leaves everything as it was.
@@ -129,25 +137,30 @@ class Checkpoint:
         On a local file system where the location does not exist yet, this is done in the
         nearest folder that does.
 
-        Raises: OSError, for what cannot be done.
+        Raises: CheckpointError, for what cannot be done.
         """
         folder = self._path
         if isinstance(self._system, fs.LocalFileSystem):
             while not os.path.exists(folder):
                 folder = os.path.dirname(folder)
         path = f"{folder}/.ikebana-probe-{uuid.uuid4().hex}"
-        with self._system.open_output_stream(path) as out:
-            out.write(b"probe")
-        try:
-            with self._system.open_input_stream(path) as stream:
-                if stream.read() != b"probe":
-                    raise OSError(f"{path} does not hold what was written")
-        finally:
-            self._system.delete_file(path)
+        with self._reached("write"):
+            with self._system.open_output_stream(path) as out:
+                out.write(b"probe")
+            try:
+                with self._system.open_input_stream(path) as stream:
+                    if stream.read() != b"probe":
+                        raise OSError(f"{path} does not hold what was written")
+            finally:
+                self._system.delete_file(path)
 
     def logged(self, first_batch: int) -> Logged:
-        """The last entries of Spark's offset and commit logs."""
-        offsets, commits = self._numbers("offsets"), self._numbers("commits")
+        """The last entries of Spark's offset and commit logs.
+
+        Raises: CheckpointError, if they cannot be read.
+        """
+        with self._reached("read"):
+            offsets, commits = self._numbers("offsets"), self._numbers("commits")
         committed = first_batch + max(commits, default=-1)
         if not offsets:
             return Logged(None, first_batch - 1, committed)
@@ -156,7 +169,8 @@ class Checkpoint:
 
     def offset(self, spark_batch: int) -> SourceOffset:
         """The source's offset in one entry of Spark's offset log."""
-        raw = self._read(f"offsets/{spark_batch}")
+        with self._reached("read"):
+            raw = self._read(f"offsets/{spark_batch}")
         # A version, the query's metadata, and one line for each source.
         lines = (raw or b"").splitlines()
         try:
@@ -170,6 +184,16 @@ class Checkpoint:
     def shards(self) -> list[int]:
         """The shards that have files."""
         return sorted(int(name) for name in self._names("shards") if name.isdigit())
+
+    @contextmanager
+    def _reached(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(
+                f'could not {verb} "{self.location}": {error}',
+                hint="Check run.checkpoint, its rights, and the credentials of its file system.",
+            ) from error
 
     def _numbers(self, folder: str) -> list[int]:
         return [int(name) for name in self._names(folder) if name.isdigit()]

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.errors import CheckpointError, IkebanaError
+from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.evolution import changes, evolved
@@ -58,11 +58,8 @@ def kept(checkpoint: Checkpoint) -> Kept:
     Raises:
         CheckpointError: it cannot be read, or is not what it should be.
     """
-    try:
-        birth = checkpoint.birth()
-        return Kept(birth, None if birth is None else checkpoint.logged(birth.first_batch))
-    except OSError as error:
-        raise _unreachable(checkpoint, "read", error) from error
+    birth = checkpoint.birth()
+    return Kept(birth, None if birth is None else checkpoint.logged(birth.first_batch))
 
 
 def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
@@ -76,11 +73,7 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         return f"{found.birth.id}, committed up to batch {found.logged.committed}"
 
     def write() -> str:
-        checkpoint = Checkpoint(settings.checkpoint)
-        try:
-            checkpoint.probe()
-        except OSError as error:
-            raise _unreachable(checkpoint, "write", error) from error
+        Checkpoint(settings.checkpoint).probe()
         return "a small file was written, read and removed"
 
     def compare() -> str:
@@ -96,10 +89,3 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
     yield checked(f"{where}: write", write)
     if readable.status == "ok":
         yield checked(f"{where}: same plan", compare)
-
-
-def _unreachable(checkpoint: Checkpoint, verb: str, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f'could not {verb} "{checkpoint.location}": {error}',
-        hint="Check run.checkpoint, its rights, and the credentials of its file system.",
-    )

@@ -72,7 +72,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     yield from kafka.of_topics(plan, settings)
     try:
         birth = Checkpoint(settings.checkpoint).birth()
-    except (IkebanaError, OSError):
+    except IkebanaError:
         birth = None
     yield from preflight_transactions.of_transactions(settings, birth.id if birth else None)
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from deploy import cluster as clusters
-from deploy import image_tree
-from deploy.charts import CHART, ROOT, Object, run_helm, setting
+from deploy import image_tree, object_store, tools
+from deploy.charts import CHART, ROOT, Object, run_helm, setting, tool
 from deploy.cluster import Cluster
 from ikebana.codecs.canonical import canonical
 from ikebana.processor.cli.demo import _flights
@@ -32,6 +33,8 @@ from waiting import wait_until
 
 PIPELINE = ROOT / "examples" / "whereabouts.yaml"
 IMAGE = "ikebana:test"
+# The same with the jars for object stores, as docs/kubernetes.md has it.
+WITH_JARS = "ikebana:object-store"
 SPACE = "stream"
 SLICE = 6_000
 SECRET = "hunter2-of-the-secret"
@@ -61,7 +64,11 @@ def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
         pytest.skip(why)
     folder = tmp_path_factory.mktemp("image")
     folder.chmod(0o755)
-    cluster.add_node({IMAGE: image_tree.made(folder)})
+    image = image_tree.made(folder)
+    classes = {**image.environment, "SPARK_DIST_CLASSPATH": "/opt/object-store/*"}
+    mounts = {**image.mounts, "/opt/object-store": str(object_store.jars())}
+    with_jars = image._replace(environment=classes, mounts=mounts)
+    cluster.add_node({IMAGE: image, WITH_JARS: with_jars})
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.apply(
         {
@@ -145,6 +152,10 @@ class Release:
         """What the flights come to."""
         last = truth_of(self.servers, "flights")
         return {key: canonical(value) for key, value in last.items() if key}
+
+    def published(self, topic: str) -> bool:
+        """Whether a topic of updates comes to all flights that were written."""
+        return judge(self.servers, topic, self.truth()) == {}
 
     def committed(self) -> int:
         """The last batch whose progress is published; -1 for none."""
@@ -337,8 +348,7 @@ def test_one_pod_does_it_all(release: Release, tmp_path: Path) -> None:
     }
     values = (*release.values(**options), f"--set-file=pipeline.file={tmp_path}/alone.yaml")
     release.helm("install", "alone", CHART, *values, "--wait", "--timeout=300s")
-    truth = release.truth()
-    wait_until(lambda: judge(release.servers, "alone", truth) == {}, 240, "all flights are out")
+    wait_until(lambda: release.published("alone"), 240, "all flights are out")
     (pod,) = release.pods("app.kubernetes.io/instance=alone")
     assert not [each for each in pod["spec"]["volumes"] if "access" in each["name"]]
     release.helm("uninstall", "alone", "--wait", "--timeout=180s")
@@ -346,3 +356,46 @@ def test_one_pod_does_it_all(release: Release, tmp_path: Path) -> None:
     ended = f"('{SPACE}', 'alone-0') stopped with [0]"
     # Helm has waited for the StatefulSet, not for its pod.
     wait_until(lambda: ended in node.read_text(), 150, "the driver ends by itself, with 0")
+
+
+def test_a_checkpoint_in_a_bucket(release: Release, tmp_path: Path) -> None:
+    """Driver and executor write the checkpoint to an object store, and a new driver goes on."""
+    tool(lambda: tools.on_path("moto_server"))
+    secret = {"apiVersion": "v1", "kind": "Secret", "stringData": object_store.USER}
+    meta = {"name": "bucket", "namespace": SPACE}
+    release.cluster.apply({**secret, "metadata": meta})
+    text = PIPELINE.read_text().replace("pipeline: whereabouts", "pipeline: bucket")
+    (tmp_path / "bucket.yaml").write_text(text.replace("topic: whereabouts", "topic: bucket"))
+    with object_store.serving(tmp_path) as url:
+        options = {
+            "fullnameOverride": "bucket",
+            "image.tag": WITH_JARS.split(":")[1],
+            "checkpoint.uri": f"s3a://{object_store.BUCKET}/bucket",
+            "executors.count": 1,
+            "extraEnv": [
+                {"name": "AWS_ENDPOINT_URL", "value": url},
+                {"name": "AWS_REGION", "value": "us-east-1"},
+            ],
+            "extraEnvFrom": [{"secretRef": {"name": "bucket"}}],
+            "settings.spark": {
+                "spark.hadoop.fs.s3a.endpoint": url,
+                "spark.hadoop.fs.s3a.path.style.access": "true",
+            },
+            "preflight.enabled": True,
+            "http.port": free_port(),
+        }
+        values = (*release.values(**options), f"--set-file=pipeline.file={tmp_path}/bucket.yaml")
+        release.helm("install", "bucket", CHART, *values, "--wait", "--timeout=300s")
+        wait_until(lambda: release.published("bucket"), 240, "all flights are out")
+        release.cluster.kubectl("delete", "pod", "-n", SPACE, "bucket-0", "--timeout=150s")
+        release.feed()
+        wait_until(lambda: release.published("bucket"), 240, "the new flights are out")
+        told = release.cluster.kubectl("logs", "-n", SPACE, "bucket-0", "-c", "preflight")
+        assert f'checkpoint "s3a://{object_store.BUCKET}/bucket": write' in told
+        release.helm("uninstall", "bucket", "--wait", "--timeout=180s")
+        held = object_store.system(url).get_file_info(
+            fs.FileSelector(f"{object_store.BUCKET}/bucket", recursive=True)
+        )
+    names = {info.path.split("/")[2] for info in held}
+    assert {"ikebana.json", "offsets", "commits", "shards", "state"} <= names
+    assert release.said(object_store.USER["AWS_SECRET_ACCESS_KEY"]) == []

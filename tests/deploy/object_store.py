@@ -1,0 +1,97 @@
+"""An object store on this machine, and the jars by which Spark writes to one.
+
+The store is moto's, which speaks S3; what is in it is gone at its end.  Hadoop wants one
+jar with all of Amazon's SDK, of 690 MB; what it needs of it is 14 MB, whose dependencies
+Spark has itself.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyarrow import fs
+
+from deploy import tools
+from ikebana.processor.java import find_java
+from ikebana.processor.kafka.broker import free_port
+from ikebana.processor.kafka.broker_jars import once, retrieve
+from waiting import wait_until
+
+BUCKET = "state"
+USER = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "sesame-of-the-bucket"}
+HADOOP, ACCELERATOR, SDK = "3.5.0", "1.3.1", "2.35.4"
+_FETCH_TIMEOUT_S = 600
+_SPARK_HAS = ("io.netty", "org.slf4j", "commons-codec", "commons-logging")
+
+
+def jars() -> Path:
+    """The folder of the jars, fetched if this is the first time; 14 MB."""
+    return once(tools.cache() / f"object-store-{HADOOP}-{SDK}", _fetch)
+
+
+def _fetch(folder: Path, log_file: Path) -> None:
+    def needed(organisation: str, name: str, revision: str, more: str = "") -> str:
+        return f'<dependency org="{organisation}" name="{name}" rev="{revision}" {more}/>'
+
+    alone = 'conf="default" transitive="false"'
+    wanted = [
+        needed("org.apache.hadoop", "hadoop-aws", HADOOP, alone),
+        needed(
+            *("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3"),
+            *(ACCELERATOR, alone),
+        ),
+    ]
+    wanted += [
+        needed("software.amazon.awssdk", name, SDK, 'conf="default"')
+        for name in ("s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+    ]
+    wanted += [f'<exclude org="{organisation}"/>' for organisation in _SPARK_HAS]
+    text = (
+        '<ivy-module version="2.0"><info organisation="ikebana" module="object-store"/>'
+        f"<dependencies>{''.join(wanted)}</dependencies></ivy-module>"
+    )
+    status = retrieve(find_java(os.environ), text, folder, log_file, _FETCH_TIMEOUT_S)
+    assert status == 0, f"the jars could not be fetched: {log_file}"
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """An empty bucket until the end of the block; gives the store's URL.
+
+    Raises: tools.MissingToolError.
+    """
+    server, port = tools.on_path("moto_server"), free_port()
+    url = f"http://127.0.0.1:{port}"
+    with (folder / "object-store.log").open("wb") as log:
+        process = subprocess.Popen(
+            [server, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+        )
+
+    def made() -> bool:
+        assert process.poll() is None, (folder / "object-store.log").read_text()[-2000:]
+        try:
+            system(url).create_dir(BUCKET)
+        except OSError:
+            return False
+        return True
+
+    try:
+        wait_until(made, 60, "the object store makes a bucket")
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def system(url: str) -> fs.S3FileSystem:
+    """The store as Arrow reaches it."""
+    return fs.S3FileSystem(
+        access_key=USER["AWS_ACCESS_KEY_ID"],
+        secret_key=USER["AWS_SECRET_ACCESS_KEY"],
+        endpoint_override=url,
+        region="us-east-1",
+        allow_bucket_creation=True,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+    )
