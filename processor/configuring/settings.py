@@ -59,7 +59,7 @@ class Settings:
     """Where and how a plan runs."""
 
     checkpoint: str
-    """A path or a URI, such as `s3://bucket/x`."""
+    """A path or a URI, such as `s3a://bucket/x`."""
     kafka: Mapping[str, str]
     """Settings of every Kafka client; `bootstrap.servers` is needed."""
     source_kafka: Mapping[str, str] = field(default_factory=dict)

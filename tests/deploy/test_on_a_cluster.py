@@ -4,57 +4,35 @@ Spark asks the real API server for executors, with the rights that the chart giv
 node runs them as processes.  What counts is what comes out: every update once.
 """
 
-import itertools
-import json
-import os
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import fs
 
 from deploy import cluster as clusters
 from deploy import image_tree, object_store, tools
-from deploy.charts import CHART, ROOT, Object, run_helm, setting, tool
+from deploy.charts import CHART, tool
 from deploy.cluster import Cluster
-from ikebana.codecs.canonical import canonical
-from ikebana.processor.cli.demo import _flights
-from ikebana.processor.kafka.broker import Broker
-from judge import judge, progress_of, truth_of
-from pipelines import create, produce
+from deploy.release import (
+    EXECUTORS,
+    IMAGE,
+    PIPELINE,
+    SECRET,
+    SPACE,
+    WITH_JARS,
+    Release,
+    kill,
+    volume,
+)
+from ikebana.processor.kafka.broker import Broker, free_port
+from judge import judge
 from waiting import wait_until
 
-PIPELINE = ROOT / "examples" / "whereabouts.yaml"
-IMAGE = "ikebana:test"
-# The same with the jars for object stores, as docs/kubernetes.md has it.
-WITH_JARS = "ikebana:object-store"
-SPACE = "stream"
-SLICE = 6_000
-SECRET = "hunter2-of-the-secret"
-EXECUTORS = "app.kubernetes.io/component=executor"
-
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
-
-
-def volume(name: str, folder: Path, mode: str) -> Object:
-    """A volume on this machine; nothing makes volumes here by itself."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "10Gi"},
-            "accessModes": [mode],
-            "hostPath": {"path": str(folder / "volume")},
-        },
-    }
 
 
 @pytest.fixture(scope="module")
@@ -87,125 +65,6 @@ def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return cluster
 
 
-def free_port() -> int:
-    """A port that nobody listens at: pods share the host's network."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
-
-
-class Release:
-    """The release, and the topics that it reads and writes."""
-
-    def __init__(self, cluster: Cluster, broker: Broker) -> None:
-        self.cluster = cluster
-        self.servers = broker.bootstrap_servers
-        self._flights: Iterator[Any] = _flights(None)
-        create(self.servers, "flights", 4)
-        self.port = free_port()
-
-    def helm(self, *arguments: str | Path) -> str:
-        """Run Helm; what it printed."""
-        done = run_helm(
-            *arguments, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={SPACE}"
-        )
-        assert done.returncode == 0, done.stdout + done.stderr + self.logs()
-        return done.stdout
-
-    def values(self, **more: object) -> tuple[str, ...]:
-        """Options of the release; `more` are values by their paths."""
-        return (
-            f"--set-file=pipeline.file={PIPELINE}",
-            *setting(
-                {
-                    "fullnameOverride": "demo",
-                    "image.repository": IMAGE.split(":")[0],
-                    "image.tag": IMAGE.split(":")[1],
-                    "kafka.bootstrapServers": self.servers,
-                    # Not used over plain text, and to be seen nowhere.
-                    "kafka.settingsFrom": {
-                        "sasl.password": {"secret": "kafka-user", "key": "word"}
-                    },
-                    "checkpoint.volume.accessModes": ["ReadWriteMany"],
-                    "checkpoint.volume.storageClass": "-",
-                    "executors.count": 2,
-                    "executors.memory": "512m",
-                    "executors.memoryOverhead": "512m",
-                    "executors.cores": 1,
-                    "executors.requestCores": "100m",
-                    "driver.memory": "512m",
-                    "driver.resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
-                    "settings.run": {"shards": 2, "heartbeat": "1s"},
-                    "settings.source": {"max_records_per_batch": 2000},
-                    "http.port": self.port,
-                    "probes.readiness": {"periodSeconds": 1, "failureThreshold": 1},
-                    **more,
-                }
-            ),
-        )
-
-    def feed(self) -> None:
-        """Write the next flights."""
-        produce(self.servers, "flights", itertools.islice(self._flights, SLICE))
-
-    def truth(self) -> dict[bytes, bytes]:
-        """What the flights come to."""
-        last = truth_of(self.servers, "flights")
-        return {key: canonical(value) for key, value in last.items() if key}
-
-    def published(self, topic: str) -> bool:
-        """Whether a topic of updates comes to all flights that were written."""
-        return judge(self.servers, topic, self.truth()) == {}
-
-    def committed(self) -> int:
-        """The last batch whose progress is published; -1 for none."""
-        told = progress_of(self.servers, "whereabouts")
-        return told[-1].batch if told else -1
-
-    def wait_for_batches(self, more: int) -> None:
-        """Return when so many batches more have been committed."""
-        goal = self.committed() + more
-        try:
-            wait_until(lambda: self.committed() >= goal, 240, f"batch {goal} is committed")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.logs()}") from None
-
-    def pods(self, selector: str) -> list[dict[str, Any]]:
-        """Pods that live, by label."""
-        found = self.cluster.get("pods", "-n", SPACE, "-l", selector)["items"]
-        return [
-            pod
-            for pod in found
-            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
-        ]
-
-    def logs(self) -> str:
-        """What the driver has said, for a failure."""
-        return self.cluster.kubectl("logs", "-n", SPACE, "demo-0", "--tail=60", check=False)
-
-    def drained(self) -> bool:
-        """Whether the last batch left nothing behind."""
-        pod = self.cluster.get("pod", "-n", SPACE, "demo-0")
-        address = f"http://{pod['status'].get('podIP')}:{self.port}/metrics"
-        try:
-            with urllib.request.urlopen(address, timeout=5) as answer:
-                told = answer.read().decode().splitlines()
-        except OSError:
-            return False
-        behind = [line for line in told if line.startswith("ikebana_behind_offsets")]
-        return bool(behind) and all(float(line.split()[-1]) == 0 for line in behind)
-
-    def said(self, word: str) -> list[str]:
-        """Where a word is to be read: logs, checkpoint, ConfigMaps, pods."""
-        found = [str(path) for path in self.cluster.folder.glob("pods/*/*.log")]
-        volume = self.cluster.get("persistentvolume", "shared")["spec"]["hostPath"]["path"]
-        found += [str(path) for path in Path(volume).rglob("*") if path.is_file()]
-        read = [path for path in found if word.encode() in Path(path).read_bytes()]
-        for kind in ("configmaps", "pods", "events"):
-            read += [kind] if word in json.dumps(self.cluster.get(kind, "-n", SPACE)) else []
-        return read
-
-
 @pytest.fixture(scope="module")
 def release(node: Cluster, broker: Broker) -> Iterator[Release]:
     """The chart, installed, ready, and about to read."""
@@ -213,20 +72,6 @@ def release(node: Cluster, broker: Broker) -> Iterator[Release]:
     made.feed()
     yield made
     made.helm("uninstall", "demo", "--ignore-not-found", "--wait", "--timeout=180s")
-
-
-def kill(program: str, said: str) -> None:
-    """Kill the one process of a program that has this among its arguments."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_text().split("\0")
-        except OSError:
-            continue
-        if program in line[0] and said in " ".join(line):
-            found.append(int(path.parent.name))
-    (pid,) = found
-    os.kill(pid, signal.SIGKILL)
 
 
 def test_the_pipeline_survives_what_happens_to_pods(release: Release, tmp_path: Path) -> None:
@@ -295,15 +140,20 @@ def test_the_pipeline_survives_what_happens_to_pods(release: Release, tmp_path: 
 
     release.feed()
     source = {"max_records_per_batch": 3000}
-    more = release.values(**{"settings.source": source, "preflight.enabled": True})
+    other = {"image.tag": WITH_JARS.split(":")[1], "preflight.enabled": True}
+    more = release.values(**{"settings.source": source, **other})
     release.helm("upgrade", "demo", CHART, *more, "--wait", "--timeout=300s")
     release.wait_for_batches(1)
     told = release.cluster.kubectl("logs", "-n", SPACE, "demo-0", "-c", "preflight")
     assert "checkpoint" in told
-    step("upgraded to other settings, after a preflight")
-    other = tmp_path / "other.yaml"
-    other.write_text(PIPELINE.read_text().replace("time: ingest", "time: offset"))
-    release.helm("upgrade", "demo", CHART, *release.values(), f"--set-file=pipeline.file={other}")
+    (pod,) = release.pods("app.kubernetes.io/component=driver")
+    assert pod["spec"]["containers"][0]["image"] == WITH_JARS
+    step("upgraded to another image and other settings, after a preflight")
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(PIPELINE.read_text().replace("time: ingest", "time: offset"))
+    release.helm(
+        "upgrade", "demo", CHART, *release.values(), f"--set-file=pipeline.file={changed}"
+    )
     refused = "the checkpoint was made by another plan: time was"
     wait_until(lambda: refused in release.logs(), 120, "the other plan is refused")
     stood = release.committed()
