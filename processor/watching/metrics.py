@@ -23,7 +23,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 # The part of a trigger that is all of it, as Spark calls it.
 WHOLE = "triggerExecution"
 # Kinds that are 0 rather than missing before the first of them; the others are messages.
-COUNTED = ("drift", "error dropped")
+COUNTED = ("drift", "error dropped", "late")
 
 
 class Metric(NamedTuple):

@@ -235,7 +235,7 @@ def test_counters_are_there_before_the_first_batch(health: Health) -> None:
     series = watched.scraped(scrape(Monitor(plan_of(), health)))
 
     assert {labels["output"] for labels in series["ikebana_updates_total"]} == {"out", "errors"}
-    assert {"drift", "error dropped"} <= {
+    assert {"drift", "error dropped", "late"} <= {
         labels["kind"] for labels in series["ikebana_counted_total"]
     }
 
