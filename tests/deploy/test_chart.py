@@ -1,5 +1,7 @@
 """What the chart makes of its values: every branch of every template but the pods'."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -143,9 +145,13 @@ def test_policies() -> None:
     assert {port["port"] for rule in executing["egress"] for port in rule["ports"]} == {
         *(53, 9092, 9093, 7078, 7079, 8081)
     }
-    assert driving["ingress"][0]["from"] == [
-        {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
-    ]
+    monitoring, test = driving["ingress"][0]["from"]
+    assert monitoring == {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
+    (pod,) = [each for each in found if each["kind"] == "Pod"]
+    allowed = test["podSelector"]["matchLabels"].items()
+    assert allowed <= pod["metadata"]["labels"].items()
+    untested = rendered(FULL, *setting({"tests.enabled": False}))
+    assert only(untested, "NetworkPolicy", "orders")["spec"]["ingress"][0]["from"] == [monitoring]
     alone = rendered(SMALL, *setting({"networkPolicy.enabled": True}))
     policy = only(alone, "NetworkPolicy")["spec"]
     assert "from" not in policy["ingress"][0]
@@ -169,6 +175,21 @@ def test_monitors_and_budget() -> None:
     assert "PodMonitor" not in kinds(found)
     assert "PodMonitor" in kinds(rendered(OPERATOR))
     assert only(found, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "part"),
+    [(FULL, "ServiceMonitor", "endpoints"), (OPERATOR, "PodMonitor", "podMetricsEndpoints")],
+    ids=["service", "pod"],
+)
+def test_sparks_own_metrics_are_scraped_if_its_ui_is_on(
+    values: Path, kind: str, part: str
+) -> None:
+    """They are on the same port, below another path, and 404 without the UI."""
+    options = setting({"settings.spark": {"spark.ui.enabled": "true"}})
+    asked = only(rendered(values, *options), kind)["spec"][part]
+    assert [each["path"] for each in asked] == ["/metrics", "/metrics/spark"]
+    assert [each["path"] for each in only(rendered(values), kind)["spec"][part]] == ["/metrics"]
 
 
 @pytest.mark.parametrize(
@@ -242,22 +263,52 @@ def test_strimzi() -> None:
     topic = only(found, "KafkaTopic")
     assert topic["metadata"]["name"] == "flights-new"
     assert topic["spec"]["topicName"] == "Flights_new"
-    assert topic["apiVersion"] == "kafka.strimzi.io/v1beta2"
+    assert topic["apiVersion"] == "kafka.strimzi.io/v1"
     acls = only(found, "KafkaUser")["spec"]["authorization"]["acls"]
     writable = {each["resource"]["name"] for each in acls if "Write" in each["operations"]}
     assert writable == {
         *("whereabouts", "whereabouts.progress", "newest", "newest.progress"),
-        *("whereabouts.errors", "whereabouts.errors.progress", "whereabouts.markers", "ikebana-"),
+        *("whereabouts.errors", "whereabouts.errors.progress", "ikebana-"),
+        *("whereabouts.markers", "whereabouts.loopback"),
     }
     readable = {each["resource"]["name"] for each in acls if each["operations"][-1] == "Read"}
     assert readable == {"flights", "more-flights", "events"}
     told = only(rendered(OPERATOR), "KafkaUser")
     assert told["apiVersion"] == "kafka.strimzi.io/v1"
     assert told["spec"]["authentication"] == {"type": "tls"}
-    newer = rendered(FULL, "--api-versions", "kafka.strimzi.io/v1")
-    assert only(newer, "KafkaUser")["apiVersion"] == "kafka.strimzi.io/v1"
+    older = ("--api-versions", "kafka.strimzi.io/v1beta2")
+    both = (*older, "--api-versions", "kafka.strimzi.io/v1")
+    for known, version in ((older, "v1beta2"), (both, "v1")):
+        user = only(rendered(FULL, *known), "KafkaUser")
+        assert user["apiVersion"] == f"kafka.strimzi.io/{version}"
     none = rendered(FULL, *setting({"strimzi.user.create": False}))
     assert "KafkaUser" not in kinds(none)
+
+
+@pytest.mark.parametrize(
+    ("source", "topics"),
+    [
+        pytest.param("{topic: a, format: diff}", {"a", "a.progress"}, id="updates"),
+        pytest.param("{topic: a, format: {key: bytes}}", {"a"}, id="format of keys alone"),
+        pytest.param(
+            "{topic: [a, b], format: {value: diff}}",
+            {"a", "b", "a.progress", "b.progress"},
+            id="updates of two topics",
+        ),
+        pytest.param(
+            "{topic: a, event_time: {clock: transaction, transactions: t}}",
+            {"a", "t"},
+            id="transactions",
+        ),
+    ],
+)
+def test_the_user_may_read_what_comes_with_an_input(source: str, topics: set[str]) -> None:
+    """The progress of a topic of updates, and the source's topic of transactions."""
+    text = f"{{pipeline: p, inputs: {{i: {source}}}, outputs: {{o: {{topic: o}}}}}}"
+    user = only(rendered(FULL, *setting({"pipeline.file": text})), "KafkaUser")
+    acls = user["spec"]["authorization"]["acls"]
+    read = {each["resource"]["name"] for each in acls if each["operations"][-1] == "Read"}
+    assert read == topics
 
 
 def test_the_test_pod_can_be_left_out() -> None:

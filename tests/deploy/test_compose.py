@@ -18,13 +18,15 @@ from deploy.container import Container, Image
 from waiting import wait_until
 
 OUTSIDE = "localhost:19092"
-CREATE = """
+WAIT = """
 import sys
 from confluent_kafka.admin import AdminClient
+AdminClient({"bootstrap.servers": sys.argv[1], "log_level": 0}).list_topics(timeout=90)
+"""
+CREATE = """
+import sys
 from pipelines import create
-servers, topic, partitions = sys.argv[1:]
-AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=90)
-create(servers, topic, int(partitions))
+create(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 """
 FEED = """
 import json, sys
@@ -136,6 +138,7 @@ def test_services_work_are_healthy_and_go_on(images: dict[str, Image], tmp_path:
 
     with composed.network() as net:
         with started("kafka", found, images, tmp_path, net):
+            composed.within(net, WAIT, OUTSIDE)
             asked = shlex.split(found["topics"]["command"])
             told = dict(pairwise(asked))
             topic = (told["--topic"], told["--partitions"])
@@ -153,12 +156,12 @@ def test_services_work_are_healthy_and_go_on(images: dict[str, Image], tmp_path:
                     os.kill(pid, signal.SIGCONT)
                 assert (frozen.returncode, frozen.stderr) == (1, "127.0.0.1:9404: timed out\n")
                 wait_until(healthy, 60, "it is healthy again")
-        with (
-            started("kafka", found, images, tmp_path, net),
-            started("ikebana", found, images, tmp_path, net) as driver,
-        ):
-            moved(("N2", "BOS"), ("N3", "ORD"))
-            wait_until(lambda: len(collection()) == 3, 120, "the third aircraft is out")
-            assert collection() == {"N1": "MIA", "N2": "BOS", "N3": "ORD"}
-            checked = driver.inside(["ikebana", "check", "whereabouts"], 60)
-            assert checked.stdout.endswith("ok\n"), checked.stderr
+        with started("kafka", found, images, tmp_path, net):
+            # What ikebana depends on, it does not start before.
+            composed.within(net, WAIT, OUTSIDE)
+            with started("ikebana", found, images, tmp_path, net) as driver:
+                moved(("N2", "BOS"), ("N3", "ORD"))
+                wait_until(lambda: len(collection()) == 3, 120, "the third aircraft is out")
+                assert collection() == {"N1": "MIA", "N2": "BOS", "N3": "ORD"}
+                checked = driver.inside(["ikebana", "check", "whereabouts"], 60)
+                assert checked.stdout.endswith("ok\n"), checked.stderr
