@@ -138,6 +138,7 @@ def test_services_work_are_healthy_and_go_on(images: dict[str, Image], tmp_path:
 
     with composed.network() as net:
         with started("kafka", found, images, tmp_path, net):
+            # Before what it depends on is healthy, ikebana is not started.
             composed.within(net, WAIT, OUTSIDE)
             asked = shlex.split(found["topics"]["command"])
             told = dict(pairwise(asked))
@@ -148,6 +149,9 @@ def test_services_work_are_healthy_and_go_on(images: dict[str, Image], tmp_path:
                 wait_until(healthy, 90, "the container is healthy")
                 wait_until(lambda: len(collection()) == 2, 90, "both aircraft are out")
                 assert collection() == {"N1": "MIA", "N2": "LGA"}
+                assert driver.inside(["id", "-u"], 10).stdout == "185\n"
+                wrong = driver.inside(["touch", "/opt/ikebana/main.py"], 10)
+                assert "Read-only file system" in wrong.stderr
                 stopped = everyone(driver)
                 for pid in stopped:
                     os.kill(pid, signal.SIGSTOP)
@@ -157,7 +161,6 @@ def test_services_work_are_healthy_and_go_on(images: dict[str, Image], tmp_path:
                 assert (frozen.returncode, frozen.stderr) == (1, "127.0.0.1:9404: timed out\n")
                 wait_until(healthy, 60, "it is healthy again")
         with started("kafka", found, images, tmp_path, net):
-            # What ikebana depends on, it does not start before.
             composed.within(net, WAIT, OUTSIDE)
             with started("ikebana", found, images, tmp_path, net) as driver:
                 moved(("N2", "BOS"), ("N3", "ORD"))

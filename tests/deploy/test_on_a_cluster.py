@@ -236,10 +236,10 @@ def test_a_checkpoint_in_a_bucket(release: Release, tmp_path: Path) -> None:
         }
         values = (*release.values(**options), f"--set-file=pipeline.file={tmp_path}/bucket.yaml")
         release.helm("install", "bucket", CHART, *values, "--wait", "--timeout=300s")
-        wait_until(lambda: release.published("bucket"), 240, "all flights are out")
+        wait_until(lambda: release.published("bucket"), 400, "all flights are out")
         release.cluster.kubectl("delete", "pod", "-n", SPACE, "bucket-0", "--timeout=150s")
         release.feed()
-        wait_until(lambda: release.published("bucket"), 240, "the new flights are out")
+        wait_until(lambda: release.published("bucket"), 400, "the new flights are out")
         told = release.cluster.kubectl("logs", "-n", SPACE, "bucket-0", "-c", "preflight")
         assert f'checkpoint "s3a://{object_store.BUCKET}/bucket": write' in told
         release.helm("uninstall", "bucket", "--wait", "--timeout=180s")
