@@ -185,6 +185,10 @@ def input_lines(source: Input) -> Iterator[str]:
             yield "  " + printable(f"{column.name}: {column.type}{encoded}")
     if source.key:
         yield f"key: {', '.join(map(printable, source.key))}"
+    for columns in source.unique:
+        yield f"unique: {', '.join(map(printable, columns))}"
+    if source.size is not None:
+        yield f"size: {source.size:,}"
     if source.tables is not None:
         yield f"tables: {printable(source.tables)}"
     if not source.drift:

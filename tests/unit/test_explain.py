@@ -18,6 +18,7 @@ from hypothesis import example as example_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ikebana import DeltaJoin, JoinInput
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Column
 from ikebana.processor.cli.explain import explain_command
@@ -449,7 +450,15 @@ def hostile() -> Explanation:
     )
     taken = select({name: f"{sql}\n+ 1" for name, sql in zip(names, quoted, strict=True)})
     odd = where(*(f"{sql} <> 1 AND '<&>' <> 'a'" for sql in quoted))
-    plan = plan_of(source, NEWEST, Linear("odd", "newest", (odd, taken)))
+    join = DeltaJoin(
+        "pairs",
+        (JoinInput("a", "newest"), JoinInput("b", "newest")),
+        (*(f"a.{sql} = b.{sql}" for sql in quoted), f"a.{quoted[0]} < b.{quoted[1]}"),
+        tuple((name, f"b.{sql}") for name, sql in zip(names, quoted, strict=True)),
+    )
+    plan = plan_of(
+        source, NEWEST, Linear("odd", "newest", (odd, taken)), join, show=("odd", "pairs")
+    )
     return explained(
         plan, Settings("<&>", {"bootstrap.servers": "b", **{name: name for name in HOSTILE}})
     )
