@@ -56,7 +56,9 @@ class Extending:
         self._wanted = {*step.carries, *(name for of in step.predicates for name in of.columns)}
         for each in step.candidates:
             self._wanted |= {name for of in (*each.key, *each.data_key) for name in of.columns}
-        self._makers: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...], str], Maker] = {}
+        self._makers: dict[
+            tuple[tuple[str, ...], tuple[tuple[str, str], ...], str, bool], Maker
+        ] = {}
 
     def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
         """What rows become."""
@@ -142,8 +144,9 @@ class Extending:
             return self._made(f"validate/{left[0]}", rows, select, candidates[left[0]].data_key)
         join, path, number = self._join, self._path, self._stage.number
         select, key, parts = results(join, path, number, self._step.carries)
-        maker = self._maker(select, key, self._step.predicates)
-        return self._portion(onward(join, path, number + 1), maker, rows, parts, counted=False)
+        onto = onward(join, path, number + 1)
+        maker = self._maker(select, key, self._step.predicates, last=onto.stage is None)
+        return self._portion(onto, maker, rows, parts, counted=False)
 
     def _matches(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Match]:
         """What rows meet; the payload is the place of the row."""
@@ -167,15 +170,18 @@ class Extending:
         key: Sequence[Flat],
     ) -> Portion:
         onto = Onward(f"{self._prefix}/{to}", hop=True)
-        maker = self._maker(select, asked(key), ())
+        maker = self._maker(select, asked(key), (), last=False)
         return self._portion(onto, maker, rows, len(key), counted=True)
 
-    def _maker(self, select: list[tuple[str, str]], key: str, where: Sequence[Flat]) -> Maker:
-        made = tuple(each.sql for each in where), tuple(select), key
+    def _maker(
+        self, select: list[tuple[str, str]], key: str, where: Sequence[Flat], *, last: bool
+    ) -> Maker:
+        made = tuple(each.sql for each in where), tuple(select), key, last
         if made not in self._makers:
             payload = self._path.alias if self._stage.is_first else None
             datum = None if self._stage.role == "count" else self._own.alias
-            self._makers[made] = Maker(self._types, Sources(payload, datum), where, select, key)
+            sources = Sources(payload, datum)
+            self._makers[made] = Maker(self._types, sources, where, select, key, last=last)
         return self._makers[made]
 
     def _portion(

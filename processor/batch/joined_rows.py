@@ -2,9 +2,15 @@
 
 A row carries the columns that later steps read, as a JSON object of flat columns; where it
 comes straight from a relation it is that relation's datum instead.
+
+Paths test predicates in different orders, and what one has said of a row another must take
+back.  So a row that a predicate fails on goes on, marked by the reason, and is an error when
+all is joined, unless another predicate is false of it.  Columns are carried as they are: of
+what type they are is asked where they are used.  A row that no key can be made for ends:
+what is arranged by that key tells the error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +24,12 @@ from ikebana.processor.linear.query import Query, compiled, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
 
-_base64 = msgspec.json.encode
+_base64 = _text_of = msgspec.json.encode
+# Before a column's name it is the column as it is, of no type.  Names of inputs do not begin so.
+_AS_IT_IS = "~"
+# A row that a predicate has failed on begins with this and the reason.
+_MARK = b'{"!":'
+_reason_of = msgspec.json.Decoder(str).decode
 
 
 class Sources(NamedTuple):
@@ -49,7 +60,10 @@ class Made:
 
 
 class Maker:
-    """Conditions over rows, and what is made of those that fulfil them."""
+    """Conditions over rows, and what is made of those that fulfil them.
+
+    Unless it is the `last`, nothing is an error yet.
+    """
 
     def __init__(
         self,
@@ -58,34 +72,96 @@ class Maker:
         where: Iterable[Flat],
         select: Iterable[tuple[str, str]],
         key: str,
+        *,
+        last: bool = True,
     ) -> None:
         self._types = types
         self._sources = sources
-        step = Sql(where=tuple(each.sql for each in where), select=tuple(select), key=key)
-        scope = FrozenScope((*types.items(), (KEY, JSON), (VALUE, JSON)), open=False, declare="")
-        self._query: Query = compiled((step,), scope)
+        self._where = tuple(each.sql for each in where)
+        self._select, self._key, self._last = tuple(select), key, last
+        self._query = self._compiled(Sql(where=self._where, select=self._select, key=key))
 
     def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> Made:
         """What becomes of rows; `data` are what they have met, each None if that is nothing."""
+        made, failed = self._outcome(self._query, payloads, data)
+        marks = {} if self._sources.payload else _marks(payloads)
+        if not failed and not marks:
+            return made
+        reasons = {row: [marks[row]] for row in made.rows if row in marks}
+        failing = [each.row for each in failed]
+        reasons |= self._undecided(payloads, data, failing, marks)
+        if self._last:
+            told = {each.row: each.reason for each in failed}
+            found = _without(made, reasons)
+            found.failed.extend(
+                Failed(row, min(why, default=told.get(row, ""))) for row, why in reasons.items()
+            )
+            return found
+        found = _without(made, reasons)
+        rows = sorted(reasons)
+        anyway = self._compiled(Sql(select=self._select, key=self._key))
+        going, _ = self._outcome(anyway, [payloads[r] for r in rows], [data[r] for r in rows])
+        for at, key, value in zip(going.rows, going.keys, going.values, strict=True):
+            found.rows.append(rows[at])
+            found.keys.append(key)
+            why = reasons[rows[at]]
+            found.values.append(_marked(value, min(why)) if why else value)
+        return found
+
+    def _undecided(
+        self,
+        payloads: Sequence[bytes],
+        data: Sequence[bytes | None],
+        rows: list[int],
+        marks: Mapping[int, str],
+    ) -> dict[int, list[str]]:
+        """The rows of which no predicate is false, with why some have failed on them."""
+        left = {row: [marks[row]] if row in marks else [] for row in rows}
+        for text in self._where:
+            asked_of = list(left)
+            query = self._compiled(Sql(where=(text,), key="NULL"))
+            made, failed = self._outcome(
+                query, [payloads[row] for row in asked_of], [data[row] for row in asked_of]
+            )
+            reasons = {each.row: each.reason for each in failed}
+            true = set(made.rows)
+            for at, row in enumerate(asked_of):
+                if at in reasons:
+                    left[row].append(reasons[at])
+                elif at not in true:
+                    del left[row]
+        return left
+
+    def _compiled(self, step: Sql) -> Query:
+        raw = ((_AS_IT_IS + name, JSON) for name in self._types)
+        types = (*self._types.items(), *raw, (KEY, JSON), (VALUE, JSON))
+        return compiled((step,), FrozenScope(types, open=False, declare=""))
+
+    def _outcome(
+        self, query: Query, payloads: Sequence[bytes], data: Sequence[bytes | None]
+    ) -> tuple[Made, list[Failed]]:
+        if not payloads:
+            return Made([], [], [], []), []
 
         def columns(fields: tuple[str, ...]) -> list[Sequence[bytes | None]]:
+            names = [name.removeprefix(_AS_IT_IS) for name in fields]
             found: dict[str, Sequence[bytes | None]] = {}
             by_source: dict[str | None, list[str]] = {}
-            for name in fields:
+            for name in dict.fromkeys(names):
                 alias = alias_of(name)
                 known = alias if alias in self._sources else None
                 by_source.setdefault(known, []).append(name)
-            for of, names in by_source.items():
+            for of, own in by_source.items():
                 if of is None:
-                    found |= zip(names, field_texts(tuple(names), payloads), strict=True)
+                    found |= zip(own, field_texts(tuple(own), payloads), strict=True)
                 else:
                     given = payloads if of == self._sources.payload else data
-                    found |= self._parts(of, names, given)
-            return [found[name] for name in fields]
+                    found |= self._parts(of, own, given)
+            return [found[name] for name in names]
 
-        made, failed = self._query.outcome_of(len(payloads), columns)
+        made, failed = query.outcome_of(len(payloads), columns)
         told = [Failed(each.row, each.reason) for each in failed]
-        return Made(made.rows, made.keys or [], made.values or [], told)
+        return Made(made.rows, made.keys or [], made.values or [], []), told
 
     def _parts(
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
@@ -122,9 +198,36 @@ def _text(raw: bytes | None, *, in_bytes: bool) -> bytes | None:
 
 def carried(columns: Iterable[str]) -> list[tuple[str, str]]:
     """A select of columns as they are."""
-    return [(name, quoted(name)) for name in columns]
+    return [(name, quoted(_AS_IT_IS + name)) for name in columns]
 
 
 def asked(key: Sequence[Flat]) -> str:
     """SQL for the key that a row asks for."""
     return key_sql(tuple(each.sql for each in key))
+
+
+def _marks(payloads: Sequence[bytes]) -> dict[int, str]:
+    """Why predicates have failed on rows before."""
+    return {
+        row: _reason_of(texts)
+        for row, payload in enumerate(payloads)
+        if payload.startswith(_MARK)
+        for texts in field_texts(("!",), [payload])[0]
+        if texts is not None
+    }
+
+
+def _marked(value: bytes, reason: str) -> bytes:
+    rest = value[1:] if value == b"{}" else b"," + value[1:]
+    return _MARK + _text_of(reason) + rest
+
+
+def _without(made: Made, rows: Collection[int]) -> Made:
+    """What has been made of all other rows."""
+    kept = [at for at, row in enumerate(made.rows) if row not in rows]
+    return Made(
+        [made.rows[at] for at in kept],
+        [made.keys[at] for at in kept],
+        [made.values[at] for at in kept],
+        [],
+    )

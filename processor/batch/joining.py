@@ -71,7 +71,8 @@ class Looking:
         self._test = Maker(types, sources, apart, (), "NULL") if apart else None
         where = () if apart else step.predicates
         select, key, self._parts = results(join, path, stage.number, step.carries)
-        self._maker = Maker(types, sources, where, select, key)
+        last = self.next.stage is None
+        self._maker = Maker(types, sources, where, select, key, last=last)
 
     def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
         """What rows become that ask now."""
