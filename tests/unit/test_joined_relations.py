@@ -379,3 +379,60 @@ def test_a_state_with_arrangements_goes_on_in_other_shards() -> None:
     for name in ("locked", "meets"):
         assert cut.updates(name) == whole.updates(name) != []
     assert cut.kept() == whole.kept()
+
+
+TYPES = (
+    "d DECIMAL(20,6)",
+    "f DOUBLE",
+    "t DATE",
+    "s TIMESTAMP",
+    "v VARCHAR",
+    "j JSON",
+    "h HUGEINT",
+)
+WIDE: list[Any] = [
+    {
+        "d": "1.5",
+        "f": 1.5,
+        "t": "2020-01-01",
+        "s": "2020-01-01T00:00:00",
+        "v": "x",
+        "j": {"a": [1]},
+    },
+    {"d": 1000, "f": 1e300, "t": None, "s": None, "v": 'é"', "j": 1.0, "h": 10**30},
+    {"f": 3, "v": "", "j": None, "h": "7"},
+    b'{"y":1.0,"d":1.50,"f":1e2,"v":"null","j":1.50,"h":100000000000000000000}',
+]
+
+
+@pytest.mark.parametrize("last", ["a", "c"])
+def test_columns_of_every_type_are_carried_as_a_select_would_have_them(last: str) -> None:
+    """However many inputs are met on the way from where they come to where they are shown."""
+    inputs = (dated("a", "y BIGINT", *TYPES), dated("b", "y BIGINT"), dated("c", "y BIGINT"))
+    names = [of.split()[0] for of in TYPES]
+    more = {"more": "{0}d + 1", "text": "{0}s::VARCHAR", "twice": "{0}f * 2", "all": "{0}value"}
+    plain = Linear(
+        "plain",
+        "a",
+        (steps.select({n: n for n in names} | {n: of.format("") for n, of in more.items()}),),
+    )
+    shown = [(n, f"a.{n}") for n in names] + [(n, of.format("a.")) for n, of in more.items()]
+    join = DeltaJoin(
+        "joined",
+        tuple(JoinInput(name, name) for name in "abc"),
+        ("a.y = b.y AND b.y = c.y",),
+        tuple(shown),
+    )
+    upserts = tuple(Upsert(name, name) for name in "abc")
+    outputs = (Output("o", "joined", "o"), Output("plain", "plain", "plain"))
+    play = Play(Plan("p", inputs, (*upserts, plain, join), outputs))
+    for name in "abc":
+        for number, row in enumerate(WIDE if name == "a" else [{}]):
+            whole = row if isinstance(row, bytes) else {"y": 1, **row}
+            play.say(name, number, whole, 5 if name == last else 1)
+    play.close(9)
+
+    assert play.errors() == []
+    found, expected = ([repr(row) for row in play.shown(name, 8)] for name in ("o", "plain"))
+    assert len(found) == len(WIDE)
+    assert sorted(found) == sorted(expected)
