@@ -24,7 +24,8 @@ from ikebana.processor.linear.query import Query, compiled, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
 
-_base64 = _text_of = msgspec.json.encode
+_base64 = msgspec.json.encode
+_text_of = msgspec.json.encode
 # Before a column's name it is the column as it is, of no type.  Names of inputs do not begin so.
 _AS_IT_IS = "~"
 # A row that a predicate has failed on begins with this and the reason.
@@ -84,29 +85,39 @@ class Maker:
     def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> Made:
         """What becomes of rows; `data` are what they have met, each None if that is nothing."""
         made, failed = self._outcome(self._query, payloads, data)
+        # What comes straight from a relation has failed on nothing.
         marks = {} if self._sources.payload else _marks(payloads)
         if not failed and not marks:
             return made
         reasons = {row: [marks[row]] for row in made.rows if row in marks}
-        failing = [each.row for each in failed]
-        reasons |= self._undecided(payloads, data, failing, marks)
+        reasons |= self._undecided(payloads, data, [each.row for each in failed], marks)
+        found = _without(made, reasons)
         if self._last:
             told = {each.row: each.reason for each in failed}
-            found = _without(made, reasons)
+            # Paths may find several in any order.
             found.failed.extend(
                 Failed(row, min(why, default=told.get(row, ""))) for row, why in reasons.items()
             )
-            return found
-        found = _without(made, reasons)
+        else:
+            self._go_on(found, payloads, data, reasons)
+        return found
+
+    def _go_on(
+        self,
+        found: Made,
+        payloads: Sequence[bytes],
+        data: Sequence[bytes | None],
+        reasons: Mapping[int, Sequence[str]],
+    ) -> None:
+        """Add what becomes of rows whatever predicates say, marked by what they failed with."""
         rows = sorted(reasons)
         anyway = self._compiled(Sql(select=self._select, key=self._key))
-        going, _ = self._outcome(anyway, [payloads[r] for r in rows], [data[r] for r in rows])
-        for at, key, value in zip(going.rows, going.keys, going.values, strict=True):
+        made, _ = self._outcome(anyway, [payloads[r] for r in rows], [data[r] for r in rows])
+        for at, key, value in zip(made.rows, made.keys, made.values, strict=True):
             found.rows.append(rows[at])
             found.keys.append(key)
             why = reasons[rows[at]]
             found.values.append(_marked(value, min(why)) if why else value)
-        return found
 
     def _undecided(
         self,
