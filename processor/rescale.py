@@ -7,6 +7,7 @@ with the batch after the old one's last, from the same offsets, and each of its 
 is seeded with a base.
 """
 
+import functools
 import heapq
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
-from ikebana.processor.batch.dataflow import combined, key_of, of_one_shard
+from ikebana.processor.batch.dataflow import apart, combined, of_one_shard
 from ikebana.processor.checkpoint import Birth, Checkpoint
 from ikebana.processor.planning.progress import is_level
 from ikebana.processor.reading.decoding import shard_of
@@ -69,10 +70,12 @@ def rescale(
         verify(files, manifest)
     version = max((m.version for m in manifests), default=0)
     seeds = {}
+    at = functools.partial(shard_of, shards=shards)
     merged = heapq.merge(*(entries(files, manifest) for files, manifest in sources))
     with _Spools(shards) as spools:
         for place, entry in united(merged):
-            spools.add(shard_of(key_of(place, entry), shards), (place, entry))
+            for shard, own in apart(place, entry, at).items():
+                spools.add(shard, (place, own))
             on_entries(1)
         for shard in range(shards):
             head = Head(birth.id, shard, 0, version, [f"epoch-{birth.epoch + 1}-{shard}"])

@@ -151,7 +151,9 @@ class Shell:
         stores = [MemoryStore() for _ in range(shards)]
         held = [sorted(store.scan(b"")) for store in self.stores]
         for place, entry in united(heapq.merge(*held)):
-            stores[shard_of(dataflow.key_of(place, entry), shards)].put(place, entry)
+            by_shard = dataflow.apart(place, entry, lambda key: shard_of(key, shards))
+            for shard, own in by_shard.items():
+                stores[shard].put(place, own)
         self._loopback += [[] for _ in range(shards - len(self.stores))]
         self.stores = stores
 

@@ -6,7 +6,7 @@ intervals, and on nothing else.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -96,12 +96,17 @@ def operator_part(store: Store, operator: str) -> Part:
     return Part(store, operator.encode() + b"\0")
 
 
+def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """An entry as the entries of its place in other shards; only held ones are of several."""
+    if place.startswith((_HOLD.encode(), _HOLD_IN.encode())):
+        return hold.apart(place.partition(b"\0")[2], entry, shard_of)
+    return {shard_of(key_of(place, entry)): entry}
+
+
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of a shard belongs to, which decides its shard."""
     operator, _, inner = place.partition(b"\0")
     match operator.rpartition(b" ")[0]:
-        case b"hold" | b"hold-in":
-            return hold.key_of(entry)
         case b"machine":
             return state_machine.key_of(inner, entry)
         case b"reduce":
@@ -221,6 +226,7 @@ class _Batch:
         self._arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
         self._held = held
+        self._far = far_inlets(physical)
 
     def take(self, rows: Rows) -> None:
         """Take what decoding has made already."""
@@ -346,7 +352,8 @@ class _Batch:
         reach = self._intervals[name].upper if upper is None else upper
         if all(update.time < reach for update in arriving) and not hold.is_due(part, reach):
             return arriving
-        return hold.step(part, arriving, reach)
+        step = hold.step if name in self._far else hold.step_in_blocks
+        return step(part, arriving, reach)
 
     def release(self) -> None:
         """Let out of each output what is due, and hold the rest."""
@@ -438,6 +445,17 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         # So is what has no time, and counts at the frontier, which it need not pass at once.
         held.add((_OUT, ERRORS))
     return frozenset(held)
+
+
+def far_inlets(physical: Physical) -> frozenset[str]:
+    """The operators that get updates of times far in the future, since a step moves them there."""
+    return frozenset(
+        name
+        for branches in physical.branches.values()
+        for branch in branches
+        if branch.moves_time
+        for name in (*branch.inlets, *branch.hops)
+    )
 
 
 def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:

@@ -79,12 +79,13 @@ class Looking:
         errors: list[KeyedUpdate] = []
         for some in portions(rows):
             matches: Iterable[Match]
-            if self._outer or self._test is not None:
+            if self._test is None:
+                asking = self._lookups((row.value, row) for row in some)
+                matches = half_join(arranged, asking, outer=self._outer)
+            else:
                 met = half_join(arranged, self._lookups(enumerate(some)))
                 settled = self._settled(some, met, errors)
                 matches = (each._replace(payload=some[each.payload].value) for each in settled)
-            else:
-                matches = half_join(arranged, self._lookups((row.value, row) for row in some))
             for portion in portions(matches):
                 yield self._made(portion)
         if errors:

@@ -6,7 +6,8 @@ one ended, for what is deleted may still lie in the way.  What is released is
 consolidated.  Times are 64-bit integers that are not negative, as time is everywhere.
 """
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -19,6 +20,11 @@ _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8
 _END = 1 << 64
 _HELD = b"h"
+# An entry is one update, or this + a block of neighbours, whose place has the first one's time.
+_BLOCK_TAG = b"b"
+_BLOCK = 256
+_block_of = msgspec.msgpack.Decoder(list[KeyedUpdate]).decode
+_time = operator.attrgetter("time")
 # Here stands a time that none of what is held is before.
 _LEAST = b"l"
 
@@ -64,6 +70,64 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
     return [KeyedUpdate(*at, diff) for at, diff in due.items() if diff]
 
 
+def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
+    """The same for updates that all come shortly before they are due, as events do.
+
+    Neighbours in time are held together, so what is not due yet of a block is held anew.  Those
+    that cancel are held too, and what is released is not consolidated.
+    """
+    held = Part(store, _HELD)
+    due = [update for update in updates if update.time < upper]
+    later = [update for update in updates if update.time >= upper]
+    known = _least(store)
+    released: list[bytes] = []
+    found: list[KeyedUpdate] = []
+    least = upper
+    for place, entry in held.scan(b"", _packed(known)) if known < upper else ():
+        if (time := _time_of(place)) >= upper:
+            least = time
+            break
+        found += _held_by(place, entry)
+        released.append(place)
+    else:
+        least = upper if known < upper else known
+    for place in released:
+        held.delete(place)
+    for update in found:
+        (due if update.time < upper else later).append(update)
+    later.sort(key=_time)
+    blocks: dict[bytes, bytes] = {}
+    for at in range(0, len(later), _BLOCK):
+        block = later[at : at + _BLOCK]
+        entry = _BLOCK_TAG + msgspec.msgpack.encode(block)
+        place = _packed(block[0].time) + blake2b(entry, digest_size=16).digest()
+        same = blocks.get(place)
+        blocks[place] = entry if same is None else _joined(same, entry)
+    for place, known_entry in zip(blocks, held.get_many(list(blocks)), strict=True):
+        # The same updates may come more than once.
+        entry = blocks[place]
+        held.put(place, entry if known_entry is None else _joined(known_entry, entry))
+    if later:
+        least = min(least, later[0].time)
+    if least < known or (least > known and (released or later)):
+        store.put(_LEAST, _packed(min(least, _END - 1)))
+    return due
+
+
+def _joined(one: bytes, other: bytes) -> bytes:
+    """Two blocks as one."""
+    both = [*_block_of(memoryview(one)[1:]), *_block_of(memoryview(other)[1:])]
+    return _BLOCK_TAG + msgspec.msgpack.encode(sorted(both, key=_time))
+
+
+def _held_by(place: bytes, entry: bytes) -> list[KeyedUpdate]:
+    """The updates of an entry, whatever its kind."""
+    if entry[:1] == _BLOCK_TAG:
+        return _block_of(memoryview(entry)[1:])
+    key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
+    return [KeyedUpdate(key, value, _time_of(place), diff)]
+
+
 def is_due(store: Store, upper: int) -> bool:
     """Whether anything that is held is due before `upper`."""
     least = _least(store)
@@ -76,7 +140,7 @@ def is_due(store: Store, upper: int) -> bool:
 def due_times(store: Store) -> list[int]:
     """The times of all that is held, in order."""
     found = Part(store, _HELD).scan(b"", _packed(_least(store)))
-    return [_time_of(place) for place, _ in found]
+    return sorted(held.time for place, entry in found for held in _held_by(place, entry))
 
 
 def of_one_shard(place: bytes) -> bool:
@@ -87,21 +151,31 @@ def of_one_shard(place: bytes) -> bool:
     return place == _LEAST
 
 
-def key_of(entry: bytes) -> bytes:
-    """What decides the shard of an entry.
+def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """An entry as the entries of its place in other shards, by what decides an update's shard.
 
-    Any shard would do: what cancels after its release cancels as well.
+    Of what has no key any shard would do: what cancels after its release cancels as well.
     """
-    key: bytes | None
-    key, value, _ = msgspec.msgpack.decode(entry, type=_Entry)
-    return bytes(value) if key is None else key
+    if entry[:1] != _BLOCK_TAG:
+        (update,) = _held_by(place.removeprefix(_HELD), entry)
+        return {shard_of(_deciding(update)): entry}
+    blocks: dict[int, list[KeyedUpdate]] = {}
+    for update in _block_of(memoryview(entry)[1:]):
+        blocks.setdefault(shard_of(_deciding(update)), []).append(update)
+    return {shard: _BLOCK_TAG + msgspec.msgpack.encode(block) for shard, block in blocks.items()}
 
 
 def combined(one: bytes, other: bytes) -> bytes | None:
     """The entry that two of one place come to, from shards that become one."""
+    if one[:1] == _BLOCK_TAG:
+        return _joined(one, other)
     key, value, diff = msgspec.msgpack.decode(one, type=_Entry)
     diff += msgspec.msgpack.decode(other, type=_Entry)[2]
     return msgspec.msgpack.encode((key, value, diff)) if diff else None
+
+
+def _deciding(update: KeyedUpdate) -> bytes:
+    return update.value if update.key is None else update.key
 
 
 def _place(key: bytes | None, value: bytes, time: int) -> bytes:

@@ -259,4 +259,63 @@ def test_the_shard_of_an_entry_goes_by_its_key_or_its_value() -> None:
     updates = [KeyedUpdate(b"k", b"v", 5, 1), KeyedUpdate(None, b"w", 6, 1)]
     hold.step(store, updates, 0)
 
-    assert [hold.key_of(entry) for _, entry in entries(store)] == [b"k", b"w"]
+    decided = [
+        hold.apart(*entry, shard_of={b"k": 0, b"w": 1}.__getitem__) for entry in entries(store)
+    ]
+    assert [list(by_shard) for by_shard in decided] == [[0], [1]]
+
+
+@unhurried
+@given(st.data(), updates_of_times, st.integers(1, 3))
+def test_in_blocks_the_same_is_released(
+    data: st.DataObject, updates: list[KeyedUpdate], size: int
+) -> None:
+    """Each update by the batch that closes its time, whatever lies in one block with it."""
+    store, whole = MemoryStore(), hold._BLOCK
+    came: list[KeyedUpdate] = []
+    released: list[KeyedUpdate] = []
+    hold._BLOCK = size
+    try:
+        for batch, upper in fed(data.draw(cuts(updates))):
+            came += batch
+            assert hold.is_due(store, upper) == any(time < upper for time in hold.due_times(store))
+            released += hold.step_in_blocks(store, batch, upper)
+
+            assert accumulate(triples(released), upper - 1) == accumulate(triples(came), upper - 1)
+            assert all(update.time < upper for update in released)
+            assert len(released) + len(hold.due_times(store)) == len(came)
+        released += hold.step_in_blocks(store, [], 100)
+    finally:
+        hold._BLOCK = whole
+
+    assert sorted(released, key=repr) == sorted(came, key=repr)
+    assert entries(store) == []
+
+
+@unhurried
+@given(updates_of_times, st.integers(2, 4))
+def test_blocks_come_apart_and_together_by_shard(updates: list[KeyedUpdate], shards: int) -> None:
+    """No update is in the shard of another key, and none is lost or doubled."""
+    store = MemoryStore()
+    hold.step_in_blocks(store, updates, 0)
+    stores = [MemoryStore() for _ in range(shards)]
+    for place, entry in entries(store):
+        for shard, own in hold.apart(place, entry, lambda key: len(key) % shards).items():
+            stores[shard].put(place, own)
+    for shard, own_store in enumerate(stores):
+        held = hold.step_in_blocks(deepcopy(own_store), [], 100)
+        assert {len(u.value if u.key is None else u.key) % shards for u in held} <= {shard}
+    united = MemoryStore()
+    for own_store in stores:
+        for place, entry in entries(own_store):
+            (known,) = united.get_many([place])
+            both = entry if known is None else hold.combined(known, entry)
+            assert both is not None
+            united.put(place, both)
+
+    assert sorted(hold.step_in_blocks(united, [], 100), key=repr) == sorted(updates, key=repr)
+    # What was held one by one is released as well.
+    singles = MemoryStore()
+    hold.step(singles, updates, 0)
+    found = hold.step_in_blocks(singles, [], 100)
+    assert set(consolidate(triples(found))) == set(consolidate(triples(updates)))
