@@ -143,11 +143,11 @@ def price_messages(prices: Iterable[Row]) -> Iterator[Message]:
         yield b'{"product":%d}' % row[0], b'{"product":%d,"price":%d,"ts":%d}' % row
 
 
-def order_messages(orders: Iterable[Row], form: bytes = b"%b") -> Iterator[Message]:
-    """Orders, keyed by product; `form` is what is around the row."""
+def order_messages(orders: Iterable[Row]) -> Iterator[Message]:
+    """Orders, keyed by product."""
     for row in orders:
         value = b'{"id":%d,"product":%d,"qty":%d,"ts":%d}' % row
-        yield b'{"product":%d}' % row[1], form % value
+        yield b'{"product":%d}' % row[1], value
 
 
 def _line_message(key: tuple[int, int], row: Row | None) -> Message:

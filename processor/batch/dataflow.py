@@ -174,7 +174,7 @@ def advance(
     batch = _Batch(plan, store, intervals, physical, held, hydrating or {})
     batch.take(rows)
     for source in plan.inputs:
-        if source.mode == "diffs" and not ways.comes_out_of_decoding(source):
+        if source.is_collection and not ways.comes_out_of_decoding(source):
             batch.learn(source, [row for row in rows if isinstance(row, Facts)])
     symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
     for name in progress.order(plan):
@@ -412,7 +412,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
     timed = {
         source.name
         for source in plan.inputs
-        if source.mode == "diffs" and (early or source.event_time is not None)
+        if source.is_collection and (early or source.event_time is not None)
     }
     held = {
         target

@@ -32,7 +32,7 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
     kept |= {machine.name: "state machine" for machine in plan.machines}
     kept |= {reduction.name: "reduce" for reduction in plan.reductions}
     for source in plan.inputs:
-        diffs = source.mode == "diffs"
+        diffs = source.is_collection
         passes = _passes(physical, source.name) if diffs else 0
         passes += bool(physical.readings[source.name].pushed)
         found.append(Cost(f"decoding {source.name}", 0, 0, passes))

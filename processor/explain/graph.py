@@ -93,7 +93,7 @@ def as_written(plan: Plan) -> Graph:
     boxes = [Box(ids[i.name], "input", i.name, tuple(input_lines(i))) for i in plan.inputs]
     arrows: list[Arrow] = []
     # An operator may have the name of an input that is read by nothing but itself.
-    made = {s.name: ids[s.name] for s in plan.inputs if s.mode == "diffs"}
+    made = {s.name: ids[s.name] for s in plan.inputs if s.is_collection}
     made |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
     for operator in plan.operators:
         origins, lines = _written(operator)
@@ -129,7 +129,7 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
         boxes.append(Box(decoding, "decoding", source.name, lines))
         for root in reading.roots_of(plan, source):
             at = decoding
-            if root != source.name or source.mode != "diffs":
+            if root != source.name or not source.is_collection:
                 at = f"state {root}"
                 boxes.append(Box(at, "state", root, _state_lines(plan, root)))
                 arrows.append(Arrow(decoding, at))

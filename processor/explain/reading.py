@@ -98,7 +98,7 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     if reading.key_filters:
         why = (
             "Without an upsert any condition may drop rows; those over the key can do so first."
-            if source.mode == "diffs"
+            if source.is_collection
             else f"{_KEY_RULE}."
         )
         yield (
@@ -120,11 +120,12 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
                 f"upsert, so the state keeps {counted(len(step.select), 'column')} instead of "
                 "whole rows."
             )
-    if source.mode == "diffs" and physical.fused and any(b.steps for b in branches):
+    if source.is_collection and physical.fused and any(b.steps for b in branches):
         passes = counted(sum(1 for branch in branches if branch.steps), "pass")
+        why = "Nothing is" if source.mode == "append" else "Old images tell what is"
         yield (
-            f"Input {source.name}: all steps, {passes}, run in the tasks that decode. Old images "
-            "tell what is retracted, so no state is needed before them."
+            f"Input {source.name}: all steps, {passes}, run in the tasks that decode. {why} "
+            "retracted, so no state is needed before them."
         )
 
 

@@ -38,7 +38,8 @@ Format = Literal[
 OutputFormat = Literal["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]
 Start = Literal["earliest", "latest"]
 # upsert: state tells what is retracted.  diffs: the old images in the messages do.
-Mode = Literal["upsert", "diffs"]
+# append: nothing ever is, every message is a row of its own.
+Mode = Literal["upsert", "diffs", "append"]
 # record: on the error topic.  drop: counted only.  fail: the pipeline stops.
 OnError = Literal["record", "drop", "fail"]
 # ingest: each micro-batch has one time, milliseconds.  offset: each record has its own.
@@ -109,6 +110,11 @@ class Input:
     event_time: EventTime | None = None
     unique: tuple[tuple[str, ...], ...] = ()
     size: int | None = None
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether its messages tell updates by themselves, so that it is a collection as it is."""
+        return self.mode != "upsert"
 
     @property
     def is_dated(self) -> bool:

@@ -64,7 +64,7 @@ def problems_of(plan: Plan) -> Iterator[Problem]:
 
 
 def _diffs(plan: Plan) -> list[str]:
-    return [source.name for source in plan.inputs if source.mode == "diffs"]
+    return [source.name for source in plan.inputs if source.is_collection]
 
 
 def _input_problems(source: Input) -> Iterator[Problem]:
@@ -75,8 +75,11 @@ def _input_problems(source: Input) -> Iterator[Problem]:
     if source.mode == "diffs" and (plain or source.value_format == "debezium-flat-json"):
         yield (
             f"{path}.mode",
-            f'"diffs" needs messages with old images; {source.value_format} has none',
+            f'"diffs" needs messages with old images; {source.value_format} has none'
+            + ('; with "append" each is a row of its own' if plain else ""),
         )
+    if source.mode == "append" and not plain:
+        yield f"{path}.mode", f'"append" is for rows that stay; {source.value_format} has changes'
     if source.tables is not None:
         if plain:
             yield f"{path}.tables", f"{source.value_format} messages name no table"
@@ -182,7 +185,7 @@ def _operator_problems(plan: Plan) -> Iterator[Problem]:
                         f"{path}.upsert",
                         f"there is no input {operator.input!r}{_among(inputs)}",
                     )
-                elif inputs[operator.input].mode == "diffs":
+                elif inputs[operator.input].is_collection:
                     yield f"{path}.upsert", f"input {operator.input!r} gives updates by itself"
                 if operator.input in upserted:
                     yield (
@@ -225,6 +228,11 @@ def _machine_problems(
         yield (
             f"{path}.state_machine",
             f"reads events in json or avro; {operator.input!r} is in {source.value_format}",
+        )
+    elif source.is_collection:
+        yield (
+            f"{path}.state_machine",
+            f"reads events; {operator.input!r} is a collection, by its mode",
         )
     if operator.input in read:
         yield (

@@ -205,13 +205,21 @@ def _may_be_negative(plan: Plan, way: Path) -> bool:
         if join.name == way.root:
             # What a retraction meets need not be what its insertion has met.
             if isinstance(join, AsOfJoin) and join.retract == "current":
-                return True
+                lefts = paths(plan, join.left.relation)
+                if not all(_only_grows(plan, left) for left in lefts):
+                    return True
             return any(
                 _may_be_negative(plan, other)
                 for source in sources_of(join)
                 for other in paths(plan, source)
             )
     return any(source.name == way.root and source.mode == "diffs" for source in plan.inputs)
+
+
+def _only_grows(plan: Plan, way: Path) -> bool:
+    """Whether nothing is ever retracted at the end of a way."""
+    appended = {source.name for source in plan.inputs if source.mode == "append"}
+    return way.root in appended and not any(signs(s) or moves_time(s) for _, s in way.steps)
 
 
 def _linears(plan: Plan) -> Iterator[Linear]:

@@ -46,7 +46,7 @@ def roots(plan: Plan) -> tuple[str, ...]:
 
     Reductions and joins come after what they read.
     """
-    diffs = (source.name for source in plan.inputs if source.mode == "diffs")
+    diffs = (source.name for source in plan.inputs if source.is_collection)
     upserts = (upsert.name for upsert in plan.upserts)
     machines = (machine.name for machine in plan.machines)
     return (*upserts, *machines, *diffs, *(operator.name for operator in in_order(plan)))
@@ -86,7 +86,7 @@ def comes_out_of_decoding(source: Input) -> bool:
 
     The facts of CDCv2 are known only when the shards have told which are new.
     """
-    return source.mode == "diffs" and "cdcv2" not in source.value_format
+    return source.is_collection and "cdcv2" not in source.value_format
 
 
 def is_of_input(plan: Plan, root: str) -> bool:
@@ -145,7 +145,7 @@ def join_of(plan: Plan, name: str) -> Planned:
 
 def relations(plan: Plan, join: Join) -> Mapping[str, Relation]:
     """What a join has to know of the collections that it reads, by name."""
-    known = {o.name for o in plan.operators} | {i.name for i in plan.inputs if i.mode == "diffs"}
+    known = {o.name for o in plan.operators} | {i.name for i in plan.inputs if i.is_collection}
     return {name: relation(plan, name) for name in sources_of(join) if name in known}
 
 

@@ -108,7 +108,7 @@ class Decoding:
                 yield from self._made(self._intake.updates(messages, self._where, interval))
             else:
                 yield from self._facts(*self._intake.facts(messages, self._where))
-        elif self._source.mode == "diffs":
+        elif self._source.is_collection:
             times = self._place.times([message.offset for message in messages])
             yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
         elif self._intake.takes_as_is:

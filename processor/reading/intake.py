@@ -100,6 +100,7 @@ class Intake:
         )
         """Whether every message with a key is the symbol that it comes to."""
         self._branches = branches_in_decoding(source, physical)
+        self._read_one = self._appended if source.mode == "append" else codec.changes
 
     def symbols(
         self,
@@ -233,7 +234,7 @@ class Intake:
         which: Iterable[int],
         ignored: Counter[str],
     ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
-        decode = self._codec.changes
+        decode = self._read_one
         for at in which:
             _, key, value, headers, _ = messages[at]
             if key is not None and self._keys_nest and too_deep(key):
@@ -252,6 +253,17 @@ class Intake:
                     ignored[found.what] += 1
                 else:
                     yield at, found
+
+    def _appended(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """What a message is that takes no other's place: a row, which needs no key."""
+        if value is None:
+            return Ignored("tombstone")
+        if key is not None or self._plain is None:
+            return self._codec.changes(key, value, headers)
+        (change,) = self._plain.changes(_NO_KEY, value, headers)
+        return [change._replace(key=None)]
 
     def _any_too_deep(self, messages: Sequence[Message]) -> bool:
         values = [m.value for m in messages if m.value is not None] if self._nests else []
@@ -366,6 +378,8 @@ def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> T
 
 
 _DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
+# Can be read as a key in any plain format.
+_NO_KEY = b"0"
 _NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"
 
 
