@@ -341,7 +341,10 @@ class _Batch:
 
     def _join(self, name: str) -> None:
         """Show the results of all paths, none further than the others."""
-        self._flow(name, consolidated(self._arrived(name)))
+        arrived = self._arrived(name)
+        # Where nothing is retracted nothing cancels.
+        cancels = any(update.diff < 0 for update in arrived)
+        self._flow(name, consolidated(arrived) if cancels else arrived)
 
     def _arrived(self, name: str, upper: Time | None = None) -> list[KeyedUpdate]:
         """The updates that have come to an operator, of times that it may be moved through."""

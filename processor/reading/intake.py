@@ -100,6 +100,7 @@ class Intake:
         )
         """Whether every message with a key is the symbol that it comes to."""
         self._branches = branches_in_decoding(source, physical)
+        self._mode = source.mode
         self._read_one = self._appended if source.mode == "append" else codec.changes
 
     def symbols(
@@ -172,7 +173,9 @@ class Intake:
         ignored: Counter[str] = Counter()
         updates: list[KeyedUpdate] = []
         errors: list[KeyedUpdate] = []
-        found = list(self._found(messages, where, ignored))
+        found = self._rows_at_once(messages, ignored)
+        if found is None:
+            found = list(self._found(messages, where, ignored))
         dates: Sequence[int | str] = [times[at] for at, _ in found]
         greatest, of_columns = None, False
         if self._event is not None:
@@ -199,6 +202,32 @@ class Intake:
                 errors.append(KeyedUpdate(None, record, placed, 1))
         by_branch, failed = through(self._branches, updates)
         return Made(by_branch, errors + failed, ignored, greatest)
+
+    def _rows_at_once(
+        self, messages: Sequence[Message], ignored: Counter[str]
+    ) -> list[tuple[int, Sequence[Change] | _Bad]] | None:
+        """What `_found` gives of plain rows that stay, without detours; None if it takes some."""
+        plain = self._plain
+        if plain is None or self._mode != "append" or self._passes is not None:
+            return None
+        if self._any_too_deep(messages):
+            return None
+        kept = [at for at, message in enumerate(messages) if message.value is not None]
+        keyed_at = [at for at in kept if messages[at].key is not None]
+        keys: list[bytes | None] = [None] * len(messages)
+        try:
+            known = plain.keys([messages[at].key for at in keyed_at])
+            values = plain.values([messages[at].value for at in kept])
+        except DecodeError:
+            return None
+        for at, key in zip(keyed_at, known, strict=True):
+            keys[at] = key
+        if len(kept) < len(messages):
+            ignored["tombstone"] += len(messages) - len(kept)
+        return [
+            (at, (Change("upsert", keys[at], value),))
+            for at, value in zip(kept, values, strict=True)
+        ]
 
     def _found(
         self, messages: Sequence[Message], where: Where, ignored: Counter[str]
