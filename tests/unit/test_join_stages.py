@@ -1,11 +1,14 @@
 """Joins as operators with frontiers: how far behind they are, and what they hold back."""
 
+from ikebana.processor.explain.graph import as_run
 from ikebana.processor.joins.arrangements import shared
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.stages import stages
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.planning.planner import physical
 from ikebana.processor.planning.progress import advance_frontiers, depths, edges, since
 from known_joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of
+from shell import Shell, Topics
 
 
 def plan_of(*joins: object) -> Plan:
@@ -59,3 +62,31 @@ def test_an_arrangement_is_kept_back_to_its_slowest_reader() -> None:
     assert batches[-1][items] == batches[-1][by_order] == 30
     assert since(of, batches[-2], items) == 10
     assert since(of, batches[-2], by_order) == 20
+
+
+def test_an_output_lags_by_the_hops_that_explain_tells() -> None:
+    """With everything read by one batch, each hop is one batch more, and no more than that."""
+    topics = Topics()
+    topics.send("customer", b"1", b'{"custkey":1,"mktsegment":"BUILDING"}')
+    topics.send(
+        "orders", b"2", b'{"orderkey":2,"custkey":1,"orderdate":"1995-01-01","priority":0}'
+    )
+    topics.send(
+        "lineitem",
+        b"3",
+        b'{"orderkey":2,"extendedprice":5,"discount":0,"shipdate":"1995-12-31"}',
+    )
+    plan = plan_of(Q3)
+    shell = Shell(plan, topics, shards=2)
+    assert shell.batch(now_ms=10)
+    read = shell.last.upper
+    batches = 0
+    while shell.uppers["out"] < read:
+        assert shell.found["out"] == []
+        assert shell.batch(now_ms=10)
+        batches += 1
+
+    assert len(shell.found["out"]) == 1
+    box = next(b for b in as_run(plan, physical(plan)).boxes if b.id == "output out")
+    assert f"its frontier follows {batches} hops behind the input's" in box.lines
+    assert not shell.batch(now_ms=10)
