@@ -311,7 +311,8 @@ def test_messages_without_old_images_tell_no_diffs(value_format: Format) -> None
     source = Input("rows", ("rows",), value_format=value_format, mode="diffs")
     expected = (
         "inputs.rows.mode",
-        f'"diffs" needs messages with old images; {value_format} has none',
+        f'"diffs" needs messages with old images; {value_format} has none; '
+        'with "append" each is a row of its own',
     )
 
     assert problems(inputs=(source,)) == [expected]
