@@ -1,6 +1,6 @@
 """Publishing and reading the progress of outputs."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from confluent_kafka.admin import AdminClient
 
@@ -32,9 +32,16 @@ def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:
 
 
 def publish(
-    plan: Plan, lease: Transactions, admin: AdminClient, found: Iterable[Marker]
+    plan: Plan,
+    lease: Transactions,
+    admin: AdminClient,
+    found: Iterable[Marker],
+    new: Collection[str] = (),
 ) -> list[ProgressRecord]:
     """Publish a batch, from its markers alone, for all outputs in one transaction.
+
+    Those of `new` outputs begin at 0, wherever their operators do: what is before that is
+    closed, and empty.
 
     The end offsets are high watermarks taken after the batch's last commit returned:
     all of its updates lie before them.
@@ -52,7 +59,7 @@ def publish(
             pipeline=plan.name,
             topic=output.topic,
             batch=first.batch,
-            lower=first.intervals[output.name][0],
+            lower=0 if output.name in new else first.intervals[output.name][0],
             upper=first.intervals[output.name][1],
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
             ends=ends[output.topic],

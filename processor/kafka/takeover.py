@@ -50,6 +50,8 @@ class Takeover(NamedTuple):
     """The offset's digest of the batch that every shard has committed last, if it is one."""
     published: int
     """The last batch whose progress is published."""
+    new: frozenset[str]
+    """The outputs that have never had progress: nothing has been before their first time."""
 
 
 def take_over(
@@ -93,6 +95,16 @@ def take_over(
             _fence(sink, birth, shard, settings)
             known[shard] = markers.last_marker(reader, topic, shard)
     last = last_of_outputs(plan, reader, existing)
+    new = {
+        output.name
+        for output in plan.published
+        if last[output.name] is None
+        # Else there may have been some, which is gone.
+        and (
+            output.progress_topic not in existing
+            or reader.watermarks(output.progress_topic, 0)[0] == 0
+        )
+    }
     # A batch is logged before it is committed anywhere, so the log is read last: an older
     # instance that still runs cannot have put a marker beyond it.
     logged = look()
@@ -122,7 +134,8 @@ def take_over(
     ]
     reader.close()
     own = set(taken[: birth.shards])
-    return Takeover(lease, incarnation, own.pop() if len(own) == 1 else None, progress)
+    adopted = own.pop() if len(own) == 1 else None
+    return Takeover(lease, incarnation, adopted, progress, frozenset(new))
 
 
 def _claimed(

@@ -221,6 +221,7 @@ class _Sink:
         self._job = job
         self._lease = taken.lease
         self._published = taken.published
+        self._new = taken.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
         hops = planner.has_hops(job.plan)
@@ -239,8 +240,8 @@ class _Sink:
         assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
         faults.point("before_progress", batch)
         if batch > self._published:
-            progress_topic.publish(job.plan, self._lease, self._admin, markers)
-            self._published = batch
+            progress_topic.publish(job.plan, self._lease, self._admin, markers, self._new)
+            self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
         if self._trimming is not None:
             self._trimming.after(markers)

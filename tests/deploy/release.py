@@ -145,13 +145,21 @@ class Release:
 
     def said(self, word: str) -> list[str]:
         """Where a word is to be read: logs, checkpoint, ConfigMaps, pods."""
-        found = [str(path) for path in self.cluster.folder.glob("pods/*/*.log")]
+        found = list(self.cluster.folder.glob("pods/*/*.log"))
         volume = self.cluster.get("persistentvolume", "shared")["spec"]["hostPath"]["path"]
-        found += [str(path) for path in Path(volume).rglob("*") if path.is_file()]
-        read = [path for path in found if word.encode() in Path(path).read_bytes()]
+        found += [path for path in Path(volume).rglob("*") if path.is_file()]
+        read = [str(path) for path in found if word.encode() in _content(path)]
         for kind in ("configmaps", "pods", "events"):
             read += [kind] if word in json.dumps(self.cluster.get(kind, "-n", SPACE)) else []
         return read
+
+
+def _content(path: Path) -> bytes:
+    """What is in a file; nothing in one that has gone since, as Spark's temporary ones do."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def kill(program: str, said: str) -> None:
