@@ -169,7 +169,8 @@ class Shell:
                 store,
                 rows[shard],
                 intervals,
-                hydrating=after.hydrating if after.hydrates else {},
+                hydrating=after.hydrating,
+                hydrates=after.hydrates,
                 released=sorted(self.released),
             )
             hydrated.append(frozenset(made.hydrated))

@@ -158,12 +158,14 @@ def advance(
     *,
     early: bool = False,
     hydrating: Mapping[str, Time] | None = None,
+    hydrates: bool = False,
     released: Iterable[str] = (),
 ) -> Emitted:
     """Move every operator of `plan` through its interval.
 
-    New joins in `hydrating` get a portion of what was there before these times; parts of the
-    store in `released` are deleted, as much as fits into a batch.  With `early`, inputs in
+    New joins in `hydrating` are to get what was there before these times, and with `hydrates`
+    get a portion of it now; parts of the store in `released` are deleted, as much as fits into
+    a batch.  With `early`, inputs in
     `mode: diffs` may give updates of times that are not closed yet; those with event time
     always may.
 
@@ -171,7 +173,7 @@ def advance(
     """
     physical = planner.physical(plan) if physical is None else physical
     held = held_targets(plan, physical, early=early)
-    batch = _Batch(plan, store, intervals, physical, held, hydrating or {})
+    batch = _Batch(plan, store, intervals, physical, held, hydrating or {}, hydrates=hydrates)
     batch.take(rows)
     for source in plan.inputs:
         if source.is_collection and not ways.comes_out_of_decoding(source):
@@ -207,6 +209,8 @@ class _Batch:
         physical: Physical,
         held: frozenset[Target],
         hydrating: Mapping[str, Time],
+        *,
+        hydrates: bool,
     ) -> None:
         self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
         self.hops: dict[str, list[KeyedUpdate]] = {}
@@ -220,7 +224,7 @@ class _Batch:
         self._physical = physical
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
-        self._joins = JoinedBatch(plan, intervals, hydrating)
+        self._joins = JoinedBatch(plan, intervals, hydrating, hydrates=hydrates)
         self.hydrated: list[str] = []
         # What comes to operators by key, until they are moved.
         self._arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)

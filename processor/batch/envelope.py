@@ -22,9 +22,9 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     All of it was in the offset that Spark logged before the batch ran, so a replay
     sees the same.  `adopted` says that all shards have committed this batch already,
     and that its records are therefore not read again.  `hops_from` is where the batch
-    begins to read the loopback topic, by shard.  `hydrating` are the joins that are to get a
-    portion of what was there before they begin, at these times; `released` are the parts of
-    the state that are no operator's any more.
+    begins to read the loopback topic, by shard.  `hydrating` are the joins that are to get
+    what was there before they begin, at these times, and with `hydrates` a portion of it in
+    this batch; `released` are the parts of the state that are no operator's any more.
     """
 
     batch: int
@@ -37,6 +37,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     adopted: bool
     hops_from: dict[int, int] = {}
     hydrating: dict[str, int] = {}
+    hydrates: bool = False
     released: tuple[str, ...] = ()
 
     def interval_of(self) -> dict[str, Interval]:

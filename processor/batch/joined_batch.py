@@ -35,11 +35,14 @@ class JoinedBatch:
         plan: Plan,
         intervals: Mapping[str, Interval],
         begins: Mapping[str, Time],
+        *,
+        hydrates: bool,
     ) -> None:
         self._plan = plan
         self._joined = joined(plan)
         self._intervals = intervals
-        self._hydrating = begins
+        # What they begin with is kept, whether they get more of it in this batch or not.
+        self._hydrating, self._hydrates = begins, hydrates
         self._graph = progress.edges(plan)
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
 
@@ -75,7 +78,8 @@ class JoinedBatch:
 
     def hydrates(self, stage: Stage) -> bool:
         """Whether a stage gets what was there before its join begins."""
-        return stage.join in self._hydrating and stage.name == self._joined.begins(stage.join)
+        is_new = self._hydrates and stage.join in self._hydrating
+        return is_new and stage.name == self._joined.begins(stage.join)
 
     def hydrate(self, stage: Stage, store: Store) -> "Begun":
         """A portion of what a join's first input was; `store` knows how far that is."""

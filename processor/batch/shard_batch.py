@@ -107,6 +107,7 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
                 records,
                 intervals,
                 hydrating=tick.hydrating,
+                hydrates=tick.hydrates,
                 released=tick.released,
             )
         )

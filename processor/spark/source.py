@@ -181,7 +181,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 behind=after.behind,
                 adopted=adopted,
                 hops_from=before.hops,
-                hydrating=after.hydrating if after.hydrates else {},
+                hydrating=after.hydrating,
+                hydrates=after.hydrates,
                 released=config.released,
             )
         )

@@ -162,7 +162,8 @@ def mint(
     )
     begin = progress.beginning(last.frontiers)
     moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
-    goes_on = moved or reading.reads or reading.upper != last.upper or hydrating
+    # One more tells the log that all is there.
+    goes_on = moved or reading.reads or reading.upper != last.upper or last.hydrating or hydrating
     if all_hops and not goes_on:
         return last
     new = {
