@@ -38,7 +38,7 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
         old = msgspec.convert(known, Plan)
     except (msgspec.ValidationError, PlanError):
         raise _refused(found) from None
-    if problems := list(_problems(old, plan)):
+    if problems := [*_problems(old, plan), *_gone_before(birth, old, plan)]:
         raise _refused(problems)
     parts = parts_of_state(plan)
     released = {*birth.released, *parts_of_state(old)} - parts
@@ -89,11 +89,44 @@ def _problems(old: Plan, new: Plan) -> Iterator[str]:
                 "came before"
             )
     yield from _missing(old, new)
+    yield from _unfed(new, new_roots)
     if planner.physical(old).readings != planner.physical(new).readings:
         yield (
             "rows would be kept otherwise than they are, since other steps are pushed into "
             "decoding (compare `ikebana explain` of both)"
         )
+
+
+def _gone_before(birth: Birth, old: Plan, new: Plan) -> Iterator[str]:
+    """New names that something had before: its state may be there, its updates are."""
+    gone = {name.rpartition(" ")[2] for name in birth.released}
+    of_old = {output.topic: output.name for output in old.outputs}
+    known = {*(operator.name for operator in old.operators), *of_old.values()}
+    names = (*(operator.name for operator in new.operators), *(o.name for o in new.outputs))
+    for name in dict.fromkeys(names):
+        if name in gone - known:
+            yield f"{name} is the name of one that is gone: give it another"
+    for output in new.outputs:
+        before = of_old.get(output.topic, output.name)
+        if before != output.name:
+            yield f'outputs.{output.name} is new, but topic "{output.topic}" has {before}'
+
+
+def _unfed(new: Plan, new_roots: set[str]) -> Iterator[str]:
+    """New joins that would lack what is of the future, and waits for others alone."""
+    physical, stages = planner.physical(new), joined(new)
+    timed = {source.name for source in new.inputs if source.event_time is not None}
+    for root, branches in physical.branches.items():
+        for branch in branches:
+            if not branch.moves_time and root not in timed:
+                continue
+            for name in (*branch.inlets, *branch.hops):
+                stage = stages.stages.get(name)
+                if stage is not None and stage.join in new_roots:
+                    yield (
+                        f"operators.{stage.join} is new, and changes of {root!r} that are not "
+                        f"due yet wait elsewhere: no join has them by the key of {name}"
+                    )
 
 
 def _added(plan: Plan, operator: Operator, new_roots: set[str]) -> Iterator[str]:

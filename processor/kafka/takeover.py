@@ -229,6 +229,12 @@ def check_outputs(
             )
         if last is not None and last.batch > logged.batch:
             raise _rolled_back(f'the progress of "{output.topic}"', last.batch, logged)
+        if last is not None and _is_new(plan, output, logged):
+            raise CheckpointError(
+                f'output {output.name!r} is of a new join, but "{output.topic}" has what an '
+                "older output of this checkpoint wrote",
+                hint="Write to a new topic.",
+            )
         if output.topic in existing:
             policy = topics.settings_of(admin, output.topic).get("cleanup.policy", "delete")
             compacted = output.format == "upsert"
@@ -241,6 +247,14 @@ def check_outputs(
         published.append(-1 if last is None else last.batch)
     # All outputs of a batch are published at once; one may have lost its records since.
     return max(published)
+
+
+def _is_new(plan: Plan, output: Output, logged: Logged) -> bool:
+    """Whether an output shows a join that no batch has run yet."""
+    if logged.offset is None or not logged.offset.frontiers:
+        return False
+    joins = {join.name for join in plan.joins} - logged.offset.frontiers.keys()
+    return not joins.isdisjoint(progress.producers(plan)[output.name])
 
 
 def _check_partitions(output: Output, last: ProgressRecord | None, topic: topics.Topic) -> None:

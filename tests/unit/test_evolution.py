@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert, steps
+from ikebana import Column, EventTime, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.processor.checkpoint import Birth, newborn
 from ikebana.processor.evolution import changes, evolved
@@ -107,3 +107,51 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
 
     with pytest.raises(CheckpointError, match="has all that its input 'orders' was"):
         evolved(born(plan_of(PRICED)), plan_of(PRICED, lone), 2)
+
+
+def test_a_name_does_not_come_back() -> None:
+    """What it kept may be deleted in part, and would be taken for the new one's."""
+    totals = Reduce("totals", "second", (("n", "count(*)"),))
+    without = evolved(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST), 2)
+
+    with pytest.raises(CheckpointError) as error:
+        evolved(without, plan_of(FIRST, SECOND, totals), 2)
+
+    for name in ("second", "totals"):
+        assert f"{name} is the name of one that is gone" in error.value.message
+
+
+def test_a_new_output_does_not_write_where_an_older_one_wrote() -> None:
+    """Its topic would have both."""
+    shown = plan_of(FIRST, SECOND).outputs
+    new = plan_of(SECOND, outputs=(*shown[:2], Output("second", "second", "first")))
+
+    with pytest.raises(CheckpointError, match='is new, but topic "first" has first'):
+        evolved(born(plan_of(FIRST)), new, 2)
+
+
+def test_a_new_join_needs_what_waits_for_its_time() -> None:
+    """Changes that are not due are held where they are arranged, and nowhere else."""
+    columns = tuple(Column(name, "BIGINT") for name in "xyz")
+    dated, now = (
+        tuple(
+            Input(name, (name,), mode="append", columns=columns, event_time=event_time)
+            for name in "rst"
+        )
+        for event_time in (EventTime(clock="kafka"), None)
+    )
+    where = ("s.x = r.x", "s.z = r.z", "s.y = t.y", "r.z = t.x")
+
+    def plans(inputs: tuple[Input, ...]) -> tuple[Plan, Plan]:
+        used = tuple(JoinInput(source.name, source.name) for source in inputs)
+        joins = [DeltaJoin(of, used, where, (("z", "s.z"),), "s.z") for of in ("old", "new")]
+        outputs = [Output(join.name, join.name, join.name) for join in joins]
+        both = Plan("p", inputs, tuple(joins), tuple(outputs))
+        return replace(both, operators=both.operators[:1], outputs=both.outputs[:1]), both
+
+    before, after = plans(now)
+    assert evolved(born(before), after, 2)
+
+    before, after = plans(dated)
+    with pytest.raises(CheckpointError, match="changes of 't' that are not due yet"):
+        evolved(born(before), after, 2)

@@ -1,0 +1,119 @@
+"""Joins added to a running pipeline of upserts, and what was there is given them in portions.
+
+New changes come all the time, and what hops is read in portions as well, so that batches that
+give a new join more of its past take turns with batches that do not.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana import Column, Input, Output, Plan, Reduce, Upsert
+from ikebana.codecs import canonical
+from ikebana.processor.batch import hydrating
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from shell import Shell, Topics
+from strategies import few
+
+COLUMNS = {"o": ("id", "c", "n"), "c": ("id", "n")}
+PAIR = (JoinInput("o", "o"), JoinInput("c", "c"))
+FIRST = DeltaJoin("first", PAIR, ("o.c = c.id",), (("a", "o.n"), ("b", "c.n")), "o.id")
+TOTALS = Reduce("totals", "new0", (("sum", "sum(b)"), ("count", "count(*)")), "a")
+Rows = dict[int, dict[str, int]]
+
+
+def plan_of(joins: list[DeltaJoin], *, totals: bool, upserts: bool) -> Plan:
+    """The first join and new ones, all shown, with a reduction of the first of these."""
+    inputs = tuple(
+        Input(f"{of}_in", (of,), columns=tuple(Column(name, "BIGINT") for name in names))
+        for of, names in COLUMNS.items()
+    )
+    behind = [TOTALS] if totals else []
+    outputs = [
+        Output(o.name, o.name, o.name, format="upsert" if upserts and o is not FIRST else "diff")
+        for o in (FIRST, *joins, *behind)
+    ]
+    kept = (Upsert("o", "o_in"), Upsert("c", "c_in"))
+    return Plan("p", inputs, (*kept, FIRST, *joins, *behind), tuple(outputs))
+
+
+@few
+@given(st.randoms(use_true_random=False), st.integers(1, 3), st.booleans(), st.booleans())
+def test_new_joins_are_their_definition_whatever_comes_meanwhile(
+    choice: Random,
+    shards: int,
+    totals: bool,  # noqa: FBT001
+    upserts: bool,  # noqa: FBT001
+) -> None:
+    """By either input first, one after the other, with a reduction behind."""
+    topics = Topics()
+    for topic in COLUMNS:
+        assert topics.messages[topic][0] == []
+    shell = Shell(
+        plan_of([], totals=False, upserts=upserts), topics, shards, choice.choice([1, 2, 1_000])
+    )
+    state: dict[str, Rows] = {of: {} for of in COLUMNS}
+
+    def change() -> None:
+        of, key = choice.choice(["o", "o", "c"]), choice.randrange(6)
+        row = {name: choice.randrange(6) for name in COLUMNS[of]} | {"id": key}
+        state[of].pop(key, None)
+        if choice.random() < 0.7:
+            state[of][key] = row
+        value = canonical.encode(row) if key in state[of] else None
+        topics.send(of, canonical.encode(key), value)
+
+    def go_on() -> None:
+        for _ in range(choice.randrange(12)):
+            for _ in range(choice.randrange(4)):
+                change()
+            shell.batch(shell.last.upper)
+
+    hydrating.PORTION, before = choice.choice([1, 2, 1_000]), hydrating.PORTION
+    try:
+        go_on()
+        joins: list[DeltaJoin] = []
+        for number in range(choice.randint(1, 2)):
+            shell.read()
+            inputs = PAIR if choice.random() < 0.5 else PAIR[::-1]
+            where = ("o.c = c.id", "o.n > c.n")
+            joins.append(DeltaJoin(f"new{number}", inputs, where, FIRST.select, "o.id"))
+            shell.replan(plan_of(joins, totals=totals, upserts=upserts))
+            go_on()
+        shell.read()
+    finally:
+        hydrating.PORTION = before
+    # Nothing says that they are still on their way, though no time may have passed.
+    assert shell.last.hydrating == {}
+    change()
+    shell.read()
+
+    pairs = [
+        (key, order["n"], state["c"][order["c"]]["n"])
+        for key, order in state["o"].items()
+        if order["c"] in state["c"]
+    ]
+    assert shown(shell.found["first"]) == Counter((k, (("a", a), ("b", b))) for k, a, b in pairs)
+    passing = [(key, a, b) for key, a, b in pairs if a > b]
+    for join in joins:
+        expected = Counter((key, (("a", a), ("b", b))) for key, a, b in passing)
+        assert shown(shell.found[join.name]) == expected
+    if totals:
+        groups = {a: [b for _, of, b in passing if of == a] for _, a, _ in passing}
+        assert shown(shell.found["totals"]) == Counter(
+            (a, (("count", len(own)), ("sum", sum(own)))) for a, own in groups.items()
+        )
+
+
+def shown(updates: Iterable[KeyedUpdate]) -> Counter[tuple[object, ...]]:
+    """The rows that updates come to."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for key, value, _, diff in updates:
+        assert key is not None
+        fields = tuple(sorted(canonical.decode(value).items()))
+        found[canonical.decode(key), fields] += diff
+    return Counter({row: count for row, count in found.items() if count})
