@@ -32,13 +32,13 @@ def plan_of(joins: list[DeltaJoin], *, totals: bool, upserts: bool) -> Plan:
         Input(f"{of}_in", (of,), columns=tuple(Column(name, "BIGINT") for name in names))
         for of, names in COLUMNS.items()
     )
-    behind = [TOTALS] if totals else []
+    behind: list[DeltaJoin | Reduce] = [*joins, *([TOTALS] if totals else [])]
     outputs = [
         Output(o.name, o.name, o.name, format="upsert" if upserts and o is not FIRST else "diff")
-        for o in (FIRST, *joins, *behind)
+        for o in (FIRST, *behind)
     ]
     kept = (Upsert("o", "o_in"), Upsert("c", "c_in"))
-    return Plan("p", inputs, (*kept, FIRST, *joins, *behind), tuple(outputs))
+    return Plan("p", inputs, (*kept, FIRST, *behind), tuple(outputs))
 
 
 @few
