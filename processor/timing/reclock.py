@@ -135,7 +135,8 @@ def mint(
 ) -> SourceOffset:
     """The next batch after `last`, of at most about `limit` records; `last` if there is none.
 
-    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on.
+    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on; so is
+    the one after new joins have got all that there was.
     While an operator is behind there is a batch in any case, in which time may stand still.
 
     If the loopback topic has more than `most_hops` messages, the batch takes a portion of
@@ -144,6 +145,10 @@ def mint(
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
     all_hops = backlog <= most_hops
+    # What is still in the loopback topic may be of a join's first time.
+    hydrating = _hydrating(plan, last, look.hydrated if all_hops else frozenset())
+    # What there was is shown when its time is over, though nothing else may come.
+    heartbeat = heartbeat or (bool(last.hydrating) and not hydrating)
     reading = _Reading({}, {}, last.upper, 0, {})
     if all_hops and plan.is_dated:
         reading = _dated(plan, last, look, limit)
@@ -151,8 +156,6 @@ def mint(
         reading = _timed(plan, last, look, limit, now_ms, heartbeat=heartbeat)
     else:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
-    # What is still in the loopback topic may be of a join's first time.
-    hydrating = _hydrating(plan, last, look.hydrated if all_hops else frozenset())
     frontiers = progress.advance_frontiers(
         progress.edges(plan),
         last.frontiers,
