@@ -42,14 +42,16 @@ def plan_of(joins: list[DeltaJoin], *, totals: bool, upserts: bool) -> Plan:
 
 
 @few
-@given(st.randoms(use_true_random=False), st.integers(1, 3), st.booleans(), st.booleans())
+@given(st.integers(0, 1 << 32), st.integers(1, 3), st.booleans(), st.booleans())
 def test_new_joins_are_their_definition_whatever_comes_meanwhile(
-    choice: Random,
+    seed: int,
     shards: int,
     totals: bool,  # noqa: FBT001
     upserts: bool,  # noqa: FBT001
 ) -> None:
     """By either input first, one after the other, with a reduction behind."""
+    # Choices of equal weight: drawn ones are mostly few batches, which meet nothing.
+    choice = Random(seed)
     topics = Topics()
     for topic in COLUMNS:
         assert topics.messages[topic][0] == []
