@@ -165,9 +165,8 @@ def advance(
 
     New joins in `hydrating` are to get what was there before these times, and with `hydrates`
     get a portion of it now; parts of the store in `released` are deleted, as much as fits into
-    a batch.  With `early`, inputs in
-    `mode: diffs` may give updates of times that are not closed yet; those with event time
-    always may.
+    a batch.  With `early`, inputs in `mode: diffs` may give updates of times that are not closed
+    yet; those with event time always may.
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """

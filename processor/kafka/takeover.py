@@ -26,7 +26,7 @@ from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
 from ikebana.processor.planning import planner, progress, ways
-from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.plan import ERRORS, Output, Plan
 
 # An update is longer than the upsert that it comes from, an error record nearly twice as
 # long as its message: what an input topic could hold must not be too long for ours.
@@ -251,7 +251,8 @@ def check_outputs(
 
 def _is_new(plan: Plan, output: Output, logged: Logged) -> bool:
     """Whether an output shows a join that no batch has run yet."""
-    if logged.offset is None or not logged.offset.frontiers:
+    # Errors are those of all operators.
+    if logged.offset is None or not logged.offset.frontiers or output.name == ERRORS:
         return False
     joins = {join.name for join in plan.joins} - logged.offset.frontiers.keys()
     return not joins.isdisjoint(progress.producers(plan)[output.name])

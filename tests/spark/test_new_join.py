@@ -99,6 +99,15 @@ def test_a_new_join_begins_from_what_is_there_while_the_old_one_goes_on(
     assert begun[0].lower == 0
     assert {message.upper for message in begun} != {0}
 
+    # Another that writes where one has been is refused, and nothing is harmed.
+    again = json.loads(sections(first=FIRST, second=SECOND, third=SECOND))
+    again["outputs"]["third"]["topic"] = f"{name}.second"
+    del again["outputs"]["second"]
+    run = replace(pipeline, sections=json.dumps(again)).start("--once")
+    with run:
+        assert run.wait(120) != 0
+        assert "outputs.third is new, but topic" in run.text
+
     # The first is gone, and the second goes on with what both had.
     alone = replace(pipeline, sections=sections(second=SECOND))
     change(40)
