@@ -33,7 +33,7 @@ from rich.table import Table
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch.dataflow import operator_part
+from ikebana.processor.batch.parts import operator_part
 from ikebana.processor.batch.rows import KeyedUpdate, Symbols
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement

@@ -38,7 +38,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch.dataflow import operator_part
+from ikebana.processor.batch.parts import operator_part
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import hold, reduce
 from ikebana.processor.kernels.reduce import Aggregate

@@ -12,7 +12,7 @@ from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
-from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.batch import dataflow, hops, parts
 from ikebana.processor.batch.envelope import Records, Tick, unpack
 from ikebana.processor.batch.rows import KeyedUpdate, Updates, add
 from ikebana.processor.linear.json_text import BLOB, JSON
@@ -95,7 +95,7 @@ class Evaluation:
 
         Of an upsert's records that wait nothing has been made yet.
         """
-        return sorted(dataflow.held_times(self.store, self.plan))
+        return sorted(parts.held_times(self.store, self.plan))
 
     def _step(self, rows: list[Records], frontiers: dict[str, int]) -> dataflow.Emitted:
         """One micro-batch; an operator behind a hop needs one more for each hop."""

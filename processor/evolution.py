@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.errors import CheckpointError, PlanError
-from ikebana.processor.batch.dataflow import parts_of_state
+from ikebana.processor.batch.parts import parts_of
 from ikebana.processor.checkpoint import Birth, check_shards, described, differences
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning import planner, ways
@@ -40,8 +40,8 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
         raise _refused(found) from None
     if problems := [*_problems(old, plan), *_gone_before(birth, old, plan)]:
         raise _refused(problems)
-    parts = parts_of_state(plan)
-    released = {*birth.released, *parts_of_state(old)} - parts
+    parts = parts_of(plan)
+    released = {*birth.released, *parts_of(old)} - parts
     return msgspec.structs.replace(birth, plan=described(plan), released=tuple(sorted(released)))
 
 

@@ -7,7 +7,7 @@ from ikebana import Column, EventTime, Input, Plan
 from ikebana.codecs import canonical
 from ikebana.codecs import diff as updates
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch import dataflow
+from ikebana.processor.batch import parts
 from ikebana.processor.timing.diff_input import Closed
 from shell import Shell, Topics
 
@@ -96,10 +96,10 @@ class Play:
     def kept(self) -> Counter[str]:
         """How many entries of keys each operator has in the state of all shards."""
         return Counter(
-            dataflow.operator_of(place)
+            parts.operator_of(place)
             for store in self.shell.stores
             for place, _ in store.scan(b"")
-            if not dataflow.of_one_shard(place)
+            if not parts.of_one_shard(place)
         )
 
 

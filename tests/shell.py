@@ -13,7 +13,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.upsert_out import Message as Written
-from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.batch import dataflow, hops, parts
 from ikebana.processor.batch.envelope import Records, Tick, pack, unpack
 from ikebana.processor.batch.formatting import pack_times
 from ikebana.processor.batch.rows import KeyedUpdate
@@ -87,8 +87,8 @@ class Shell:
 
     def replan(self, plan: Plan) -> None:
         """Go on with another plan, as at a restart."""
-        old = dataflow.parts_of_state(self.plan)
-        self.released = (self.released | old) - dataflow.parts_of_state(plan)
+        old = parts.parts_of(self.plan)
+        self.released = (self.released | old) - parts.parts_of(plan)
         self.plan = plan
         self.found |= {o.name: [] for o in plan.published if o.name not in self.found}
         physical = planner.physical(plan)
@@ -151,7 +151,7 @@ class Shell:
         stores = [MemoryStore() for _ in range(shards)]
         held = [sorted(store.scan(b"")) for store in self.stores]
         for place, entry in united(heapq.merge(*held)):
-            by_shard = dataflow.apart(place, entry, lambda key: shard_of(key, shards))
+            by_shard = parts.apart(place, entry, lambda key: shard_of(key, shards))
             for shard, own in by_shard.items():
                 stores[shard].put(place, own)
         self._loopback += [[] for _ in range(shards - len(self.stores))]

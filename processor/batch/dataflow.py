@@ -6,14 +6,14 @@ intervals, and on nothing else.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from ikebana.arrangements.errors import RecordError
 from ikebana.arrangements.frontier import Interval, Time
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
+from ikebana.processor.batch import parts
 from ikebana.processor.batch.envelope import Records
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.joined_batch import JoinedBatch
@@ -33,12 +33,8 @@ from ikebana.processor.batch.rows import (
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels import (
-    arrange,
-    arrange_upsert,
     facts,
-    history,
     hold,
-    locked,
     reduce,
     reduce_rows,
     state_machine,
@@ -55,13 +51,6 @@ from ikebana.processor.planning.planner import Physical
 
 # Rows as they reach a shard.
 Rows = Sequence[Records]
-# Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
-_HOLD, _HOLD_IN = "hold ", "hold-in "
-_MACHINE, _REDUCE, _REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
-_FACTS = "facts "
-_ARRANGE, _LOCKED, _HYDRATE = "arrange ", "locked ", "hydrate "
-# So many entries that are no operator's any more go in one batch.
-_RELEASED = 50_000
 # What updates may be held before, by its name: an output, or an operator that gets them by key.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
@@ -89,64 +78,6 @@ class Emitted:
     seen: list[Seen]
     facts: dict[str, dict[int, int]]
     hydrated: list[str]
-
-
-def operator_part(store: Store, operator: str) -> Part:
-    """The entries of one operator.  Names hold no NUL, so no part begins another."""
-    return Part(store, operator.encode() + b"\0")
-
-
-def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """An entry as the entries of its place in other shards; only held ones are of several."""
-    if place.startswith((_HOLD.encode(), _HOLD_IN.encode())):
-        return hold.apart(place.partition(b"\0")[2], entry, shard_of)
-    return {shard_of(key_of(place, entry)): entry}
-
-
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of a shard belongs to, which decides its shard."""
-    operator, _, inner = place.partition(b"\0")
-    match operator.rpartition(b" ")[0]:
-        case b"machine":
-            return state_machine.key_of(inner, entry)
-        case b"reduce":
-            return reduce.key_of(inner, entry)
-        case b"facts":
-            return facts.key_of(entry)
-        case b"reduce-rows":
-            return reduce_rows.key_of(inner, entry)
-        case b"arrange":
-            return arrange.key_of(inner, entry)
-        case b"locked":
-            return locked.key_of(inner)
-        case _:
-            return arrange_upsert.key_of(inner, entry)
-
-
-def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
-    """What two entries of one place come to when two shards become one; None is nothing.
-
-    Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
-    """
-    assert place.startswith((_HOLD.encode(), _HOLD_IN.encode())), "a key lies in two shards"
-    return hold.combined(one, other)
-
-
-def of_one_shard(place: bytes) -> bool:
-    """Whether an entry says something of its shard alone, and has no place in another."""
-    operator, _, inner = place.partition(b"\0")
-    match operator.rpartition(b" ")[0]:
-        case b"hold" | b"hold-in":
-            return hold.of_one_shard(inner)
-        case b"arrange" | b"":
-            return history.of_one_shard(inner)
-        case _:
-            return False
-
-
-def operator_of(place: bytes) -> str:
-    """The operator that an entry of a shard belongs to."""
-    return place[: place.index(b"\0")].decode()
 
 
 def advance(
@@ -185,7 +116,7 @@ def advance(
     messages = batch.formatted()
     batch.release_errors()
     _settle_errors(plan, batch.emitted, batch.counted)
-    _release_state(store, released)
+    parts.release(store, released)
     return Emitted(
         batch.emitted,
         messages,
@@ -251,7 +182,7 @@ class _Batch:
         """Keep the facts of an input until its frontier has passed them."""
         name = source.name
         found = facts.step(
-            operator_part(self._store, _FACTS + name),
+            parts.operator_part(self._store, parts.FACTS + name),
             [update for row in rows if row.input == name for update in updates_of(row)],
             self._intervals[name],
         )
@@ -283,7 +214,7 @@ class _Batch:
         self._joins.settle()
 
     def _upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
-        part = operator_part(self._store, operator.name)
+        part = parts.operator_part(self._store, operator.name)
         changes = upsert.step(part, chunks, self._intervals[operator.name])
         self.emitted[ERRORS] += changes.errors
         self.counted["drift"] += changes.drift
@@ -292,7 +223,7 @@ class _Batch:
         self._flow(operator.name, changes.updates)
 
     def _run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
-        part = operator_part(self._store, _MACHINE + operator.name)
+        part = parts.operator_part(self._store, parts.MACHINE + operator.name)
         interval = self._intervals[operator.name]
         machine = machines.machine(operator)
         changes = state_machine.step(part, _events(chunks), interval, machine)
@@ -303,17 +234,17 @@ class _Batch:
         name, interval = operator.name, self._intervals[operator.name]
         arriving = self._arrived(name)
         if operator.function is None:
-            part = operator_part(self._store, _REDUCE + name)
+            part = parts.operator_part(self._store, parts.REDUCE + name)
             changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
         else:
-            part = operator_part(self._store, _REDUCE_ROWS + name)
+            part = parts.operator_part(self._store, parts.REDUCE_ROWS + name)
             changes = reduce_rows.step(part, arriving, interval, found(operator.function))
         self.emitted[ERRORS] += changes.errors
         self._flow(name, changes.updates)
 
     def _arrange(self, name: str) -> None:
         arrived = self._arrived(name)
-        self._joins.arrange(name, operator_part(self._store, _ARRANGE + name), arrived)
+        self._joins.arrange(name, parts.operator_part(self._store, parts.ARRANGE + name), arrived)
         for stage in self._joined.stages.values():
             if stage.is_first and stage.rows_from == (name,):
                 self._arriving[stage.name] += arrived
@@ -322,7 +253,7 @@ class _Batch:
         stage = self._joined.stages[name]
         if self._joins.hydrates(stage):
             self._hydrate(stage)
-        part = operator_part(self._store, _LOCKED + name)
+        part = parts.operator_part(self._store, parts.LOCKED + name)
         arrived = self._arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
             self.emitted[ERRORS] += errors
@@ -334,7 +265,7 @@ class _Batch:
                 self._arriving[to] += rows
 
     def _hydrate(self, stage: Stage) -> None:
-        part = operator_part(self._store, _HYDRATE + stage.join)
+        part = parts.operator_part(self._store, parts.HYDRATE + stage.join)
         begun = self._joins.hydrate(stage, part)
         self._arriving[stage.name] += begun.near
         self.hops.setdefault(stage.name, []).extend(begun.far)
@@ -354,7 +285,7 @@ class _Batch:
         arriving = self._arriving.pop(name, [])
         if (_IN, name) not in self._held:
             return arriving
-        part = operator_part(self._store, _HOLD_IN + name)
+        part = parts.operator_part(self._store, parts.HOLD_IN + name)
         reach = self._intervals[name].upper if upper is None else upper
         if all(update.time < reach for update in arriving) and not hold.is_due(part, reach):
             return arriving
@@ -382,7 +313,7 @@ class _Batch:
 
     def _release(self, name: str) -> None:
         if (_OUT, name) in self._held:
-            part = operator_part(self._store, _HOLD + name)
+            part = parts.operator_part(self._store, parts.HOLD + name)
             upper = self._outputs[name].upper
             self.emitted[name] = hold.step(part, self.emitted[name], upper)
 
@@ -485,34 +416,6 @@ def _events(chunks: Iterable[Symbols | Truncate]) -> list[Event]:
             )
         ]
     return events
-
-
-def held_times(store: Store, plan: Plan) -> list[int]:
-    """The times of all updates that are held, in no order."""
-    names = [
-        *(_HOLD + output.name for output in plan.published),
-        *(_HOLD_IN + name for name in progress.edges(plan)),
-    ]
-    return [time for name in names for time in hold.due_times(operator_part(store, name))]
-
-
-def parts_of_state(plan: Plan) -> frozenset[str]:
-    """The names of all parts of the state that a plan may have."""
-    stages = joined(plan)
-    operators = progress.edges(plan)
-    kinds = (_MACHINE, _REDUCE, _REDUCE_ROWS, _FACTS, _ARRANGE, _LOCKED, _HOLD_IN, _HYDRATE)
-    own = {kind + name for kind in kinds for name in operators}
-    outputs = {_HOLD + output.name for output in plan.published}
-    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*stages.kept})
-
-
-def _release_state(store: Store, parts: Iterable[str]) -> None:
-    left = _RELEASED
-    for name in parts:
-        part = operator_part(store, name)
-        for place in [place for place, _ in islice(part.scan(b""), left)]:
-            part.delete(place)
-            left -= 1
 
 
 def _error_updates(row: Errors) -> list[KeyedUpdate]:

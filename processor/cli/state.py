@@ -15,7 +15,7 @@ from ikebana.arrangements.errors import ConfigError, IkebanaError, StateFileErro
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
-from ikebana.processor.batch.dataflow import operator_of
+from ikebana.processor.batch.parts import operator_of
 from ikebana.processor.checkpoint import Birth, Checkpoint
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown

@@ -15,7 +15,7 @@ from ikebana import Column, Input, Output, Plan
 from ikebana.arrangements.update import Update
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch import dataflow, hydrating
+from ikebana.processor.batch import hydrating, parts
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.planning.joined import joined
@@ -257,8 +257,8 @@ def test_a_join_that_is_new_begins_with_all_that_was_there(
 
     shell.replan(alone)
     publish_all(shell, END)
-    kept = {dataflow.operator_of(place) for store in shell.stores for place, _ in store.scan(b"")}
-    assert kept <= dataflow.parts_of_state(alone)
+    kept = {parts.operator_of(place) for store in shell.stores for place, _ in store.scan(b"")}
+    assert kept <= parts.parts_of(alone)
     for time in range(begin + 1, END):
         assert shown(shell.found["new"], time) == nested_loops(drawn, history, time)
 

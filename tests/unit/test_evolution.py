@@ -8,9 +8,13 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.arrangements.errors import CheckpointError
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.batch import hydrating, parts
 from ikebana.processor.checkpoint import Birth, newborn
 from ikebana.processor.evolution import changes, evolved
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.timing.reclock import SourceOffset
 
@@ -155,3 +159,16 @@ def test_a_new_join_needs_what_waits_for_its_time() -> None:
     before, after = plans(dated)
     with pytest.raises(CheckpointError, match="changes of 't' that are not due yet"):
         evolved(born(before), after, 2)
+
+
+def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
+    """A checkpoint that is rescaled has no join on its way, and what is left of one is let go."""
+    store = MemoryStore()
+    hydrating.portion(
+        parts.operator_part(store, parts.HYDRATE + "second"),
+        Arrangement(MemoryStore(), Interval(3, 3), 3),
+        3,
+    )
+
+    assert [place for place, _ in store.scan(b"") if not parts.of_one_shard(place)] == []
+    assert len(list(store.scan(b""))) == 1

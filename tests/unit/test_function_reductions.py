@@ -18,7 +18,7 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.processor.batch import dataflow
+from ikebana.processor.batch import parts
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained
@@ -264,8 +264,8 @@ def test_every_entry_of_a_shard_tells_its_key() -> None:
     evaluation.advance({"orders": ORDER_CHANGES[:3]}, 3)
     entries = list(evaluation.store.scan(b""))
 
-    assert {dataflow.operator_of(place) for place, _ in entries} == {"reduce-rows medians"}
-    assert {dataflow.key_of(*entry) for entry in entries} == {b'"ann"', b'"bob"'}
+    assert {parts.operator_of(place) for place, _ in entries} == {"reduce-rows medians"}
+    assert {parts.key_of(*entry) for entry in entries} == {b'"ann"', b'"bob"'}
 
 
 CURRENT = Upsert("current", "rows")

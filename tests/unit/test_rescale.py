@@ -19,7 +19,8 @@ from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch.dataflow import advance, key_of, of_one_shard, operator_part
+from ikebana.processor.batch.dataflow import advance
+from ikebana.processor.batch.parts import key_of, of_one_shard, operator_part
 from ikebana.processor.batch.rows import KeyedUpdate, Symbols
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.kernels import hold

@@ -1,0 +1,122 @@
+"""The parts of a shard's state: which entries are whose, and in which shard they belong.
+
+A part is named by its kernel and its operator, as in "reduce totals"; those of upserts are
+named by the operator alone.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.kernels import (
+    arrange,
+    arrange_upsert,
+    facts,
+    history,
+    hold,
+    locked,
+    reduce,
+    reduce_rows,
+    state_machine,
+)
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.plan import Plan
+
+# Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
+HOLD, HOLD_IN = "hold ", "hold-in "
+MACHINE, REDUCE, REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
+FACTS = "facts "
+ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
+# So many entries that are no operator's any more go in one batch.
+_RELEASED = 50_000
+
+
+def operator_part(store: Store, operator: str) -> Part:
+    """The entries of one operator.  Names hold no NUL, so no part begins another."""
+    return Part(store, operator.encode() + b"\0")
+
+
+def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """An entry as the entries of its place in other shards; only held ones are of several."""
+    if place.startswith((HOLD.encode(), HOLD_IN.encode())):
+        return hold.apart(place.partition(b"\0")[2], entry, shard_of)
+    return {shard_of(key_of(place, entry)): entry}
+
+
+def key_of(place: bytes, entry: bytes) -> bytes:
+    """The key that an entry of a shard belongs to, which decides its shard."""
+    operator, _, inner = place.partition(b"\0")
+    match operator.rpartition(b" ")[0]:
+        case b"machine":
+            return state_machine.key_of(inner, entry)
+        case b"reduce":
+            return reduce.key_of(inner, entry)
+        case b"facts":
+            return facts.key_of(entry)
+        case b"reduce-rows":
+            return reduce_rows.key_of(inner, entry)
+        case b"arrange":
+            return arrange.key_of(inner, entry)
+        case b"locked":
+            return locked.key_of(inner)
+        case _:
+            return arrange_upsert.key_of(inner, entry)
+
+
+def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
+    """What two entries of one place come to when two shards become one; None is nothing.
+
+    Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
+    """
+    assert place.startswith((HOLD.encode(), HOLD_IN.encode())), "a key lies in two shards"
+    return hold.combined(one, other)
+
+
+def of_one_shard(place: bytes) -> bool:
+    """Whether an entry says something of its shard alone, and has no place in another."""
+    operator, _, inner = place.partition(b"\0")
+    match operator.rpartition(b" ")[0]:
+        case b"hold" | b"hold-in":
+            return hold.of_one_shard(inner)
+        case b"arrange" | b"":
+            return history.of_one_shard(inner)
+        case b"hydrate":
+            # How far a shard is; what is rescaled has no join that is on its way.
+            return True
+        case _:
+            return False
+
+
+def operator_of(place: bytes) -> str:
+    """The operator that an entry of a shard belongs to."""
+    return place[: place.index(b"\0")].decode()
+
+
+def parts_of(plan: Plan) -> frozenset[str]:
+    """The names of all parts of the state that a plan may have."""
+    stages = joined(plan)
+    operators = progress.edges(plan)
+    kinds = (MACHINE, REDUCE, REDUCE_ROWS, FACTS, ARRANGE, LOCKED, HOLD_IN, HYDRATE)
+    own = {kind + name for kind in kinds for name in operators}
+    outputs = {HOLD + output.name for output in plan.published}
+    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*stages.kept})
+
+
+def held_times(store: Store, plan: Plan) -> list[int]:
+    """The times of all updates that are held, in no order."""
+    names = [
+        *(HOLD + output.name for output in plan.published),
+        *(HOLD_IN + name for name in progress.edges(plan)),
+    ]
+    return [time for name in names for time in hold.due_times(operator_part(store, name))]
+
+
+def release(store: Store, parts: Iterable[str]) -> None:
+    """Delete what is in parts that are no operator's any more, as much as fits into a batch."""
+    left = _RELEASED
+    for name in parts:
+        part = operator_part(store, name)
+        for place in [place for place, _ in islice(part.scan(b""), left)]:
+            part.delete(place)
+            left -= 1
