@@ -135,8 +135,8 @@ def mint(
 ) -> SourceOffset:
     """The next batch after `last`, of at most about `limit` records; `last` if there is none.
 
-    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on; so is
-    the one after new joins have got all that there was.
+    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on; in
+    both that we make so is the one after new joins have got all that there was.
     While an operator is behind there is a batch in any case, in which time may stand still.
 
     If the loopback topic has more than `most_hops` messages, the batch takes a portion of
@@ -148,12 +148,13 @@ def mint(
     # What is still in the loopback topic may be of a join's first time.
     hydrating = _hydrating(plan, last, look.hydrated if all_hops else frozenset())
     # What there was is shown when its time is over, though nothing else may come.
-    heartbeat = heartbeat or (bool(last.hydrating) and not hydrating)
+    closes = bool(last.hydrating) and not hydrating
     reading = _Reading({}, {}, last.upper, 0, {})
     if all_hops and plan.is_dated:
         reading = _dated(plan, last, look, limit)
     elif all_hops:
-        reading = _timed(plan, last, look, limit, now_ms, heartbeat=heartbeat)
+        moves = closes or (heartbeat and plan.time == "ingest")
+        reading = _timed(plan, last, look, limit, now_ms, moves=moves)
     else:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
     frontiers = progress.advance_frontiers(
@@ -227,15 +228,15 @@ def _timed(
     limit: int | None,
     now_ms: int,
     *,
-    heartbeat: bool,
+    moves: bool,
 ) -> _Reading:
-    """A batch whose time we make."""
+    """A batch whose time we make, which `moves` on though nothing is read."""
     starts, taken, left = _taken(last, look.begins, look.ends, limit)
     count = _count(starts, taken)
     upper = last.upper
     if plan.time == "offset":
-        upper += count
-    elif count or heartbeat:
+        upper += count or moves
+    elif count or moves:
         upper = max(now_ms, last.upper) + 1
     return _Reading(starts, taken, upper, left, {})
 

@@ -16,6 +16,7 @@ from ikebana.codecs import canonical
 from ikebana.processor.batch import hydrating
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.planning.plan import TimeDomain
 from shell import Shell, Topics
 from strategies import few
 
@@ -26,7 +27,7 @@ TOTALS = Reduce("totals", "new0", (("sum", "sum(b)"), ("count", "count(*)")), "a
 Rows = dict[int, dict[str, int]]
 
 
-def plan_of(joins: list[DeltaJoin], *, totals: bool, upserts: bool) -> Plan:
+def plan_of(joins: list[DeltaJoin], time: TimeDomain, *, totals: bool, upserts: bool) -> Plan:
     """The first join and new ones, all shown, with a reduction of the first of these."""
     inputs = tuple(
         Input(f"{of}_in", (of,), columns=tuple(Column(name, "BIGINT") for name in names))
@@ -38,13 +39,20 @@ def plan_of(joins: list[DeltaJoin], *, totals: bool, upserts: bool) -> Plan:
         for o in (FIRST, *behind)
     ]
     kept = (Upsert("o", "o_in"), Upsert("c", "c_in"))
-    return Plan("p", inputs, (*kept, FIRST, *behind), tuple(outputs))
+    return Plan("p", inputs, (*kept, FIRST, *behind), tuple(outputs), time=time)
 
 
 @few
-@given(st.integers(0, 1 << 32), st.integers(1, 3), st.booleans(), st.booleans())
+@given(
+    st.integers(0, 1 << 32),
+    st.sampled_from(["ingest", "offset"]),
+    st.integers(1, 3),
+    st.booleans(),
+    st.booleans(),
+)
 def test_new_joins_are_their_definition_whatever_comes_meanwhile(
     seed: int,
+    time: TimeDomain,
     shards: int,
     totals: bool,  # noqa: FBT001
     upserts: bool,  # noqa: FBT001
@@ -56,7 +64,10 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
     for topic in COLUMNS:
         assert topics.messages[topic][0] == []
     shell = Shell(
-        plan_of([], totals=False, upserts=upserts), topics, shards, choice.choice([1, 2, 1_000])
+        plan_of([], time, totals=False, upserts=upserts),
+        topics,
+        shards,
+        choice.choice([1, 2, 1_000]),
     )
     state: dict[str, Rows] = {of: {} for of in COLUMNS}
 
@@ -84,7 +95,7 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
             inputs = PAIR if choice.random() < 0.5 else PAIR[::-1]
             where = ("o.c = c.id", "o.n > c.n")
             joins.append(DeltaJoin(f"new{number}", inputs, where, FIRST.select, "o.id"))
-            shell.replan(plan_of(joins, totals=totals, upserts=upserts))
+            shell.replan(plan_of(joins, time, totals=totals, upserts=upserts))
             go_on()
         shell.read()
     finally:
