@@ -74,12 +74,26 @@ class Pipeline:
 
     def file(self) -> Path:
         """Write the pipeline file; JSON is YAML."""
-        document = {
-            "pipeline": self.name,
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(json.dumps(self.document()))
+        return path
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline file."""
+        sections = {
             "inputs": {"changes": {"topic": self.source, "format": {"key": "bytes"}}},
             "operators": {"current": {"upsert": "changes"}},
             "outputs": {"out": {"from": "current", "topic": self.target}},
             "time": self.domain,
+        }
+        own = {"heartbeat": "500ms", "retained_batches": 1000, **self.settings}
+        return self.around(sections, **own)
+
+    def around(self, sections: Mapping[str, Any], **run: object) -> dict[str, Any]:
+        """A pipeline file of these sections, with where this one runs, and settings of `run`."""
+        return {
+            "pipeline": self.name,
+            **sections,
             "kafka": {"bootstrap.servers": self.servers},
             "source": {"max_records_per_batch": self.limit},
             "run": {
@@ -88,14 +102,9 @@ class Pipeline:
                 "shards": 2,
                 "master": "local[2]",
                 "driver_memory": "512m",
-                "heartbeat": "500ms",
-                "retained_batches": 1000,
-                **self.settings,
+                **run,
             },
         }
-        path = self.folder / f"{self.name}.yaml"
-        path.write_text(json.dumps(document))
-        return path
 
     def start(self, *options: str, fault: str | None = None) -> "Run":
         """Start `ikebana run`; `fault` is a point of death without its once-file."""
@@ -173,32 +182,23 @@ class Written(Pipeline):
 
     sections: str = ""
 
-    def file(self) -> Path:
-        path = self.folder / f"{self.name}.yaml"
-        path.write_text(json.dumps(self.document()))
-        return path
-
     def document(self) -> dict[str, Any]:
         """The pipeline file."""
-        return {
-            "pipeline": self.name,
-            **json.loads(self.sections),
-            "time": self.domain,
-            "kafka": {"bootstrap.servers": self.servers},
-            "source": {"max_records_per_batch": self.limit},
-            "run": {
-                "checkpoint": str(self.place),
-                "local_directory": str(self.folder / f"local-{self.name}"),
-                "shards": 2,
-                "master": "local[2]",
-                "driver_memory": "512m",
-                "heartbeat": "500ms",
-            },
-        }
+        return self.around(
+            {**json.loads(self.sections), "time": self.domain},
+            local_directory=str(self.folder / f"local-{self.name}"),
+            heartbeat="500ms",
+        )
 
 
 def written(
-    folder: Path, servers: str, name: str, sections: dict[str, Any], domain: str = "ingest"
+    folder: Path,
+    servers: str,
+    name: str,
+    sections: dict[str, Any],
+    domain: str = "ingest",
+    *,
+    limit: int = 100,
 ) -> Written:
     """A pipeline with a checkpoint of its own."""
     return Written(
@@ -208,7 +208,7 @@ def written(
         "",
         domain,
         folder / f"checkpoint-{name}",
-        limit=100,
+        limit=limit,
         sections=json.dumps(sections),
     )
 

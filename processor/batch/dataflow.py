@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ikebana.arrangements.errors import RecordError
 from ikebana.arrangements.frontier import Interval, Time
-from ikebana.arrangements.store import Store
+from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.processor.batch import parts
 from ikebana.processor.batch.envelope import Records
@@ -182,7 +182,7 @@ class _Batch:
         """Keep the facts of an input until its frontier has passed them."""
         name = source.name
         found = facts.step(
-            parts.operator_part(self._store, parts.FACTS + name),
+            self._part(parts.FACTS, name),
             [update for row in rows if row.input == name for update in updates_of(row)],
             self._intervals[name],
         )
@@ -214,7 +214,7 @@ class _Batch:
         self._joins.settle()
 
     def _upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
-        part = parts.operator_part(self._store, operator.name)
+        part = self._part("", operator.name)
         changes = upsert.step(part, chunks, self._intervals[operator.name])
         self.emitted[ERRORS] += changes.errors
         self.counted["drift"] += changes.drift
@@ -223,7 +223,7 @@ class _Batch:
         self._flow(operator.name, changes.updates)
 
     def _run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
-        part = parts.operator_part(self._store, parts.MACHINE + operator.name)
+        part = self._part(parts.MACHINE, operator.name)
         interval = self._intervals[operator.name]
         machine = machines.machine(operator)
         changes = state_machine.step(part, _events(chunks), interval, machine)
@@ -234,17 +234,17 @@ class _Batch:
         name, interval = operator.name, self._intervals[operator.name]
         arriving = self._arrived(name)
         if operator.function is None:
-            part = parts.operator_part(self._store, parts.REDUCE + name)
+            part = self._part(parts.REDUCE, name)
             changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
         else:
-            part = parts.operator_part(self._store, parts.REDUCE_ROWS + name)
+            part = self._part(parts.REDUCE_ROWS, name)
             changes = reduce_rows.step(part, arriving, interval, found(operator.function))
         self.emitted[ERRORS] += changes.errors
         self._flow(name, changes.updates)
 
     def _arrange(self, name: str) -> None:
         arrived = self._arrived(name)
-        self._joins.arrange(name, parts.operator_part(self._store, parts.ARRANGE + name), arrived)
+        self._joins.arrange(name, self._part(parts.ARRANGE, name), arrived)
         for stage in self._joined.stages.values():
             if stage.is_first and stage.rows_from == (name,):
                 self._arriving[stage.name] += arrived
@@ -253,7 +253,7 @@ class _Batch:
         stage = self._joined.stages[name]
         if self._joins.hydrates(stage):
             self._hydrate(stage)
-        part = parts.operator_part(self._store, parts.LOCKED + name)
+        part = self._part(parts.LOCKED, name)
         arrived = self._arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
             self.emitted[ERRORS] += errors
@@ -265,7 +265,7 @@ class _Batch:
                 self._arriving[to] += rows
 
     def _hydrate(self, stage: Stage) -> None:
-        part = parts.operator_part(self._store, parts.HYDRATE + stage.join)
+        part = self._part(parts.HYDRATE, stage.join)
         begun = self._joins.hydrate(stage, part)
         self._arriving[stage.name] += begun.near
         self.hops.setdefault(stage.name, []).extend(begun.far)
@@ -285,7 +285,7 @@ class _Batch:
         arriving = self._arriving.pop(name, [])
         if (_IN, name) not in self._held:
             return arriving
-        part = parts.operator_part(self._store, parts.HOLD_IN + name)
+        part = self._part(parts.HOLD_IN, name)
         reach = self._intervals[name].upper if upper is None else upper
         if all(update.time < reach for update in arriving) and not hold.is_due(part, reach):
             return arriving
@@ -313,9 +313,13 @@ class _Batch:
 
     def _release(self, name: str) -> None:
         if (_OUT, name) in self._held:
-            part = parts.operator_part(self._store, parts.HOLD + name)
+            part = self._part(parts.HOLD, name)
             upper = self._outputs[name].upper
             self.emitted[name] = hold.step(part, self.emitted[name], upper)
+
+    def _part(self, kind: str, name: str) -> Part:
+        """What a kernel keeps for an operator, or for an output."""
+        return parts.operator_part(self._store, kind + name)
 
     def _flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
         """Let updates of a root go through its branches."""

@@ -19,6 +19,7 @@ from ikebana.processor.batch.joining import (
     Onward,
     Portion,
     failed,
+    lookups,
     onward,
     path_of,
     portions,
@@ -27,9 +28,9 @@ from ikebana.processor.batch.joining import (
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.paths import Planned, binds
 from ikebana.processor.joins.qualified import Flat, alias_of
-from ikebana.processor.joins.stages import Stage
+from ikebana.processor.joins.stages import Role, Stage, candidate_name, step_name
 from ikebana.processor.joins.steps import Candidate, Extend, Path
-from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
+from ikebana.processor.kernels.half_join import Arranged, Match, half_join
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning import ways
@@ -48,7 +49,7 @@ class Extending:
         self._join, self._path, self._stage, self._step = join, path, stage, step
         self._own = step.candidates[stage.candidate]
         self._types = join.types()
-        self._prefix = f"{join.join.name}/{path.alias}/{stage.number}"
+        self._name = step_name(join.join.name, path.alias, stage.number)
         self._bound = {
             path.alias,
             *(name for of in path.steps[: stage.number] for name in binds(of)),
@@ -80,10 +81,10 @@ class Extending:
             if fewest:
                 counted = _Row(_COUNTED.pack(fewest, who), payload, None, row.time, row.diff)
                 groups.setdefault(at + 1 if goes_on else who, []).append(counted)
+        role: Role = "count" if goes_on else "propose"
+        select = carried(self._columns())
         for to, group in groups.items():
-            name = f"count/{to}" if goes_on else f"propose/{to}"
-            select = carried(self._columns())
-            yield self._made(name, group, select, candidates[to].key)
+            yield self._made(role, to, group, select, candidates[to].key)
 
     def _propose(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
         """A row for each value that the candidate has, or for each datum if it completes."""
@@ -99,14 +100,14 @@ class Extending:
         for matches in portions(self._matches(rows, arranged)):
             met = [_met(rows[each.payload], each) for each in matches]
             if own.completes:
-                yield self._made(f"validate/{to}", met, select, key)
+                yield self._made("validate", to, met, select, key)
                 continue
             # A value counts once, however many data have it.
             met = [
                 each._replace(diff=rows[m.payload].diff)
                 for each, m in zip(met, matches, strict=True)
             ]
-            found = self._made(f"validate/{to}", met, select, key)
+            found = self._made("validate", to, met, select, key)
             kept = []
             for at, row in zip(found.of, found.rows, strict=True):
                 value = matches[at].payload, row.value
@@ -141,7 +142,8 @@ class Extending:
             done = {who, *range(at + 1)}
             bound = [name for each in done for name in self._completed(candidates[each])]
             select = carried(self._columns(*bound, self._step.variable))
-            return self._made(f"validate/{left[0]}", rows, select, candidates[left[0]].data_key)
+            to = left[0]
+            return self._made("validate", to, rows, select, candidates[to].data_key)
         join, path, number = self._join, self._path, self._stage.number
         select, key, parts = results(join, path, number, self._step.carries)
         onto = onward(join, path, number + 1)
@@ -150,8 +152,7 @@ class Extending:
 
     def _matches(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Match]:
         """What rows meet; the payload is the place of the row."""
-        equal = self._own.sees_equal
-        asking = (Lookup(_key(row), at, row.time, row.diff, equal) for at, row in enumerate(rows))
+        asking = lookups(enumerate(rows), sees_equal=self._own.sees_equal)
         return half_join(arranged, asking)
 
     def _columns(self, *bound: str) -> list[str]:
@@ -164,12 +165,13 @@ class Extending:
 
     def _made(
         self,
-        to: str,
+        role: Role,
+        to: int,
         rows: Sequence["_Row"],
         select: list[tuple[str, str]],
         key: Sequence[Flat],
     ) -> Portion:
-        onto = Onward(f"{self._prefix}/{to}", hop=True)
+        onto = Onward(candidate_name(self._name, role, to), hop=True)
         maker = self._maker(select, asked(key), (), last=False)
         return self._portion(onto, maker, rows, len(key), counted=True)
 

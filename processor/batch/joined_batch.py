@@ -44,6 +44,7 @@ class JoinedBatch:
         # What they begin with is kept, whether they get more of it in this batch or not.
         self._hydrating, self._hydrates = begins, hydrates
         self._graph = progress.edges(plan)
+        self._lowers = {name: interval.lower for name, interval in intervals.items()}
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
 
     def looks_up(self, upsert: str) -> bool:
@@ -52,13 +53,14 @@ class JoinedBatch:
 
     def keep_upsert(self, name: str, part: Part, updates: Sequence[KeyedUpdate]) -> None:
         """Let an upsert's own state be asked, which has these updates already."""
-        since = self._since(name)
+        since = self._kept_from(name, self._lowers)
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
 
     def arrange(self, name: str, part: Part, updates: Sequence[KeyedUpdate]) -> None:
         """Bring an arrangement up to date."""
-        arrangement = Arrangement(part, self._intervals[name], self._since(name))
+        since = self._kept_from(name, self._lowers)
+        arrangement = Arrangement(part, self._intervals[name], since)
         arrangement.update(updates)
         self._arrangements[name] = arrangement
 
@@ -116,10 +118,6 @@ class JoinedBatch:
         uppers = {name: interval.upper for name, interval in self._intervals.items()}
         for name, arrangement in self._arrangements.items():
             arrangement.settle(self._kept_from(name, uppers))
-
-    def _since(self, name: str) -> Time:
-        lowers = {each: interval.lower for each, interval in self._intervals.items()}
-        return self._kept_from(name, lowers)
 
     def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
         origins = self._joined.origins

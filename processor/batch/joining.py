@@ -17,7 +17,7 @@ from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.query import AsOfJoin
-from ikebana.processor.joins.stages import Stage
+from ikebana.processor.joins.stages import Stage, candidate_name, step_name
 from ikebana.processor.joins.steps import Lookup as LookupStep
 from ikebana.processor.joins.steps import Path
 from ikebana.processor.kernels import locked
@@ -80,10 +80,10 @@ class Looking:
         for some in portions(rows):
             matches: Iterable[Match]
             if self._test is None:
-                asking = self._lookups((row.value, row) for row in some)
+                asking = lookups(((row.value, row) for row in some), sees_equal=self._sees_equal)
                 matches = half_join(arranged, asking, outer=self._outer)
             else:
-                met = half_join(arranged, self._lookups(enumerate(some)))
+                met = half_join(arranged, lookups(enumerate(some), sees_equal=self._sees_equal))
                 settled = self._settled(some, met, errors)
                 matches = (each._replace(payload=some[each.payload].value) for each in settled)
             for portion in portions(matches):
@@ -99,7 +99,7 @@ class Looking:
         def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
             for some in portions(asking):
                 left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
-                met = half_join(arranged, self._lookups(enumerate(left)))
+                met = half_join(arranged, lookups(enumerate(left), sees_equal=self._sees_equal))
                 for match in self._settled(left, met, None):
                     yield match._replace(payload=some[match.payload].payload)
 
@@ -118,13 +118,6 @@ class Looking:
     def is_locked(self) -> bool:
         """Whether it remembers what it has met."""
         return self._locked
-
-    def _lookups(self, rows: Iterable[tuple[Any, KeyedUpdate]]) -> Iterator[Lookup]:
-        """Rows as they ask, each with a payload of its own."""
-        equal = self._sees_equal
-        for payload, (key, _, time, diff) in rows:
-            assert key is not None, "a row that asks has no key"
-            yield Lookup(key, payload, time, diff, equal)
 
     def _settled(
         self,
@@ -194,10 +187,10 @@ def onward(join: Planned, path: Path, number: int) -> Onward:
     """Where rows go that a step is behind, whose number is one less."""
     if number == len(path.steps):
         return Onward(None, hop=False)
-    name, step = f"{join.join.name}/{path.alias}/{number}", path.steps[number]
+    name, step = step_name(join.join.name, path.alias, number), path.steps[number]
     if isinstance(step, LookupStep):
         return Onward(name, step.hop)
-    return Onward(f"{name}/count/0", hop=True)
+    return Onward(candidate_name(name, "count", 0), hop=True)
 
 
 def results(
@@ -213,6 +206,13 @@ def results(
     after = path.steps[number + 1]
     key = after.key if isinstance(after, LookupStep) else after.candidates[0].key
     return carried(carries), asked(key), len(key)
+
+
+def lookups(rows: Iterable[tuple[Any, KeyedUpdate]], *, sees_equal: bool) -> Iterator[Lookup]:
+    """Rows as they ask, each with a payload of its own."""
+    for payload, (key, _, time, diff) in rows:
+        assert key is not None, "a row that asks has no key"
+        yield Lookup(key, payload, time, diff, sees_equal)
 
 
 def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:

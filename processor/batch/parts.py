@@ -28,6 +28,7 @@ HOLD, HOLD_IN = "hold ", "hold-in "
 MACHINE, REDUCE, REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 FACTS = "facts "
 ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
+_HELD = (HOLD.encode(), HOLD_IN.encode())
 # So many entries that are no operator's any more go in one batch.
 _RELEASED = 50_000
 
@@ -39,7 +40,7 @@ def operator_part(store: Store, operator: str) -> Part:
 
 def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
     """An entry as the entries of its place in other shards; only held ones are of several."""
-    if place.startswith((HOLD.encode(), HOLD_IN.encode())):
+    if place.startswith(_HELD):
         return hold.apart(place.partition(b"\0")[2], entry, shard_of)
     return {shard_of(key_of(place, entry)): entry}
 
@@ -69,7 +70,7 @@ def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
 
     Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
     """
-    assert place.startswith((HOLD.encode(), HOLD_IN.encode())), "a key lies in two shards"
+    assert place.startswith(_HELD), "a key lies in two shards"
     return hold.combined(one, other)
 
 

@@ -19,7 +19,7 @@ from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.plan import (
     ERRORS,
     UPDATE_FORMATS,
@@ -118,7 +118,8 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     held = held_outputs(plan, physical)
-    depths = progress.depths(progress.edges(plan))
+    graph = progress.edges(plan)
+    depths = progress.depths(graph)
     producers = progress.producers(plan)
     for source in plan.inputs:
         decoding = f"decoding {source.name}"
@@ -138,10 +139,9 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
         boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
         told = [source.name for source in plan.inputs if source.transaction_topic == topic]
         arrows += [Arrow(f"topic {topic}", f"decoding {name}") for name in told]
-    inlets = {inlet.name: inlet for inlet in planner.inlets(plan)}
     for reduction in plan.reductions:
         at = f"state {reduction.name}"
-        if any(hop for _, hop in planner.inlet_paths(plan, inlets[reduction.name])):
+        if graph[reduction.name].hops:
             own = f"hop {reduction.name}"
             boxes.append(Box(own, "hop", reduction.name, _hop_lines(plan)))
             arrows.append(Arrow(own, at))

@@ -26,7 +26,7 @@ from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.joined import arrangements as arrangements_of
 from ikebana.processor.planning.joined import is_gathered, joined
 from ikebana.processor.planning.plan import Plan
@@ -150,18 +150,13 @@ def title_of(arrangement: Arrangement) -> str:
 def hops_of(plan: Plan, join: str, alias: str) -> int:
     """The most hops that a change of an input takes until it shows."""
     found = joined(plan)
-    feeds = {inlet.name: inlet for inlet in planner.inlets(plan)}
-
-    def fed_by_hop(feed: str) -> bool:
-        return any(hop for _, hop in planner.inlet_paths(plan, feeds[feed]))
+    graph = progress.edges(plan)
 
     def upto(name: str) -> int:
         stage = found.stages.get(name)
-        if stage is None:
-            return int(fed_by_hop(name))
-        if not stage.rows_from:
-            return int(fed_by_hop(name))
-        return stage.hop + max(map(upto, stage.rows_from))
+        before = () if stage is None else stage.rows_from
+        # What is not behind a stage is fed.
+        return bool(graph[name].hops) + max(map(upto, before), default=0)
 
     ends = [name for name in found.last[join] if found.stages[name].alias == alias]
     return max(map(upto, ends)) + is_gathered(plan, join)
@@ -228,8 +223,7 @@ def _arrangement_lines(plan: Plan, name: str, shared: Shared) -> Iterator[str]:
     for text in shared.arrangement.filters:
         yield f"where {one_line(text)}"
     yield f"1 arrangement, in the shards, as arrange {name}"
-    feeds = {inlet.name: inlet for inlet in planner.inlets(plan)}
-    if any(hop for _, hop in planner.inlet_paths(plan, feeds[name])):
+    if progress.edges(plan)[name].hops:
         yield f"filled by a hop, through topic {plan.loopback_topic}"
     yield _readers(shared)
 

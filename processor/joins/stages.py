@@ -76,6 +76,16 @@ class Stages:
         )
 
 
+def step_name(join: str, alias: str, number: int) -> str:
+    """The name of a step of a path, which is its stage's if it looks up."""
+    return f"{join}/{alias}/{number}"
+
+
+def candidate_name(step: str, role: Role, candidate: int) -> str:
+    """The name of the stage at which a candidate of an extension does its part."""
+    return f"{step}/{role}/{candidate}"
+
+
 def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
     """What joins over shared arrangements come to."""
     kept = {operator_name(each): each for each in arrangements}
@@ -130,7 +140,7 @@ def _stages(join: str, path: Path, names: Mapping[Arrangement, str]) -> Iterator
     """The stages of a path, in the order of their rows."""
     before: tuple[str, ...] = ()
     for number, step in enumerate(path.steps):
-        name = f"{join}/{path.alias}/{number}"
+        name = step_name(join, path.alias, number)
         if isinstance(step, Lookup):
             asked = names[step.arrangement]
             yield Stage(
@@ -165,7 +175,7 @@ def _extending(
         candidate = step.candidates[at]
         asked = names[candidate.data if role == "validate" else candidate.values]
         return Stage(
-            f"{name}/{role}/{at}",
+            candidate_name(name, role, at),
             join,
             alias,
             number,
@@ -180,12 +190,12 @@ def _extending(
     count = range(len(step.candidates))
     for at in count:
         yield stage("count", at, before)
-        before = (f"{name}/count/{at}",)
+        before = (candidate_name(name, "count", at),)
     for at in count:
         yield stage("propose", at, before)
     for at in count:
-        proposed = tuple(f"{name}/propose/{other}" for other in count if other != at)
-        validated = tuple(f"{name}/validate/{other}" for other in range(at))
+        proposed = tuple(candidate_name(name, "propose", other) for other in count if other != at)
+        validated = tuple(candidate_name(name, "validate", other) for other in range(at))
         yield stage("validate", at, (*proposed, *validated))
 
 
@@ -195,10 +205,10 @@ def extended(name: str, step: Extend) -> tuple[str, ...]:
     Candidates validate in index order, so the last is the last but for what it proposed.
     """
     last = len(step.candidates) - 1
-    return f"{name}/validate/{last}", f"{name}/validate/{last - 1}"
+    return candidate_name(name, "validate", last), candidate_name(name, "validate", last - 1)
 
 
 def _ends(path: Path, join: str) -> tuple[str, ...]:
     number = len(path.steps) - 1
-    name, step = f"{join}/{path.alias}/{number}", path.steps[number]
+    name, step = step_name(join, path.alias, number), path.steps[number]
     return (name,) if isinstance(step, Lookup) else extended(name, step)

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.processor.kafka import markers, topics
-from ikebana.processor.kafka.diff_topic import progress_record
 from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning.plan import UPDATE_FORMATS, Input, Plan
@@ -164,7 +164,7 @@ class DatedInputs:
     def _read(self, source: Input, start: int, end: int) -> list[Closed]:
         topic = source.topics[0] + ".progress"
         return [
-            Closed(progress_record(message), message.offset() + 1)
+            Closed(progress_record(message, SourceError), message.offset() + 1)
             for _, messages in self._reader.read([Range(topic, 0, start, end)])
             for message in messages
         ]

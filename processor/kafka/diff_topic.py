@@ -12,10 +12,9 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.codecs import progress
-from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate, Portion
@@ -159,13 +158,13 @@ class DiffTopic:
 
     def _last_before(self, end: int) -> ProgressRecord | None:
         found = self._progress_reader.tail(self.progress_topic, 0, self._progress_at, end)
-        records = [progress_record(message) for message in found]
+        records = [progress_record(message, SourceError) for message in found]
         return records[-1] if records else None
 
     def _records(self, start: int, end: int) -> Iterator[ProgressRecord]:
         wanted = Range(self.progress_topic, 0, start, end)
         for _, messages in self._progress_reader.read([wanted]):
-            yield from map(progress_record, messages)
+            yield from (progress_record(message, SourceError) for message in messages)
 
     def _updates(self, portion: Portion) -> Iterator[list[PlacedUpdate]]:
         ends = portion.ends()
@@ -199,14 +198,3 @@ class DiffTopic:
     def _ends_by(self, ask: _Ask) -> dict[int, int]:
         partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions
         return ask(self._admin, {self.topic: partitions})[self.topic]
-
-
-def progress_record(message: Message) -> ProgressRecord:
-    """Read a record of a progress topic.  Raises: SourceError."""
-    try:
-        return progress.decode(message.value())
-    except DecodeError as error:
-        raise SourceError(
-            f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",
-            hint="The topic holds what no ikebana of this version wrote.",
-        ) from None

@@ -14,7 +14,7 @@ from ikebana.arrangements.errors import SourceError
 from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.topics import Positions, Topic
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reclock import SourceOffset
 
@@ -38,7 +38,7 @@ class Inputs:
         self._admin = client.admin(settings)
         own = [topic for source in plan.inputs for topic in source.topics]
         self._topics = [*own, *plan.transaction_topics]
-        self._hops = planner.has_hops(plan)
+        self._hops = progress.has_hops(plan)
         self._hopped: tuple[int, dict[int, int]] | None = None
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._known: dict[str, Topic] = {}

@@ -27,7 +27,7 @@ from ikebana.processor.explain.words import counted
 from ikebana.processor.kafka import client, markers, takeover, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Reader
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.preflight import Check, Kept, checked, kept, refused
 from ikebana.processor.reading.codec_of import needs_registry
@@ -111,7 +111,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     yield from _of_inputs(plan, settings, held)
     admin = client.admin(settings.kafka)
     read = [plan.markers_topic, *(output.progress_topic for output in plan.published)]
-    read += [plan.loopback_topic] if planner.has_hops(plan) else []
+    read += [plan.loopback_topic] if progress.has_hops(plan) else []
     own = [*read, *(output.topic for output in plan.published)]
     found = _described(client.admin({**settings.kafka, **settings.sink_kafka}), own)
     # Producers may be somebody else than consumers.

@@ -5,13 +5,12 @@ from collections.abc import Collection, Iterable
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import CheckpointError
-from ikebana.codecs import progress
-from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.batch.formatting import add_times, progress_messages
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.markers import Marker, last_message
+from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
 from ikebana.processor.planning.plan import Plan
@@ -20,15 +19,7 @@ from ikebana.processor.planning.plan import Plan
 def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:
     """The last progress record of a topic; None while there is none (any more)."""
     message = last_message(reader, topic, 0)
-    if message is None:
-        return None
-    try:
-        return progress.decode(message.value())
-    except DecodeError as error:
-        raise CheckpointError(
-            f"cannot use {topic}[0]@{message.offset()}: {error.reason}",
-            hint="The topic holds what no ikebana of this version wrote.",
-        ) from None
+    return None if message is None else progress_record(message, CheckpointError)
 
 
 def publish(

@@ -25,7 +25,7 @@ from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 
 # An update is longer than the upsert that it comes from, an error record nearly twice as
@@ -304,7 +304,7 @@ def check_lease(
 
 def _told(plan: Plan) -> list[str]:
     """The topics that have to stay the same as long as the checkpoint lives."""
-    own = [plan.loopback_topic] if planner.has_hops(plan) else []
+    own = [plan.loopback_topic] if progress.has_hops(plan) else []
     return [*(output.topic for output in plan.published), *own]
 
 
@@ -392,7 +392,7 @@ def _create(
     markers_topic = existing.get(plan.markers_topic)
     if markers_topic is not None and markers_topic.partitions < partitions:
         topics.add_partitions(admin, plan.markers_topic, partitions)
-    looped = existing.get(plan.loopback_topic) if planner.has_hops(plan) else None
+    looped = existing.get(plan.loopback_topic) if progress.has_hops(plan) else None
     if looped is not None and looped.partitions < birth.shards:
         topics.add_partitions(admin, plan.loopback_topic, birth.shards)
     for name, count, own in missing_topics(plan, settings, birth.shards, admin, existing):
@@ -410,7 +410,7 @@ def missing_topics(
     wanted: list[tuple[str, int | Output, Mapping[str, str]]] = [
         (plan.markers_topic, shards + 1, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
     ]
-    if planner.has_hops(plan):
+    if progress.has_hops(plan):
         wanted.append((plan.loopback_topic, shards, _DIFF_TOPIC))
     for output in plan.published:
         own = _UPSERT_TOPIC if output.format == "upsert" else _DIFF_TOPIC

@@ -82,7 +82,6 @@ def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> 
     known = _least(store)
     released: list[bytes] = []
     found: list[KeyedUpdate] = []
-    least = upper
     for place, entry in held.scan(b"", _packed(known)) if known < upper else ():
         if (time := _time_of(place)) >= upper:
             least = time
@@ -90,7 +89,7 @@ def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> 
         found += _held_by(place, entry)
         released.append(place)
     else:
-        least = upper if known < upper else known
+        least = max(known, upper)
     for place in released:
         held.delete(place)
     for update in found:

@@ -1,7 +1,6 @@
 """The joins of a plan together: what they share, and the stages that they come to."""
 
 import functools
-from collections.abc import Iterator
 
 from ikebana.processor.joins.arrangements import Shared, shared
 from ikebana.processor.joins.stages import Stages, stages
@@ -15,19 +14,18 @@ def joined(plan: Plan) -> Stages:
 
     Raises: JoinError, if a join cannot be.
     """
-    return stages([ways.join_of(plan, join.name) for join in plan.joins], arrangements(plan))
-
-
-@functools.lru_cache(maxsize=32)
-def arrangements(plan: Plan) -> tuple[Shared, ...]:
-    """The arrangements of all joins, each there once."""
     joins = [ways.join_of(plan, join.name) for join in plan.joins]
     known = {
         name: relation
         for join in plan.joins
         for name, relation in ways.relations(plan, join).items()
     }
-    return shared(joins, known)
+    return stages(joins, shared(joins, known))
+
+
+def arrangements(plan: Plan) -> tuple[Shared, ...]:
+    """The arrangements of all joins, each there once."""
+    return tuple(joined(plan).kept.values())
 
 
 def looked_up(plan: Plan) -> frozenset[str]:
@@ -46,9 +44,3 @@ def is_gathered(plan: Plan, join: str) -> bool:
         and any(way.root == join for way in ways.paths(plan, output.source))
         for output in plan.outputs
     )
-
-
-def own_feeds(plan: Plan) -> Iterator[str]:
-    """The stages that get a relation's updates without an arrangement between."""
-    found = joined(plan)
-    return (feed.name for feed in found.feeds if feed.name in found.stages)

@@ -164,15 +164,6 @@ def _stays(plan: Plan, path: Path) -> bool:
     return keeps_key(path) and (in_json or not arranges)
 
 
-def has_hops(plan: Plan) -> bool:
-    """Whether anything goes through the loopback topic."""
-    return (
-        any(hop for inlet in inlets(plan) for _, hop in inlet_paths(plan, inlet))
-        or any(stage.hop for stage in joined(plan).stages.values())
-        or any(is_gathered(plan, join.name) for join in plan.joins)
-    )
-
-
 def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     """The compiled steps of a branch, behind what is pushed."""
     scope = scope_of_root(plan, branch.root)

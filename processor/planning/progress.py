@@ -58,6 +58,11 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
     return graph
 
 
+def has_hops(plan: Plan) -> bool:
+    """Whether anything goes through the loopback topic."""
+    return any(edge.hops for edge in edges(plan).values())
+
+
 @functools.lru_cache(maxsize=32)
 def order(plan: Plan) -> tuple[str, ...]:
     """The operators in the order in which one pass goes through them."""

@@ -100,8 +100,8 @@ class Intake:
         )
         """Whether every message with a key is the symbol that it comes to."""
         self._branches = branches_in_decoding(source, physical)
-        self._mode = source.mode
-        self._read_one = self._appended if source.mode == "append" else codec.changes
+        self._appends = source.mode == "append"
+        self._read_one = self._appended if self._appends else codec.changes
 
     def symbols(
         self,
@@ -208,7 +208,7 @@ class Intake:
     ) -> list[tuple[int, Sequence[Change] | _Bad]] | None:
         """What `_found` gives of plain rows that stay, without detours; None if it takes some."""
         plain = self._plain
-        if plain is None or self._mode != "append" or self._passes is not None:
+        if plain is None or not self._appends or self._passes is not None:
             return None
         if self._any_too_deep(messages):
             return None

@@ -28,7 +28,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import Takeover, take_over
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig
@@ -224,7 +224,7 @@ class _Sink:
         self._new = taken.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
-        hops = planner.has_hops(job.plan)
+        hops = progress.has_hops(job.plan)
         self._trimming = (
             Trimming(self._admin, job.plan.loopback_topic, job.retained) if hops else None
         )

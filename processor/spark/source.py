@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
         if last.hydrating:
-            reader = _reader(tuple(sorted(config.kafka.items())))
+            reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)
             look = look._replace(hydrated=markers.hydrated_in(told, last.batch, shards))
         now_ms = time.time_ns() // 1_000_000
@@ -217,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             for s in partition.slices
         }
         labels = config.labels
-        reader = _reader(tuple(sorted(config.kafka.items())))
+        reader = self._connected()
         for at, messages in reader.read(partition.hops):
             yield _rows([(labels[at.partition], message.value()) for message in messages])
         if not by_range:
@@ -243,11 +243,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         config = self._config
         if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
             return
-        reader = _reader(tuple(sorted(config.kafka.items())))
+        reader = self._connected()
         lease = markers.last_lease(reader, config.plan.markers_topic)
         if lease is not None and lease.incarnation > config.incarnation:
             raise markers.replaced(config.plan.name, config.incarnation, lease.incarnation)
         self._asked_for_lease = time.monotonic()
+
+    def _connected(self) -> Reader:
+        return _reader(tuple(sorted(self._config.kafka.items())))
 
     @functools.cached_property
     def _inputs(self) -> Inputs:

@@ -32,7 +32,7 @@ class Examples(Pipeline):
 
     def document(self) -> dict[str, Any]:
         """What the files say, with topics of this test."""
-        found: dict[str, Any] = {"pipeline": self.name}
+        found: dict[str, Any] = {}
         for name in ("in-the-air", "life-cycle"):
             told = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
             for section in ("inputs", "operators", "outputs"):
@@ -41,25 +41,10 @@ class Examples(Pipeline):
             source["topic"] = self.topic(name)
         for name, output in found["outputs"].items():
             output["topic"] = f"{self.name}.{name}"
-        return found | {
-            "kafka": {"bootstrap.servers": self.servers},
-            "source": {"max_records_per_batch": 1_500},
-            "run": {
-                "checkpoint": str(self.place),
-                "local_directory": str(self.folder / "local"),
-                "shards": 2,
-                "master": "local[2]",
-                "driver_memory": "512m",
-            },
-        }
+        return self.around(found)
 
     def topic(self, name: str) -> str:
         return f"{self.source}.{name}"
-
-    def file(self) -> Path:
-        path = self.folder / f"{self.name}.yaml"
-        path.write_text(json.dumps(self.document()))
-        return path
 
     def updates(self, output: str) -> Updates:
         """What an output's topic holds."""
@@ -78,7 +63,7 @@ def test_flight_examples_are_exact_over_partitions_restarts_and_deaths(
 ) -> None:
     """Three runs over two shuffled days, of which one died, equal the plain computation."""
     servers = broker.bootstrap_servers
-    pipeline = Examples(tmp_path, servers, topic_name("flights"), topic_name("in"))
+    pipeline = Examples(tmp_path, servers, topic_name("flights"), topic_name("in"), limit=1_500)
     table = all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
     given = {}
     for name, made in MADE.items():

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from ikebana.processor.kafka.broker import Broker
 from judge import committed, progress_of
-from pipelines import Pipeline, create, produce
+from pipelines import create, produce, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -53,31 +52,6 @@ Q3 = """
 BY_ORDER = f"""
     SELECT orderkey, orderdate, shippriority, sum(revenue) FROM ({Q3}) GROUP BY ALL
 """
-
-
-@dataclass(frozen=True)
-class Joined(Pipeline):
-    """A pipeline of these inputs, operators and outputs."""
-
-    sections: Mapping[str, Any] = field(default_factory=dict)
-
-    def file(self) -> Path:
-        path = self.folder / f"{self.name}.yaml"
-        document = {
-            "pipeline": self.name,
-            **self.sections,
-            "kafka": {"bootstrap.servers": self.servers},
-            "source": {"max_records_per_batch": self.limit},
-            "run": {
-                "checkpoint": str(self.place),
-                "local_directory": str(self.folder / "local"),
-                "shards": 2,
-                "master": "local[2]",
-                "driver_memory": "512m",
-            },
-        }
-        path.write_text(json.dumps(document))
-        return path
 
 
 class Shop:
@@ -209,7 +183,7 @@ def test_the_third_query_of_tpch_follows_all_of_its_tables(
     topics = {table: f"{name}.{table}" for table in TABLES}
     for topic in topics.values():
         create(servers, topic, 2)
-    pipeline = Joined(tmp_path, servers, name, "", limit=150, sections=shop_sections(name, topics))
+    pipeline = written(tmp_path, servers, name, shop_sections(name, topics), limit=150)
     shop = Shop(Random(8))
 
     def send(count: int) -> None:
@@ -294,7 +268,7 @@ def test_orders_have_the_prices_of_their_times(
     for topic in topics.values():
         create(servers, topic, 2)
     sections = market_sections(topics["orders"], topics["prices"], f"{name}.priced")
-    pipeline = Joined(tmp_path, servers, name, "", limit=120, sections=sections)
+    pipeline = written(tmp_path, servers, name, sections, limit=120)
     # Many an order is of the very millisecond of a price change of its product.
     prices = sorted({(f"p{choice.randrange(6)}", choice.randrange(1, 450)) for _ in range(250)})
     rows: dict[str, list[Row]] = {

@@ -8,7 +8,7 @@ import pytest
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import cdcv2
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import progress
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
 from playing import Play, dated
 
@@ -313,4 +313,4 @@ def test_a_lookup_by_the_key_alone_adds_nothing_to_an_upsert_s_state() -> None:
         kept.append(play.kept())
 
     assert kept[0] == kept[1] == {"orders": 12 + CLOSING, "quotes": 12 + CLOSING}
-    assert not planner.has_hops(with_join)
+    assert not progress.has_hops(with_join)

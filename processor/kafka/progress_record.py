@@ -1,0 +1,19 @@
+"""Records of progress topics, as they are read."""
+
+from confluent_kafka import Message
+
+from ikebana.arrangements.errors import IkebanaError
+from ikebana.codecs import progress
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+
+
+def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRecord:
+    """Read a record of a progress topic.  Raises: the `refusal`, for what is none."""
+    try:
+        return progress.decode(message.value())
+    except DecodeError as error:
+        raise refusal(
+            f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",
+            hint="The topic holds what no ikebana of this version wrote.",
+        ) from None
