@@ -4,67 +4,80 @@ It runs the same decoding and the same kernels as the Spark shell.  Use it in te
 learn, and to try a pipeline before it meets a topic.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
-from ikebana.codecs import canonical
+from ikebana.codecs import canonical, cdcv2, diff
+from ikebana.codecs.upsert_out import Message as OutputMessage
 from ikebana.processor.batch import dataflow, hops, parts
 from ikebana.processor.batch.envelope import Records, Tick, unpack
+from ikebana.processor.batch.formatting import add_times, progress_messages
 from ikebana.processor.batch.rows import KeyedUpdate, Updates, add
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
+from ikebana.processor.literals import Record as Record
+from ikebana.processor.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.planning import planner, progress, ways
-from ikebana.processor.planning.plan import (
-    ERRORS,
-    SOURCE_CLOCKS,
-    UPDATE_FORMATS,
-    Input,
-    Output,
-    Plan,
-)
+from ikebana.processor.planning.plan import ERRORS, SOURCE_CLOCKS, Input, Output, Plan
 from ikebana.processor.reading.decoding import Decoding, Place
 from ikebana.processor.reading.intake import Message
 from ikebana.processor.reading.source_dating import SourceDating
-from ikebana.processor.reading.update_intake import intake_of
+from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
+from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
 
-Record = tuple[Any, Any, int] | tuple[Any, Any, int, int]
+Found = dict[str, list[Update[Any]]]
+# Beyond every time that a record may have.
+_END = 1 << 63
 
 
 class Evaluation:
     """A plan between two micro-batches: give it records, take the updates.
 
-    `counted` is what `dataflow.Emitted` counts, of all batches so far.  With `optimized`
-    false, nothing is pushed into decoding.
+    `counted` is what `dataflow.Emitted` counts, of all batches so far; `messages` are those
+    of each output so far, in its format.  With `optimized` false, nothing is pushed into
+    decoding.  `schemas` are Avro schemas by their ids, for inputs in Avro.
     """
 
     def __init__(
-        self, plan: Plan, *, optimized: bool | None = None, schemas: "Schemas | None" = None
+        self,
+        plan: Plan,
+        *,
+        optimized: bool | None = None,
+        schemas: "Schemas | Mapping[int, Any] | None" = None,
     ) -> None:
         self.plan = plan
         self.store = MemoryStore()
         self.frontiers: dict[str, int] = {}
         self.counted: Counter[str] = Counter()
+        self.messages: dict[str, list[OutputMessage]] = {o.name: [] for o in plan.published}
+        for source in plan.inputs:
+            require_readable(source, schemas)
         self._physical = planner.physical(plan, optimized=optimized)
+        found = _schemas(schemas)
         self._intakes = {
-            source.name: intake_of(source, self._physical, schemas) for source in plan.inputs
+            source.name: intake_of(source, self._physical, found) for source in plan.inputs
         }
         self.greatest = 0
         """The greatest event time so far."""
+        self._covered: dict[str, Coverage] = {}
         self._offset = 0
 
-    def advance(
-        self, inputs: Mapping[str, Iterable[Record]], upper: int
-    ) -> dict[str, list[Update[Any]]]:
+    def advance(self, inputs: Mapping[str, Iterable[Record]], upper: int) -> Found:
         """Feed records and close all times before `upper`; see `evaluate`.
 
         Records at or beyond `upper` wait until a later call closes their time.
+
+        Raises:
+            ConfigError: there is no such input, or a record is none.
         """
         known = {source.name: source for source in self.plan.inputs}
         if strange := [name for name in inputs if name not in known]:
@@ -72,73 +85,120 @@ class Evaluation:
                 f'cannot evaluate plan "{self.plan.name}": it has no input "{strange[0]}"',
                 hint=f"There are {', '.join(known)}.",
             )
+        if isinstance(upper, bool) or not isinstance(upper, int):
+            raise ConfigError(
+                f'cannot evaluate plan "{self.plan.name}" up to a {type(upper).__name__}',
+                hint="upper is a time: a whole number.",
+            )
         rows: list[Records] = []
         for name, records in inputs.items():
-            rows += self._rows(known[name], list(records))
-        outputs = self.plan.published
-        found: dict[str, list[KeyedUpdate]] = {output.name: [] for output in outputs}
+            rows += self._rows(known[name], records)
+        found: dict[str, list[KeyedUpdate]] = {o.name: [] for o in self.plan.published}
         graph = progress.edges(self.plan)
+        # Facts are known before their times are closed.
+        now = 0 if self._covered and rows else upper
         while rows or progress.behind(graph, self.frontiers, upper):
-            emitted = self._step(rows, progress.advance_frontiers(graph, self.frontiers, upper))
+            to = progress.advance_frontiers(graph, self.frontiers, now)
+            emitted, now = self._step(rows, to), upper
             for name, updates in emitted.updates.items():
                 found[name] += updates
-            self.counted += emitted.counted
-            for seen in emitted.seen:
-                self.greatest = max(self.greatest, seen.greatest or 0)
             rows = [row for _, row in hops.chunks(emitted.hops, 1)]
         return {
             output.name: self._read(output, found[output.name]) for output in self.plan.published
         }
 
-    def pending(self) -> list[int]:
-        """The times of updates that are made, and wait for the frontier to pass them.
+    def finish(self) -> Found:
+        """Close all times for which something waits, and those that follow of it."""
+        found: Found = {output.name: [] for output in self.plan.published}
+        while pending := self.pending():
+            for name, updates in self.advance({}, max(pending) + 1).items():
+                found[name] += updates
+        return found
 
-        Of an upsert's records that wait nothing has been made yet.
+    def pending(self) -> list[int]:
+        """The times of what waits for the frontier to pass them, in order.
+
+        These are updates that are made already, and records of which nothing has been made
+        yet: those of an upsert or a state machine, and facts of CDCv2.
         """
-        return sorted(parts.held_times(self.store, self.plan))
+        held = parts.held_times(self.store, self.plan)
+        return sorted([*held, *parts.waiting_times(self.store, self.plan)])
+
+    @property
+    def covered(self) -> int | None:
+        """Before which time the messages of CDCv2 so far are complete; None without any."""
+        return min((each.frontier for each in self._covered.values()), default=None)
 
     def _step(self, rows: list[Records], frontiers: dict[str, int]) -> dataflow.Emitted:
         """One micro-batch; an operator behind a hop needs one more for each hop."""
+        intervals = progress.intervals(self.frontiers, frontiers)
         emitted = dataflow.advance(
-            self.plan,
-            self.store,
-            rows,
-            progress.intervals(self.frontiers, frontiers),
-            self._physical,
-            early=True,
+            self.plan, self.store, rows, intervals, self._physical, early=True
         )
         self.frontiers = frontiers
+        self.counted += emitted.counted
+        for seen in emitted.seen:
+            self.greatest = max(self.greatest, seen.greatest or 0)
+        self._cover(emitted)
+        closed = progress.output_intervals(self.plan, intervals) if intervals else {}
+        for output in self.plan.published:
+            self._write(output, emitted, closed.get(output.name))
         return emitted
 
-    def _rows(self, source: Input, records: list[Record]) -> Iterable[Records]:
+    def _cover(self, emitted: dataflow.Emitted) -> None:
+        """Learn how far messages of CDCv2 are complete."""
+        for name, coverage in self._covered.items():
+            statements = []
+            for seen in emitted.seen:
+                for lower, upper, packed in seen.statements if seen.input == name else ():
+                    counts: dict[int, int] = {}
+                    add_times(counts, packed)
+                    statements.append(cdcv2.Progress(lower, upper, counts))
+            facts = emitted.facts.get(name, {})
+            self._covered[name] = advanced(coverage, statements, facts)
+
+    def _write(self, output: Output, emitted: dataflow.Emitted, closed: Interval | None) -> None:
+        """Keep what a batch writes to the topic of an output."""
+        written = self.messages[output.name]
+        if (formatted := emitted.messages.get(output.name)) is None:
+            written += [
+                OutputMessage(key, value, diff.headers(time, change))
+                for key, value, time, change in emitted.updates[output.name]
+            ]
+            return
+        written += formatted.messages
+        if closed is not None and closed.lower < closed.upper:
+            of = progress_messages(output, closed.lower, closed.upper, formatted.times)
+            written += [OutputMessage(None, value, []) for value in of]
+
+    def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[Records]:
         """The records as they reach a shard, all of them in one partition."""
         lower = min(self.frontiers.values(), default=0)
-        if source.value_format in UPDATE_FORMATS:
-            yield _updates(source, records, lower)
-            return
-        times: dict[int, int] = {}
-        messages: list[Message] = []
-        for key, value, time, *_ in records:
-            dated = source.event_time is not None
-            assert dated or time >= lower, f"time {time} is not beyond the lower {lower}"
-            self._offset += 1
-            times[self._offset] = time
-            raw_key = _as_message(source, "key", key)
-            raw_value = _as_message(source, "value", value)
-            messages.append(Message(self._offset, raw_key, raw_value, None, time))
-        order = self.plan.inputs.index(source)
+        given = messages(source, records, lower, self._offset + 1)
+        self._offset += len(given)
+        intake = self._intakes[source.name]
+        if isinstance(intake, UpdateIntake) and source.value_format != "diff":
+            literal = [message for message in given if message.headers is not None]
+            if literal:
+                yield _updates(source, intake, literal)
+            given = [message for message in given if message.headers is None]
+            if given:
+                self._covered.setdefault(source.name, Coverage())
+        topics = [topic for each in self.plan.inputs for topic in each.topics]
+        order = topics.index(source.topics[0])
+        times = {message.offset: message.timestamp or 0 for message in given}
         place = (
-            _LiteralPlace(times, source.topics[0], order)
-            if source.event_time is None
-            else Place(source.topics[0], 0, order, 0, lower, each=False)
+            Place(source.topics[0], 0, order, 0, lower, each=False, upper=_END)
+            if source.is_dated
+            else _LiteralPlace(times, source.topics[0], order)
         )
         where = source.topics[0], 0
         dating = None
         if source.event_time is not None and source.event_time.clock in SOURCE_CLOCKS:
             # All records of a call are there: no transaction is in the middle.
             dating = SourceDating(source, None, where)
-        decoding = Decoding(source, self._intakes[source.name], place, 1, dating)
-        for _, chunk in [*decoding.add(messages), *decoding.flush()]:
+        decoding = Decoding(source, intake, place, 1, dating)
+        for _, chunk in [*decoding.add(given), *decoding.flush()]:
             row = unpack(chunk)
             assert not isinstance(row, Tick)
             yield row
@@ -166,8 +226,12 @@ class Evaluation:
 
 
 def evaluate(
-    plan: Plan, inputs: Mapping[str, Iterable[Record]], upper: int | None = None
-) -> dict[str, list[Update[Any]]]:
+    plan: Plan,
+    inputs: Mapping[str, Iterable[Record]],
+    upper: int | None = None,
+    *,
+    schemas: "Schemas | Mapping[int, Any] | None" = None,
+) -> Found:
     """Run `plan` on the records `(key, value, time)` of each input.
 
     Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope,
@@ -177,7 +241,10 @@ def evaluate(
     order of time, by the name of the output; `errors` holds what could not be used.  All
     times are closed, also those of updates that are due later than any record, or those
     before `upper` if it is given.  Of an input with event time, the time is the record's
-    timestamp; records of one of updates are (key, value, time, diff).
+    timestamp; records of one of updates are (key, value, time, diff), or of CDCv2 the
+    messages of a topic, as bytes: then the times that these have closed are.
+
+    Messages in Avro need their `schemas`: a mapping from ids, or whatever finds them.
 
     >>> from ikebana import Input, Output, Plan, Upsert
     >>> plan = Plan(
@@ -192,26 +259,27 @@ def evaluate(
     ('frank', 'mcsherry') 0 1
     ('frank', 'mcsherry') 1 -1
     ('frank', 'zappa') 1 1
+
+    Raises:
+        ConfigError: there is no such input, or a record is none; it is named.
     """
-    records = {name: list(given) for name, given in inputs.items()}
-    dated = {source.name for source in plan.inputs if source.event_time is not None}
-    last = max(
-        (record[2] for name, given in records.items() for record in given if name not in dated),
-        default=0,
-    )
-    evaluation = Evaluation(plan)
-    if dated and upper is None:
-        # First only their times are learned; everything waits.
-        evaluation.advance(records, 0)
-        records, last = {}, max(last, evaluation.greatest)
-    found = evaluation.advance(records, last + 1 if upper is None else upper)
-    if upper is None and (pending := evaluation.pending()):
-        for name, updates in evaluation.advance({}, max(pending) + 1).items():
-            found[name] += updates
+    evaluation = Evaluation(plan, schemas=schemas)
+    if upper is not None:
+        return evaluation.advance(inputs, upper)
+    given = {name: listed(name, records) for name, records in inputs.items()}
+    if any(
+        source.event_time is not None or "cdcv2" in source.value_format for source in plan.inputs
+    ):
+        # First everything waits: what times there are is known only then.
+        last = 0
+    else:
+        last = 1 + max(map(greatest_time, given.values()), default=-1)
+    found = evaluation.advance(given, last)
+    covered = evaluation.covered
+    rest = evaluation.finish() if covered is None else evaluation.advance({}, covered)
+    for name, updates in rest.items():
+        found[name] += updates
     return found
-
-
-_RAW = ("bytes", "avro", "debezium-avro")
 
 
 class _LiteralPlace(Place):
@@ -225,40 +293,38 @@ class _LiteralPlace(Place):
         return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
 
 
-def _updates(source: Input, records: Sequence[Record], lower: int) -> Updates:
-    """Literal updates as they are: (key, value, time, diff)."""
+class _Given:
+    """Schemas that are given by their ids."""
+
+    def __init__(self, schemas: Mapping[int, Any]) -> None:
+        self._schemas = schemas
+
+    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
+        from ikebana.codecs.avro import SchemaUnknown, self_contained
+
+        try:
+            schema = self._schemas[id]  # type: ignore[index]
+        except KeyError:
+            raise SchemaUnknown from None
+        try:
+            return self_contained(json.loads(schema) if isinstance(schema, str) else schema)
+        except ValueError:
+            raise SchemaUnknown("its schema is no Avro schema") from None
+
+
+def _schemas(given: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
+    return _Given(given) if isinstance(given, Mapping) else given
+
+
+def _updates(source: Input, intake: UpdateIntake, given: Sequence[Message]) -> Updates:
+    """Literal updates of CDCv2 as they are."""
     row = Updates([], [], [], [], [], root=source.name)
-    for record in records:
-        if len(record) != 4:
-            raise ConfigError(
-                f'cannot evaluate input "{source.name}": {source.value_format} records are '
-                "(key, value, time, diff)"
-            )
-        key, value, time, diff = record
-        assert time >= lower, f"time {time} is not beyond the lower {lower}"
-        raw_value = _as_message(source, "value", value) or b"null"
-        add(row, KeyedUpdate(_as_message(source, "key", key), raw_value, time, diff))
+    for message in given:
+        time, change = diff.read_headers(message.headers)
+        key = None if message.key is None else canonical.canonical(message.key)
+        value = canonical.canonical(message.value or b"null")
+        add(row, KeyedUpdate(key, value, time, change))
     return row
-
-
-def _as_message(source: Input, part: Literal["key", "value"], data: Any) -> bytes | None:
-    """What a topic would hold; data that is no message is JSON."""
-    if data is None or isinstance(data, bytes):
-        return data
-    # Debezium's Avro has both in Avro, whatever the key's format is said to be.
-    by_value = part == "value" or source.value_format == "debezium-avro"
-    if (source.value_format if by_value else source.key_format) in _RAW:
-        raise ConfigError(
-            f'cannot evaluate input "{source.name}": a {part} is of type {type(data).__name__}',
-            hint="Give bytes: only JSON data are written for you.",
-        )
-    try:
-        return canonical.encode(data)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f'cannot evaluate input "{source.name}": a {part} cannot be written as JSON: {error}',
-            hint="Give what a message could hold, or its bytes.",
-        ) from error
 
 
 def _as_data(message: bytes | None, kind: str) -> Any:

@@ -18,6 +18,7 @@ from ikebana.processor.kernels import (
     reduce,
     reduce_rows,
     state_machine,
+    upsert,
 )
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
@@ -111,6 +112,21 @@ def held_times(store: Store, plan: Plan) -> list[int]:
         *(HOLD_IN + name for name in progress.edges(plan)),
     ]
     return [time for name in names for time in hold.due_times(operator_part(store, name))]
+
+
+def waiting_times(store: Store, plan: Plan) -> list[int]:
+    """The times of records that wait for them to close, before upserts, machines and facts."""
+    kinds: list[tuple[Callable[[Store], Iterable[int]], str, Iterable[str]]] = [
+        (upsert.waiting_times, "", (each.name for each in plan.upserts)),
+        (state_machine.waiting_times, MACHINE, (each.name for each in plan.machines)),
+        (facts.due_times, FACTS, (each.name for each in plan.inputs)),
+    ]
+    return [
+        time
+        for times_of, kind, names in kinds
+        for name in names
+        for time in times_of(operator_part(store, kind + name))
+    ]
 
 
 def release(store: Store, parts: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
     except Refused as refused:
         # A record is UTF-8, which not every text can be.
         raise FailureError(str(refused).encode(errors="replace").decode()) from None
-    except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- what a user's function raises is data
         problem = f"raised {type(error).__name__}"
         raise FailureError(f"{role} {name_of(function)} {problem}") from None
     if not several:
@@ -42,6 +42,6 @@ def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
         raise FailureError(f"{role} {name_of(function)} {problem}")
     try:
         return list(map(canonical.encode, items))
-    except Exception:  # noqa: BLE001 -- nor do we know what it gives
+    except (Exception, SystemExit):  # noqa: BLE001 -- nor do we know what it gives
         problem = "gave data that have no JSON form"
         raise FailureError(f"{role} {name_of(function)} {problem}") from None

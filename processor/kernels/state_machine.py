@@ -180,6 +180,12 @@ def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
     ]
 
 
+def waiting_times(store: Store) -> list[int]:
+    """The times of the symbols that wait, in order."""
+    waiting = Part(store, b"w").scan(b"")
+    return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
+
+
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of the store belongs to, whatever kind of entry it is."""
     if place[:1] == b"k":

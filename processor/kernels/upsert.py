@@ -104,6 +104,11 @@ def scan(store: Store, start: bytes = b"") -> Iterator[bytes]:
     return (key for key, _ in Part(store, b"k").scan(b"", start))
 
 
+def waiting_times(store: Store) -> list[int]:
+    """The times of the symbols that wait, in order."""
+    return [int.from_bytes(place[:8], "big") for place, _ in Part(store, b"w").scan(b"")]
+
+
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of the store belongs to, whatever kind of entry it is."""
     if place[:1] == b"k":

@@ -39,7 +39,7 @@ def found(function: Any) -> Any:
         raise FunctionError(f'"{function}" is not of the form module:function')
     try:
         here: Any = importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, SystemExit) as error:
         raise FunctionError(f'module "{module}" cannot be imported: {error}') from None
     for part in name.split("."):
         if not hasattr(here, part):
@@ -83,7 +83,7 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
         try:
             data = (_data(key, raw=raw_key), _data(value, raw=raw_value))
             given = [_triple(result) for result in made(data)]
-        except Exception as error:  # noqa: BLE001 -- whatever a user's function raises is data
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- that is data, too
             reason = f"{name} raised {type(error).__name__}"
             return [(Failure(operator, reason, key), None, 1)]
         if problem := _problem(given, step):

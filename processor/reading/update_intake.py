@@ -2,7 +2,9 @@
 
 A topic of format `diff` is read by its progress, so a message of a time outside the
 batch's interval belongs to a batch before or behind it, and is left to that.  What is no
-update there ends the pipeline: without it no time would be complete.
+update there ends the pipeline: without it no time would be complete.  Data become canonical,
+so that equal data cancel whoever wrote them; an update of data that are no JSON is an
+error record.
 """
 
 from collections import Counter
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.arrangements.frontier import Interval
+from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Progress
+from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.batch.formatting import pack_times
 from ikebana.processor.batch.rows import Facts, KeyedUpdate, Seen, add
@@ -22,6 +26,7 @@ from ikebana.processor.reading.intake import Intake, Made, Message, branches_in_
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.cdcv2_reader import DECODERS
+from ikebana.processor.verifying.diff_reader import PlacedUpdate
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
@@ -41,15 +46,21 @@ class UpdateIntake:
             SourceError: a message is no update.
         """
         topic, partition = where
-        updates = []
+        updates, bad = [], []
         for offset, key, value, headers, _ in messages:
             at = (partition, offset)
             found = diff_reader.decode(topic, at, key, value, headers)
             _require_time(found.time, where, offset)
-            if found.time in interval:
-                updates.append(KeyedUpdate(*found[:4]))
+            if found.time not in interval:
+                continue
+            try:
+                updates.append(_canonical(found))
+            except DecodeError as error:
+                # Nothing keeps state here, so the error stands for ever.
+                record = error_record(str(error), (*where, offset), key, value)
+                bad.append(KeyedUpdate(None, record, found.time, 1))
         by_branch, failed = through(self._branches, updates)
-        return Made(by_branch, failed, Counter())
+        return Made(by_branch, bad + failed, Counter())
 
     def facts(self, messages: Sequence[Message], where: Where) -> tuple[Facts, Seen]:
         """The facts in messages: updates, and statements of progress.
@@ -76,6 +87,19 @@ class UpdateIntake:
                 _require_time(update.time, where, message.offset)
                 add(facts, update)
         return facts, seen
+
+
+def _canonical(update: PlacedUpdate) -> KeyedUpdate:
+    """An update with its data as canonical bytes.  Raises: DecodeError, for the part at fault."""
+    key, value, time, diff, *_ = update
+    try:
+        key = None if key is None else canonical.canonical(key)
+    except DecodeError as error:
+        raise DecodeError("key as JSON", error.reason) from None
+    try:
+        return KeyedUpdate(key, canonical.canonical(value), time, diff)
+    except DecodeError as error:
+        raise DecodeError("value as JSON", error.reason) from None
 
 
 def _require_time(time: int, where: Where, offset: int) -> None:

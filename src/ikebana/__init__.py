@@ -10,7 +10,7 @@ from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
 from ikebana.arrangements.update import Update, accumulate, consolidate, negate
 from ikebana.codecs.change import Column
 from ikebana.processor.configuring.pipeline import load
-from ikebana.processor.evaluate import evaluate
+from ikebana.processor.evaluate import Evaluation, evaluate
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.linear import steps
 from ikebana.processor.planning.plan import (
@@ -33,6 +33,7 @@ __all__ = [
     "Concat",
     "ConfigError",
     "DeltaJoin",
+    "Evaluation",
     "EventTime",
     "IkebanaError",
     "Input",
