@@ -8,8 +8,8 @@ The rows of a time and key that come and go, consolidated, are written so:
 
 A changed key is thereby a `d` of the old one and a `c` of the new one.  Messages are in
 order of time, key, and row.  After the `d` of a key that has nothing left a tombstone
-may follow, for compacted topics; only where a key has at most one row does it say the
-truth.  Rows are JSON objects; updates of a key with any other value are a violation.
+may follow, for compacted topics.  Rows are JSON objects; updates of a key with any other
+value are a violation.
 
 No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
 milliseconds in the `ingest` domain and a count in the `offset` domain.
@@ -17,7 +17,7 @@ milliseconds in the `ingest` domain and a count in the `offset` domain.
 Form: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from ikebana.codecs import canonical
@@ -38,10 +38,15 @@ class Origin(NamedTuple):
     tombstones: bool = True
 
 
-def to_envelopes(updates: Iterable[Fact], origin: Origin) -> tuple[list[Message], list[Violation]]:
+def to_envelopes(
+    updates: Iterable[Fact],
+    origin: Origin,
+    empty: Container[tuple[int, bytes]] | None = None,
+) -> tuple[list[Message], list[Violation]]:
     """Write the updates of closed times as envelopes, in order of time and key.
 
-    All updates of a time and key have to be given at once.
+    All updates of a time and key have to be given at once.  `empty` are the times and keys
+    at which nothing is left of the key; without, it has one row at most, as `changed` tells.
 
     >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], Origin("p", "o"))
     >>> messages[0].value
@@ -60,8 +65,9 @@ def to_envelopes(updates: Iterable[Fact], origin: Origin) -> tuple[list[Message]
         for before, after, op in _changes(key, diffs):
             value = _ENVELOPE % (before or b"null", after or b"null", tail, op, time)
             messages.append(Message(key, value, headers))
-        gone = key is not None and max(diffs.values()) < 0
-        if gone and origin.tombstones:
+        if key is None or not origin.tombstones:
+            continue
+        if max(diffs.values()) < 0 if empty is None else (time, key) in empty:
             messages.append(Message(key, None, headers))
     return messages, violations
 

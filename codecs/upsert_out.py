@@ -8,7 +8,8 @@ That takes all updates of a time and key at once, but no state: of one value a k
 update tells what came before.  Consolidated, they are +1 of the new value, -1 of the
 old one, or both.  Anything else is a violation: the key gets no message at this time,
 for no value would be right.  What one time's updates alone don't show, such as a second
-value that comes while the first one stays, is not found here; `processor.verify` finds it.
+value that comes while the first one stays, is not found here: a collection that may have
+one is watched with state (`processor.kernels.single_value`).
 """
 
 from collections.abc import Iterable, Iterator

@@ -228,6 +228,8 @@ def described(plan: Plan) -> dict[str, Any]:
     for output in plain["outputs"]:
         # Only used when the topic is made.
         del output["partitions"]
+        # Nothing is kept of it.
+        del output["tombstones"]
     for source in plain["inputs"]:
         del source["start"]
         # Checkpoints of before do not know what is not said here either.

@@ -302,7 +302,8 @@ class _Batch:
         messages = {}
         for output in self._plan.outputs:
             if output.format != "diff":
-                found = formatted(self._plan, output, self.emitted[output.name])
+                part = self._part(parts.SHOWN, output.name)
+                found = formatted(self._plan, output, self.emitted[output.name], part)
                 messages[output.name] = found
                 self.emitted[ERRORS] += found.errors
         return messages

@@ -2,16 +2,20 @@
 
 `diff` is written as the updates come, and not here.  The others need all updates of a time
 and of a key together, which a shard has: keys lie in one shard, and the planner lets no step
-before these formats make other keys.
+before these formats make other keys.  Of formats that need one value a key, an output that
+has no more by what it shows is written without state, and any other is watched.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ikebana.arrangements.store import Store
 from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.debezium_out import Origin, to_envelopes
-from ikebana.codecs.upsert_out import Message, to_upserts, violation_record
+from ikebana.codecs.upsert_out import Message, time_header, to_upserts, violation_record
 from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.kernels import single_value
+from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Output, Plan
 
 # Well below what brokers take by default.
@@ -30,20 +34,40 @@ class Formatted(NamedTuple):
     times: dict[int, int]
 
 
-def formatted(plan: Plan, output: Output, updates: Sequence[KeyedUpdate]) -> Formatted:
-    """The messages of one shard's updates of one batch."""
+def formatted(
+    plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: Store
+) -> Formatted:
+    """The messages of one shard's updates of one batch.
+
+    `store` has what is known of the keys of an output that `planner.watches`.
+    """
+    errors: list[KeyedUpdate] = []
     match output.format:
-        case "upsert":
-            messages, violations = to_upserts(updates)
-        case "debezium-json":
-            messages, violations = to_envelopes(updates, Origin(plan.name, output.name))
         case "cdcv2-json" | "cdcv2-avro":
             counts = cdcv2.counts(updates)
             written = _CDCV2[output.format].encode_updates(updates, _LARGEST_STATEMENT)
             return Formatted([Message(None, value, []) for value in written], [], counts)
+        case "upsert" if planner.watches(plan, output):
+            changes = single_value.step(store, updates, output.name)
+            known = [
+                Message(change.key, change.after, time_header(change.time))
+                for change in changes.keys
+                if change.before != change.after
+            ]
+            return Formatted(known, changes.errors, {})
+        case "upsert":
+            messages, violations = to_upserts(updates)
+        case "debezium-json":
+            origin = Origin(plan.name, output.name, tombstones=output.tombstones)
+            empty = None
+            if planner.watches(plan, output):
+                changes = single_value.step(store, updates, output.name, keyless=True)
+                empty = {(each.time, each.key) for each in changes.keys if each.empty}
+                errors = changes.errors
+            messages, violations = to_envelopes(updates, origin, empty)
         case _:
             raise AssertionError(f"{output.format} is written as it comes")
-    errors = [
+    errors += [
         KeyedUpdate(None, violation_record(output.name, violation), violation.time, 1)
         for violation in violations
     ]

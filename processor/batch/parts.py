@@ -17,10 +17,11 @@ from ikebana.processor.kernels import (
     locked,
     reduce,
     reduce_rows,
+    single_value,
     state_machine,
     upsert,
 )
-from ikebana.processor.planning import progress
+from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 
@@ -29,6 +30,7 @@ HOLD, HOLD_IN = "hold ", "hold-in "
 MACHINE, REDUCE, REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 FACTS = "facts "
 ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
+SHOWN = "shown "
 _HELD = (HOLD.encode(), HOLD_IN.encode())
 # So many entries that are no operator's any more go in one batch.
 _RELEASED = 50_000
@@ -62,6 +64,8 @@ def key_of(place: bytes, entry: bytes) -> bytes:
             return arrange.key_of(inner, entry)
         case b"locked":
             return locked.key_of(inner)
+        case b"shown":
+            return single_value.key_of(inner)
         case _:
             return arrange_upsert.key_of(inner, entry)
 
@@ -102,6 +106,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
     kinds = (MACHINE, REDUCE, REDUCE_ROWS, FACTS, ARRANGE, LOCKED, HOLD_IN, HYDRATE)
     own = {kind + name for kind in kinds for name in operators}
     outputs = {HOLD + output.name for output in plan.published}
+    outputs |= {SHOWN + output.name for output in plan.outputs if planner.watches(plan, output)}
     return frozenset(own | outputs | {u.name for u in plan.upserts} | {*stages.kept})
 
 

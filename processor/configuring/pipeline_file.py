@@ -345,6 +345,7 @@ class OutputPart(Part):
     topic: Text
     format: Annotated[OutputFormat, choice(OutputFormat)] = "diff"
     partitions: Whole | None = None
+    tombstones: bool = True
 
 
 class ErrorsPart(Part):
@@ -410,7 +411,7 @@ class PlanPart(Part):
             inputs=tuple(i.input(name) for name, i in self.inputs.items()),
             operators=tuple(operators),
             outputs=tuple(
-                Output(name, o.source, o.topic, o.format, o.partitions)
+                Output(name, o.source, o.topic, o.format, o.partitions, o.tombstones)
                 for name, o in self.outputs.items()
             ),
             error_topic=self.errors.topic,

@@ -198,6 +198,8 @@ class Output:
     format: OutputFormat = "diff"
     partitions: int | None = None
     """How many partitions to make the topic with; None: as many as its input has."""
+    tombstones: bool = True
+    """Whether, in `debezium-json`, a tombstone follows the delete of a key's last row."""
 
     @property
     def progress_topic(self) -> str:
@@ -331,6 +333,9 @@ class Plan:
             for name in _ADDED_LATER & part.keys():
                 if part[name] in (None, ()):
                     del part[name]
+        for output in plain["outputs"]:
+            # It decides about messages alone.
+            del output["tombstones"]
         # A batch that has failed on an error can be run again under another policy: where it
         # was committed it had none.
         plain["on_error"] = "record"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.encodings import encoding
@@ -13,7 +13,7 @@ from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, StepError, frozen
 from ikebana.processor.linear.steps import Sql, moves_time
-from ikebana.processor.planning import ways
+from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import (
     ERRORS,
@@ -319,6 +319,8 @@ def _output_problems(plan: Plan) -> Iterator[Problem]:
         yield from _source_problem(plan, f"{path}.from", output.source)
         if output.partitions is not None and output.partitions < 1:
             yield f"{path}.partitions", "must be at least 1"
+        if not output.tombstones and output.format != "debezium-json":
+            yield f"{path}.tombstones", f"{output.format} has none of its own to leave out"
 
 
 def _step_problems(plan: Plan) -> Iterator[Problem]:
@@ -469,11 +471,33 @@ def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
         yield (
             path,
             f"{output.format} needs the key of the input to stay: where a step makes other "
-            "keys, equal data may lie in different shards",
+            "keys, equal data may lie in different shards. Reduce it by its new key, or write a "
+            "diff topic",
         )
-    signs = any(ways.signs(step) for way in found for _, step in way.steps)
-    if output.format in ("upsert", "debezium-json") and (len(found) > 1 or signs):
-        yield path, f"{output.format} needs at most one value a key; write a diff topic"
+    if output.format in planner.SINGLE_VALUE_FORMATS and (why := _why_several(plan, found)):
+        reason, remedy = why
+        yield (
+            path,
+            f"{output.format} needs at most one value a key, and {reason}: {remedy}, or write a "
+            "diff topic",
+        )
+
+
+def _why_several(plan: Plan, found: Sequence[ways.Path]) -> tuple[str, str] | None:
+    """Why keys of a collection have several values, and what to do; None if nothing says so."""
+    if len(found) > 1:
+        return "this is several collections together", "reduce it by the key"
+    (way,) = found
+    if (name := planner.why_negative(plan, way)) is not None:
+        if any(join.name == name for join in plan.joins):
+            return f"retractions of {name!r} meet another right than they came with", (
+                "set its retract: locked"
+            )
+        return f"{name!r} changes diffs", "reduce it by the key"
+    for source in plan.inputs:
+        if source.name == way.root and source.mode == "append":
+            return f"rows of {source.name!r} stay", "read it by an upsert, or reduce it by the key"
+    return None
 
 
 def _topic_problems(plan: Plan) -> Iterator[Problem]:

@@ -173,6 +173,16 @@ def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     return chain(branch.steps, frozen(scope))
 
 
+# Their readers rely on one value a key.
+SINGLE_VALUE_FORMATS = ("upsert", "debezium-json")
+
+
+@functools.lru_cache(maxsize=64)
+def watches(plan: Plan, output: Output) -> bool:
+    """Whether an output keeps state to find keys with more values than its format has one for."""
+    return output.format in SINGLE_VALUE_FORMATS and promise(plan, output) != "upserts"
+
+
 def promise(plan: Plan, output: Output) -> Promise:
     """What a reader of `output` may rely on."""
     # Two bad values that stand in different places can give the same error record twice,
@@ -190,21 +200,43 @@ def promise(plan: Plan, output: Output) -> Promise:
 
 def _may_be_negative(plan: Plan, way: Path) -> bool:
     """Whether a datum that a way gives may count less than nothing."""
-    if any(signs(step) for _, step in way.steps):
+    if why_negative(plan, way) is not None:
         return True
+    return any(
+        source.name == root and source.mode == "diffs"
+        for root in _roots_behind(plan, way)
+        for source in plan.inputs
+    )
+
+
+def why_negative(plan: Plan, way: Path) -> str | None:
+    """The operator by which a datum that a way gives may count less than nothing, whatever comes.
+
+    Of inputs in `mode: diffs` it is what they say that decides.
+    """
+    for name, step in way.steps:
+        if signs(step):
+            return name
     for join in plan.joins:
         if join.name == way.root:
             # What a retraction meets need not be what its insertion has met.
             if isinstance(join, AsOfJoin) and join.retract == "current":
                 lefts = paths(plan, join.left.relation)
                 if not all(_only_grows(plan, left) for left in lefts):
-                    return True
-            return any(
-                _may_be_negative(plan, other)
-                for source in sources_of(join)
-                for other in paths(plan, source)
-            )
-    return any(source.name == way.root and source.mode == "diffs" for source in plan.inputs)
+                    return join.name
+            others = (o for source in sources_of(join) for o in paths(plan, source))
+            return next(filter(None, (why_negative(plan, other) for other in others)), None)
+    return None
+
+
+def _roots_behind(plan: Plan, way: Path) -> Iterator[str]:
+    """The root of a way, and those of what joins read."""
+    yield way.root
+    for join in plan.joins:
+        if join.name == way.root:
+            for source in sources_of(join):
+                for other in paths(plan, source):
+                    yield from _roots_behind(plan, other)
 
 
 def _only_grows(plan: Plan, way: Path) -> bool:

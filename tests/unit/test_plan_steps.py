@@ -370,10 +370,17 @@ def test_what_moves_time_needs_milliseconds(step: Step) -> None:
     assert problems(CURRENT, still, time="offset") == []
 
 
-AT_MOST_ONE = "{} needs at most one value a key; write a diff topic"
+AT_MOST_ONE = (
+    "{} needs at most one value a key, and 'op' changes diffs: reduce it by the key, or write a "
+    "diff topic"
+)
+SEVERAL = (
+    "{} needs at most one value a key, and this is several collections together: reduce it by "
+    "the key, or write a diff topic"
+)
 KEEP_KEY = (
     "{} needs the key of the input to stay: where a step makes other keys, equal data may "
-    "lie in different shards"
+    "lie in different shards. Reduce it by its new key, or write a diff topic"
 )
 AS_JSON = "{} needs keys and values that are JSON, not bytes"
 
@@ -415,7 +422,7 @@ def test_a_concat_may_have_two_values_a_key() -> None:
         output = replace(OUT, source="both", format=output_format)
 
         assert problems(CURRENT, both, outputs=(output,)) == [
-            ("outputs.out.format", AT_MOST_ONE.format(output_format))
+            ("outputs.out.format", SEVERAL.format(output_format))
         ]
 
 

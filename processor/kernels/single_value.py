@@ -1,0 +1,160 @@
+"""Single value: how many rows each key of an output has, where one at most is not certain.
+
+A key that has one row, once, or none, is *right*.  Any other is not: it has an error record
+in its error slot, which leaves again when the key is right.  What has no key is
+an error as often, and as long, as it is there.
+
+The store has an entry for each key: the value that readers of `upsert` messages hold, which
+of a right one is its row.  The rows of a key that is not right lie beside it, with their
+counts: however many there are, a change reads those that it changes.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.arrangements.store import Part, Store
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.upsert_out import changed
+from ikebana.processor.batch.rows import KeyedUpdate
+
+NO_KEY_REASON = "there is no key"
+MANY_REASON = "the key has more than one value"
+COUNT_REASON = "a value of the key is not there once"
+
+
+class Change(NamedTuple):
+    """What the updates of a time have made of a key that they have changed.
+
+    `before` and `after` are the values that readers of upserts hold; None is no value.  With
+    `empty` the key has no row any more.
+    """
+
+    time: int
+    key: bytes
+    before: bytes | None
+    after: bytes | None
+    empty: bool
+
+
+class Changes(NamedTuple):
+    """What keys have become, in order of time and key, and updates of error records."""
+
+    keys: list[Change]
+    errors: list[KeyedUpdate]
+
+
+def step(
+    store: Store, updates: Sequence[KeyedUpdate], output: str, *, keyless: bool = False
+) -> Changes:
+    """Apply the updates of closed times; those without a key are errors unless `keyless`."""
+    keys, rows = Part(store, _KEY), Part(store, _ROW)
+    known = list({update.key: None for update in updates if update.key is not None})
+    stored = dict(zip(known, keys.get_many(known), strict=True))
+    entries = {key: _NOTHING if e is None else _entry_of(e) for key, e in stored.items()}
+    found = Changes([], [])
+    for time, key, diffs in changed(updates):
+        if key is None:
+            if not keyless:
+                record = _record(output, NO_KEY_REASON, None)
+                found.errors.extend(KeyedUpdate(None, record, time, d) for d in diffs.values())
+            continue
+        before = entries[key]
+        after = entries[key] = _applied(rows, key, before, diffs, output)
+        found.keys.append(Change(time, key, before.value, after.value, after == _NOTHING))
+        if before.record != after.record:
+            slots = ((before.record, -1), (after.record, 1))
+            found.errors.extend(KeyedUpdate(None, r, time, d) for r, d in slots if r is not None)
+    for key, entry in entries.items():
+        if entry == _NOTHING:
+            if stored[key] is not None:
+                keys.delete(key)
+        elif (now := _encode(entry)) != stored[key]:
+            keys.put(key, now)
+    return found
+
+
+def key_of(place: bytes) -> bytes:
+    """The key that an entry of the store belongs to, whatever kind of entry it is."""
+    if place[:1] == _KEY:
+        return place[1:]
+    (length,) = _LENGTH.unpack_from(place, 1)
+    start = 1 + _LENGTH.size
+    return place[start : start + length]
+
+
+_KEY, _ROW = b"k", b"r"
+# A row's place is length of the key + key + digest of the row, since rows may be long.
+_LENGTH = struct.Struct(">I")
+_DIGEST_BYTES = 16
+# An entry of a row is its count in digits, this, and the row.
+_END = b"\n"
+
+
+class _Entry(msgspec.Struct, array_like=True, frozen=True):
+    """The value that readers hold; of a key that is not right, its error record.
+
+    `rows` is how many different rows lie beside it: none do of a key that is right.
+    `digests` is what their digests come to by exclusive or: of the last one left, its own.
+    """
+
+    value: bytes | None = None
+    record: bytes | None = None
+    rows: int = 0
+    digests: bytes = bytes(_DIGEST_BYTES)
+
+
+_NOTHING = _Entry()
+_encode = msgspec.msgpack.encode
+_entry_of = msgspec.msgpack.Decoder(_Entry).decode
+
+
+def _applied(
+    rows: Part, key: bytes, before: _Entry, diffs: Mapping[bytes, int], output: str
+) -> _Entry:
+    """What a key becomes by the diffs of one time."""
+    start = _LENGTH.pack(len(key)) + key
+    number, digests = before.rows, int.from_bytes(before.digests, "big")
+    changes = dict(diffs)
+    if before.record is None:
+        if before.value is not None:
+            changes[before.value] = changes.get(before.value, 0) + 1
+        changes = {row: count for row, count in changes.items() if count}
+        if not changes:
+            return _NOTHING
+        if list(changes.values()) == [1]:
+            return _Entry(next(iter(changes)))
+    by_digest = {_digest(row): row for row in changes}
+    found = rows.get_many([start + digest for digest in by_digest])
+    for (digest, row), entry in zip(by_digest.items(), found, strict=True):
+        was = 0 if entry is None else int(entry.partition(_END)[0])
+        if count := was + changes[row]:
+            rows.put(start + digest, b"%d" % count + _END + row)
+        else:
+            rows.delete(start + digest)
+        if bool(count) != bool(was):
+            number += 1 if count else -1
+            digests ^= int.from_bytes(digest, "big")
+    if number == 0:
+        return _NOTHING
+    packed = digests.to_bytes(_DIGEST_BYTES, "big")
+    if number == 1:
+        (entry,) = rows.get_many([start + packed])
+        assert entry is not None, "the last row of a key is not there"
+        count_of, _, row = entry.partition(_END)
+        if count_of == b"1":
+            rows.delete(start + packed)
+            return _Entry(row)
+    reason = MANY_REASON if number > 1 else COUNT_REASON
+    return _Entry(before.value, _record(output, reason, key), number, packed)
+
+
+def _record(output: str, reason: str, key: bytes | None) -> bytes:
+    return error_record(f"output {output}: {reason}", None, key, None)
+
+
+def _digest(row: bytes) -> bytes:
+    return blake2b(row, digest_size=_DIGEST_BYTES).digest()
