@@ -608,14 +608,14 @@ def test_updates_of_diffs_whose_time_is_open_are_pending() -> None:
 @pytest.mark.parametrize(
     ("value_format", "key_format", "key", "value", "part"),
     [
-        pytest.param("bytes", "json", "k", "v", "a value is of type str", id="text"),
-        pytest.param("bytes", "json", "k", 5, "a value is of type int", id="a number"),
-        pytest.param("json", "bytes", "k", "v", "a key is of type str", id="a key"),
+        pytest.param("bytes", "json", "k", "v", "its value is of type str", id="text"),
+        pytest.param("bytes", "json", "k", 5, "its value is of type int", id="a number"),
+        pytest.param("json", "bytes", "k", "v", "its key is of type str", id="a key"),
     ],
 )
 def test_only_json_data_are_written_for_the_caller(
     value_format: Format, key_format: KeyFormat, key: Any, value: Any, part: str
 ) -> None:
     """What is to be bytes is given as bytes; five is not five zeros."""
-    with pytest.raises(ConfigError, match=f'cannot evaluate input "names": {part}\nHint: Give'):
+    with pytest.raises(ConfigError, match=f'record 1 of input "names": {part}\nHint: Give'):
         evaluate(plan(value_format, key_format), {"names": [(key, value, 0)]})
