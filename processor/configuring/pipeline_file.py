@@ -301,7 +301,9 @@ class OperatorPart(StepPart):
     def _join(self, name: str, path: str) -> DeltaJoin | AsOfJoin:
         inputs = tuple(starmap(JoinInput, self.delta_join or self.as_of_join))
         select = self.select or ()
-        if select and select == project(*(field for field, _ in select)).select:
+        if not select:
+            raise PlanError(name, [(f"{path}.select", "at least one field is needed")])
+        if select == project(*(field for field, _ in select)).select:
             problem = "must be a mapping of names to SQL in a join, such as {price: p.price}"
             raise PlanError(name, [(f"{path}.select", problem)])
         if self.as_of_join:
@@ -345,7 +347,7 @@ class OutputPart(Part):
     topic: Text
     format: Annotated[OutputFormat, choice(OutputFormat)] = "diff"
     partitions: Whole | None = None
-    tombstones: bool = True
+    tombstones: Annotated[bool, BeforeValidator(as_flag)] = True
 
 
 class ErrorsPart(Part):

@@ -115,8 +115,6 @@ class _Binding:
                 with _telling(self.problems, place):
                     self._add(condition)
         select = []
-        if not join.select:
-            self.problems.append(("select", "at least one field is needed"))
         for name, text in join.select:
             with _telling(self.problems, f"select.{name}"):
                 select.append((name, qualified.flat(text, self._scopes)))

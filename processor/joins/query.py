@@ -15,6 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from ikebana.processor.linear.settled import settle
+
 # alt: a right update of the same time is seen.  neu: it is not.
 At = Literal["alt", "neu"]
 # current: a retraction meets the right as it stands then.  locked: it cancels what was emitted.
@@ -34,8 +36,8 @@ class JoinInput(msgspec.Struct, frozen=True):
 class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     """What inputs come to together, kept up without intermediate results.
 
-    `select` are the fields of the results, `key` is their key, both SQL over `alias.column`;
-    without a `key`, that of the first input.
+    `select` are the fields of the results, pairs or a mapping, `key` is their key, all SQL over
+    `alias.column`; without a `key`, that of the first input.
     `orders` tells for an input, by alias, in which order its path looks up the others;
     where nothing is told, the planner chooses.  Inputs that no equality connects are
     refused unless `cartesian`.
@@ -73,6 +75,9 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     orders: tuple[tuple[str, tuple[str, ...]], ...] = ()
     cartesian: bool = False
     strategy: Strategy = "auto"
+
+    def __post_init__(self) -> None:
+        settle(self, "where")
 
 
 class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
@@ -118,6 +123,9 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
     at: At = "alt"
     outer: bool = False
     retract: Retract = "current"
+
+    def __post_init__(self) -> None:
+        settle(self, "on")
 
     @property
     def inputs(self) -> tuple[JoinInput, ...]:

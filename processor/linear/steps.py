@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ikebana.processor.linear.settled import settle
+
 # What a Python step does with data = (key, value).
 Kind = Literal["map", "filter", "flat_map", "explode", "join_function"]
 
@@ -29,6 +31,9 @@ class Sql(msgspec.Struct, frozen=True, tag="sql"):
     diff: str | None = None
     valid_from: str | None = None
     valid_until: str | None = None
+
+    def __post_init__(self) -> None:
+        settle(self, "where")
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):

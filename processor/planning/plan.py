@@ -7,8 +7,9 @@ that is not raises a `PlanError` that lists every problem.
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -17,6 +18,7 @@ from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.linear.functions import name_of, portable
+from ikebana.processor.linear.settled import settle, settle_fields, tuples
 from ikebana.processor.linear.steps import Call, Step
 
 KeyFormat = Literal["json", "bytes", "avro"]
@@ -53,6 +55,8 @@ LOG_CLOCKS = ("lsn", "transaction")
 PLAIN_FORMATS = ("json", "bytes", "avro")
 # Updates with times of their own, as pipelines publish them.
 UPDATE_FORMATS = ("diff", "cdcv2-json", "cdcv2-avro")
+# Stands for the one that goes with the format.
+_DEFAULT_MODE = cast(Mode, "")
 
 
 class EventTime(msgspec.Struct, frozen=True):
@@ -100,7 +104,8 @@ class Input:
     value_format: Format = "json"
     key_format: KeyFormat = "json"
     start: Start = "earliest"
-    mode: Mode = "upsert"
+    mode: Mode = _DEFAULT_MODE
+    """Of updates `diffs`, else `upsert`, where nothing is said."""
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()
     tables: str | None = None
@@ -110,6 +115,13 @@ class Input:
     event_time: EventTime | None = None
     unique: tuple[tuple[str, ...], ...] = ()
     size: int | None = None
+
+    def __post_init__(self) -> None:
+        what, several = f'input "{self.name}"', ("topics", "columns", "key", "unique")
+        settle_fields(what, self, self.__match_args__, several, object.__setattr__)
+        if self.mode == _DEFAULT_MODE:
+            mode = "diffs" if self.value_format in UPDATE_FORMATS else "upsert"
+            object.__setattr__(self, "mode", mode)
 
     @property
     def is_collection(self) -> bool:
@@ -146,12 +158,18 @@ class Linear(msgspec.Struct, frozen=True, tag="linear"):
     source: str
     steps: tuple[Step, ...]
 
+    def __post_init__(self) -> None:
+        settle(self)
+
 
 class Concat(msgspec.Struct, frozen=True, tag="concat"):
     """The updates of several operators together."""
 
     name: str
     sources: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        settle(self, "sources")
 
 
 class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
@@ -183,6 +201,9 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     aggregates: tuple[tuple[str, str], ...] = ()
     by: str | None = None
     function: Any = None
+
+    def __post_init__(self) -> None:
+        settle(self, "aggregates")
 
 
 Operator = Upsert | Linear | Concat | StateMachine | Reduce | DeltaJoin | AsOfJoin
@@ -225,6 +246,10 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.error_topic:
             object.__setattr__(self, "error_topic", self.name + ".errors")
+        for kind in ("inputs", "operators", "outputs"):
+            object.__setattr__(self, kind, tuples(getattr(self, kind)))
+        if problems := list(_unhashable(self)):
+            raise PlanError(self.name, problems)
         # There, and not here, since it looks into the steps, for which it needs DuckDB.
         from ikebana.processor.planning.plan_problems import problems_of
 
@@ -340,6 +365,16 @@ class Plan:
         # was committed it had none.
         plain["on_error"] = "record"
         return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+
+
+def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The parts that hold what is no value of a plan."""
+    for kind in ("inputs", "operators", "outputs"):
+        for part in getattr(plan, kind):
+            try:
+                hash(part)
+            except TypeError as error:
+                yield f"{kind}.{getattr(part, 'name', part)}", f"is no value: {error}"
 
 
 ERRORS = "errors"

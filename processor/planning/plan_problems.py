@@ -196,11 +196,9 @@ def _operator_problems(plan: Plan) -> Iterator[Problem]:
                 upserted[operator.input] = operator.name
             case Linear():
                 yield from _source_problem(plan, f"{path}.linear", operator.source)
-                if not operator.steps:
-                    yield path, "at least one step is needed"
             case Concat():
-                if len(operator.sources) < 2:
-                    yield f"{path}.concat", "at least two operators are needed"
+                if not operator.sources:
+                    yield f"{path}.concat", "at least one operator is needed"
                 for source in operator.sources:
                     yield from _source_problem(plan, f"{path}.concat", source)
             case StateMachine():

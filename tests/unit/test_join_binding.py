@@ -82,7 +82,6 @@ CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"
             ],
             id="results, all of them",
         ),
-        pytest.param({"select": ()}, [("select", "at least one field is needed")], id="no field"),
         pytest.param({"inputs": INPUTS[:1]}, [("inputs", "at least two are needed")], id="one"),
         pytest.param(
             {"inputs": (*INPUTS, JoinInput("c", "orders"))},

@@ -55,9 +55,9 @@ def of_steps(*steps: Step, source: Input = ROWS) -> Problems:
     [
         pytest.param([CURRENT, NEGATED], [], id="none"),
         pytest.param(
-            [CURRENT, Linear("op", "current", ())],
-            [("operators.op", "at least one step is needed")],
-            id="no steps",
+            [CURRENT, Linear("op", "current", ()), Concat("one", ("op",))],
+            [],
+            id="no steps, and a concat of one",
         ),
         pytest.param(
             [CURRENT, Linear("op", "curent", (negate(),))],
@@ -76,9 +76,9 @@ def of_steps(*steps: Step, source: Input = ROWS) -> Problems:
             id="an input of upserts as a source",
         ),
         pytest.param(
-            [CURRENT, Concat("both", ("current",))],
-            [("operators.both.concat", "at least two operators are needed")],
-            id="a concat of one",
+            [CURRENT, Concat("both", ())],
+            [("operators.both.concat", "at least one operator is needed")],
+            id="a concat of none",
         ),
         pytest.param(
             [CURRENT, Concat("both", ("current", "x"))],
