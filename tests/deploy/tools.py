@@ -90,6 +90,17 @@ def monitoring_definitions() -> list[Path]:
     ]
 
 
+def promtool() -> Path:
+    """Prometheus' own tester of rules; Debian has it in the package `prometheus`.
+
+    Raises: MissingToolError.
+    """
+    found = shutil.which("promtool")
+    if found is None:
+        raise MissingToolError("promtool is not installed: Debian's package prometheus has it")
+    return Path(found)
+
+
 def on_path(name: str) -> Path:
     """A tool that a Python package brings, beside this Python or on the path.
 
