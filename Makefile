@@ -11,8 +11,9 @@ help:  ## Show this list
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("ikebana needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; name another one with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	@echo "making $(VENV): fetching what pyproject.toml names, some 600 MB the first time"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## Make the virtual environment in .venv

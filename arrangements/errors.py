@@ -46,6 +46,10 @@ class SourceError(IkebanaError):
     """A topic cannot give the records that the offset log names."""
 
 
+class AwayError(SourceError):
+    """Brokers or a registry did not answer in time; asked again later, they may."""
+
+
 class RecordError(IkebanaError):
     """A record cannot be used, and the pipeline is told to stop at one."""
 
@@ -54,8 +58,16 @@ class QueryError(IkebanaError):
     """Spark ended the query for a reason that has no name here."""
 
 
+class LostError(QueryError):
+    """Spark lost a worker, an executor or its JVM, which can be started again."""
+
+
 class SparkStartError(IkebanaError):
     """Spark's JVM did not come up."""
+
+
+class OutputError(IkebanaError):
+    """What a command prints cannot be written, for instance since a disk is full."""
 
 
 class JavaError(IkebanaError):

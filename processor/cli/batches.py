@@ -3,12 +3,15 @@
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
+from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor import log_lines
 from ikebana.processor.planning.plan import ERRORS, Plan
 
@@ -20,6 +23,29 @@ _LINE_EVERY_S = 10.0
 _FIRST_LINES = 3
 
 
+class _Bar(Progress):
+    """A bar, and below it what there is to say, in as many lines as a narrow terminal needs."""
+
+    def __init__(self, console: Console) -> None:
+        self._told = ""
+        super().__init__(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+
+    def tell(self, what: str) -> None:
+        self._told = what
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self._told:
+            yield Text(self._told)
+
+
 class BatchDisplay:
     """Shows the batches of one run on standard error."""
 
@@ -28,15 +54,7 @@ class BatchDisplay:
         self._once = once
         self._console = Console(stderr=True, highlight=False)
         self._live = self._console.is_terminal and not log_lines.wanted()
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[told]}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-        )
+        self._bar = _Bar(self._console)
         self._task: TaskID | None = None
         self._batches = self._records = self._updates = self._errors = 0
         self._counted: Counter[str] = Counter()
@@ -46,7 +64,7 @@ class BatchDisplay:
     def __enter__(self) -> Self:
         if self._live:
             self._bar.start()
-            self._task = self._bar.add_task(self._plan.name, total=None, told="")
+            self._task = self._bar.add_task(self._plan.name, total=None)
         return self
 
     def __exit__(
@@ -61,7 +79,7 @@ class BatchDisplay:
     def step(self, what: str) -> None:
         """Say what start-up is waiting for."""
         if self._task is not None:
-            self._bar.update(self._task, told=what)
+            self._bar.tell(what)
         else:
             self._line(f"{what} …")
 
@@ -83,14 +101,27 @@ class BatchDisplay:
         if report.counted:
             told += f"; {_listed(self._counted)} so far"
         if self._task is not None:
+            self._bar.tell(told)
             self._bar.update(
                 self._task,
-                told=told,
                 completed=self._records,
                 total=self._records + report.behind if self._once else None,
             )
         elif self._batches <= _FIRST_LINES or self._due(report):
             self._line(told)
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        """Say what ended the query, and that it is started again."""
+        reason = cause.message if isinstance(cause, IkebanaError) else str(cause)
+        self._line(f"{self._plan.name}: {reason}; starting again in {pause_s:.0f} s")
+        self.step("starting again")
+
+    def stopped_early(self) -> None:
+        """Say that the run was stopped before its query began, or between two starts of it."""
+        if self._batches:
+            self.done(stopped=True)
+        else:
+            self._line(f"{self._plan.name}: stopped before it began")
 
     def done(self, *, stopped: bool) -> None:
         """Sum the run up."""
@@ -105,12 +136,16 @@ class BatchDisplay:
     def _due(self, report: "BatchReport") -> bool:
         return bool(report.records) and time.monotonic() - self._last_line > _LINE_EVERY_S
 
+    def say(self, text: str) -> None:
+        """Say something in a line of its own, above the bar."""
+        self._line(text)
+
     def _line(self, text: str) -> None:
         self._last_line = time.monotonic()
         if log_lines.wanted():
             log_lines.info(text, pipeline=self._plan.name)
             return
-        self._console.print(text, soft_wrap=True)
+        self._console.print(text, soft_wrap=True, markup=False)
         sys.stderr.flush()
 
 

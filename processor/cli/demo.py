@@ -37,6 +37,7 @@ PLAN = Plan(
     time="offset",
 )
 _SHOWN = "N14228"
+_EXAMPLE = "examples/whereabouts.yaml"
 _SHOWN_UPDATES = 8
 
 
@@ -224,8 +225,15 @@ def _next(console: Console, keep: Path | None, seconds: float) -> None:
     if keep is None:
         lines = (
             "ikebana demo --keep demo        keep the topics, to look at them afterwards",
-            "ikebana explain examples/whereabouts.yaml",
-            "README.md                       a first pipeline of your own",
+            *(
+                line
+                for path, line in (
+                    (_EXAMPLE, f"ikebana explain {_EXAMPLE}"),
+                    ("README.md", "README.md                       a first pipeline of your own"),
+                )
+                # An installed package has neither.
+                if Path(path).exists()
+            ),
         )
     else:
         lines = (

@@ -6,14 +6,8 @@ from pathlib import Path
 import click
 
 from ikebana.arrangements.errors import ConfigError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.explain.explanation import explained
-from ikebana.processor.explain.mermaid import mermaid
-from ikebana.processor.explain.page import html
-from ikebana.processor.explain.svg import svg
-from ikebana.processor.explain.text import text
 
-_RENDERINGS = {"text": text, "mermaid": mermaid, "svg": svg, "html": html}
+_FORMS = ("text", "mermaid", "svg", "html")
 
 
 @click.command("explain")
@@ -21,7 +15,7 @@ _RENDERINGS = {"text": text, "mermaid": mermaid, "svg": svg, "html": html}
 @click.option(
     "--format",
     "form",
-    type=click.Choice(list(_RENDERINGS)),
+    type=click.Choice(_FORMS),
     default="text",
     show_default=True,
     help="svg is a picture of the plan as run, html a page with everything.",
@@ -45,10 +39,19 @@ def explain_command(
     not, with the reasons, and what it costs.  Every mistake in the file is told at once.
     Neither Kafka nor Spark is started.
     """
+    # Who asks for help does not wait for a database of expressions.
+    from ikebana.processor.configuring import pipeline
+    from ikebana.processor.explain.explanation import explained
+    from ikebana.processor.explain.mermaid import mermaid
+    from ikebana.processor.explain.page import html
+    from ikebana.processor.explain.svg import svg
+    from ikebana.processor.explain.text import text
+
+    renderings = {"text": text, "mermaid": mermaid, "svg": svg, "html": html}
     plan, settings = pipeline.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
-    rendered = _RENDERINGS[form](explained(plan, settings))
+    rendered = renderings[form](explained(plan, settings))
     if output is None:
         click.echo(rendered, nl=False)
         return

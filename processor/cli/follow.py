@@ -1,8 +1,6 @@
 """`ikebana follow`: a diff topic live, as its batches close."""
 
-import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -83,9 +81,6 @@ def follow_command(
             + ("" if tally.frontier is None else f", frontier {tally.frontier}"),
             err=True,
         )
-    except BrokenPipeError:
-        # Whoever read has seen enough; nothing may be flushed at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         reading.close()
 

@@ -1,14 +1,16 @@
 """The `ikebana` command; each subcommand is a file of its own, imported when it is used."""
 
 import atexit
+import errno
 import importlib
 import os
+import signal
 import sys
 
 import click
 
 from ikebana import __version__
-from ikebana.arrangements.errors import FencedError, IkebanaError
+from ikebana.arrangements.errors import FencedError, IkebanaError, OutputError
 from ikebana.processor import log_lines
 
 # Name: module, and what the list of commands says of it.
@@ -26,6 +28,7 @@ _COMMANDS = {
 }
 EXIT_ERROR = 1
 EXIT_FENCED = 3
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 
 
 class _Commands(click.Group):
@@ -39,7 +42,25 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"ikebana.processor.cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
+        # What is imported is not to be cut in two by an exception; what a command does may be.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run a command; output that cannot be written ends it."""
+        try:
+            super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read has seen enough.
+            _abandon_output()
+        except OSError as error:
+            # Files have names; output has none.
+            if error.errno not in _FULL or error.filename is not None:
+                raise
+            _abandon_output()
+            raise OutputError(f"could not write the output: {error.strerror}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -60,6 +81,11 @@ def _hush() -> None:
     """
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _abandon_output() -> None:
+    """Let nothing be written to standard output any more, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:

@@ -4,15 +4,15 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from ikebana.arrangements.errors import IkebanaError
-from ikebana.processor import preflight
-from ikebana.processor.checkpoint import Checkpoint
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.preflight import Check
+
+if TYPE_CHECKING:
+    from ikebana.processor.preflight import Check
 
 EXIT_FAILED = 1
 
@@ -46,8 +46,14 @@ def preflight_command(
     sys.exit(0 if good else EXIT_FAILED)
 
 
-def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator[Check]:
+def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
     """Every check that makes sense, as it is done."""
+    # Who asks for help does not wait for a database of expressions.
+    from ikebana.processor import preflight
+    from ikebana.processor.checkpoint import Checkpoint
+    from ikebana.processor.configuring import pipeline
+    from ikebana.processor.preflight import Check
+
     what = f"pipeline file {file}"
     try:
         plan, settings = pipeline.read(
@@ -77,7 +83,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     yield from preflight_transactions.of_transactions(settings, birth.id if birth else None)
 
 
-def _print(check: Check) -> None:
+def _print(check: "Check") -> None:
     click.echo(f"{check.status:<8}{check.check}: {check.told}")
     if check.remedy and check.status != "ok":
         click.echo(f"{'':<8}{check.remedy}")

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +12,6 @@ import click
 
 from ikebana.processor.cli.batches import BatchDisplay
 from ikebana.processor.cli.watching import watchable, watched
-from ikebana.processor.configuring import pipeline
 
 Told = TypeVar("Told")
 
@@ -40,15 +39,17 @@ def run_command(
     micro-batches; a second one at once.  Exit status 3 says that a newer instance has
     taken over.
     """
+    # Who asks for help does not wait for a database of expressions.
+    from ikebana.processor.configuring import pipeline
+
     plan, settings = pipeline.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
-    watching = (
-        nullcontext()
-        if http is None
-        else watched(plan, settings, http, ready_within, stuck_after, start_within)
-    )
-    with BatchDisplay(plan, once=once) as display, watching as monitor:
+    with BatchDisplay(plan, once=once) as display, ExitStack() as opened:
+        monitor = None
+        if http is not None:
+            limits = ready_within, stuck_after, start_within
+            monitor = opened.enter_context(watched(plan, settings, http, *limits, display.say))
         stopping = _stop_on_signals()
         # Importing Spark takes a second: a mistake in the file is told before that.
         from ikebana.processor.spark import query

@@ -1,7 +1,6 @@
 """`ikebana snapshot`: a topic's collection as of a time, as JSON lines."""
 
 import base64
-import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -62,11 +61,7 @@ def snapshot_command(
             reading.close()
     else:
         counts = _accumulated_facts(topic, published(settings, topic, form), as_of)
-    try:
-        _print(counts)
-    except BrokenPipeError:
-        # Whoever read has seen enough; nothing may be flushed at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _print(counts)
 
 
 def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Plan
 
@@ -80,6 +79,7 @@ def watched(
     ready_within: float,
     stuck_after: float | None,
     start_within: float,
+    say: Callable[[str], None],
 ) -> Iterator["Monitor"]:
     """Serve metrics and health for the length of a `with` block, and say where."""
     # Who does not ask for it does not wait for these.
@@ -91,11 +91,7 @@ def watched(
     health = Health(Limits(ready_within, stuck_after, start_within), time.monotonic)
     monitor = Monitor(plan, health)
     with serving(monitor, *address) as url:
-        told = f"serving {url}/metrics, /live and /ready"
-        if log_lines.wanted():
-            log_lines.info(told)
-        else:
-            click.echo(told, err=True)
+        say(f"serving {url}/metrics, /live and /ready")
         try:
             yield monitor
         finally:

@@ -33,8 +33,9 @@ from ikebana.arrangements.errors import BrokerError, ConfigError
 from ikebana.processor.java import find_java
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
 
-_FORMAT_TIMEOUT_S = 120
-_START_TIMEOUT_S = 120
+# A machine that is busy takes minutes for what takes seconds; an end is noticed at once.
+_FORMAT_TIMEOUT_S = 600
+_START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 30
 
 _LOG4J_FILE = """\
@@ -82,8 +83,12 @@ _DEFAULT_SETTINGS = {
 # delivers however we die, also before it began to read.  Only this process reaps the
 # broker, in its only thread, so the process id that it signals is always the broker's.
 # It notices the broker's end by a second pipe that the broker holds open.
+# A service manager may send SIGTERM to everything that we have started: the leash outlives
+# that, for the broker to be reaped.  An answer of its own, unlike an ignored signal, is not
+# handed on to the broker.
 _LEASH = """
-import os, select, subprocess, sys
+import os, select, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
 ended, held = os.pipe()
 broker = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=2, pass_fds=[held])
 os.close(held)
@@ -133,7 +138,7 @@ class Broker:
         """Start and return when clients are served; does nothing to a running broker.
 
         Raises:
-            BrokerError: it ended, or was not ready within two minutes; the message
+            BrokerError: it ended, or was not ready within ten minutes; the message
                 holds the end of the log.
         """
         if self.alive:
@@ -347,6 +352,11 @@ def running(
     settings = {} if settings is None else settings
     if owned := sorted(_OWN_SETTINGS & settings.keys()):
         raise ConfigError(f"cannot set {', '.join(owned)}: the embedded broker decides these")
+    if port is not None and not _is_free(port):
+        raise BrokerError(
+            f"could not start a broker: port {port} at 127.0.0.1 is in use",
+            hint="Stop what listens there, perhaps another broker, or choose another port.",
+        )
     java = find_java(os.environ)
     lib = jars(java)
     keep = data is not None
@@ -379,12 +389,18 @@ def free_port() -> int:
     # can be given that very port as its source, and then holds it.
     for _ in range(1000):
         port = 10_000 + secrets.randbelow(22_000)
-        with socket.socket() as probe:
-            # As Kafka does: ports of closed connections are free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if _is_free(port):
             return port
     raise BrokerError("could not find a free port between 10000 and 32000")
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens on a loopback port."""
+    with socket.socket() as probe:
+        # As Kafka does: ports of closed connections are free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -5,6 +5,7 @@ cannot be undone by a setting.  A broker that is away is waited for up to a dead
 librdkafka reconnects by itself, and what is left to us is to ask again.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from ikebana.arrangements.errors import ConfigError, SourceError
+from ikebana.arrangements.errors import AwayError, ConfigError
 
 Result = TypeVar("Result")
 
@@ -52,6 +53,28 @@ _STALE = {
 }
 
 
+# As librdkafka's errors are written where only their text comes through.
+_AWAY_IN_TEXT = re.compile(
+    r"KafkaError\{code=(" + "|".join(KafkaError(code).name() for code in AWAY) + r"),[^\n]*"
+)
+
+
+def away(error: BaseException) -> AwayError | None:
+    """What an error of Kafka's says, if it may be well again by itself."""
+    if not isinstance(error, KafkaException):
+        return None
+    cause = error.args[0]
+    if cause.fatal() or not (cause.code() in AWAY or cause.retriable()):
+        return None
+    return AwayError(f"the brokers did not answer: {cause.str()}")
+
+
+def away_in(text: str) -> str | None:
+    """The same of a text that has such an error in it."""
+    found = _AWAY_IN_TEXT.search(text)
+    return found[0] if found else None
+
+
 def admin(settings: Mapping[str, str]) -> AdminClient:
     """A client for questions about topics."""
     return AdminClient({**_QUIET, **_RECONNECT, **settings})
@@ -62,7 +85,7 @@ def reach(settings: Mapping[str, str]) -> None:
 
     Raises:
         ConfigError: librdkafka knows no such setting or value.
-        SourceError: the brokers did not answer in ten seconds.
+        AwayError: the brokers did not answer in ten seconds.
     """
     try:
         asking = admin(settings)
@@ -162,7 +185,7 @@ def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE
     """Ask until there is an answer; other errors than a broker that is away are raised.
 
     Raises:
-        SourceError: there was no answer in `patience_s`.
+        AwayError: there was no answer in `patience_s`.
     """
     deadline = time.monotonic() + patience_s
     pause_s = 0.05
@@ -175,7 +198,7 @@ def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE
             if not away or cause.fatal():
                 raise
             if time.monotonic() > deadline:
-                raise SourceError(
+                raise AwayError(
                     f"could not reach {what} for {patience_s:.0f} s: {cause.str()}",
                     hint="Check kafka.bootstrap.servers and that the brokers are up.",
                 ) from error

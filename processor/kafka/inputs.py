@@ -127,14 +127,9 @@ class Inputs:
     def _describe(self, ids: Mapping[str, str]) -> bool:
         """Ask which topics there are; whether anything about them is new."""
         found = topics.describe(self._admin, self._topics)
+        if missing := [name for name in self._topics if name not in found]:
+            raise _missing(missing, known=any(name in ids for name in missing))
         for name in self._topics:
-            if name not in found:
-                raise SourceError(
-                    f'input topic "{name}" does not exist',
-                    hint="Create it, or mend its name in the pipeline file."
-                    if name not in ids
-                    else "It was deleted: start with a new checkpoint and new output topics.",
-                )
             if ids.get(name, found[name].id) != found[name].id:
                 raise SourceError(
                     f'input topic "{name}" was deleted and made anew: its offsets mean other '
@@ -145,3 +140,17 @@ class Inputs:
         self._known = found
         self._described = time.monotonic()
         return changed
+
+
+def _missing(names: list[str], *, known: bool) -> SourceError:
+    """The error for input topics that are not there; `known` ones have been read from."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    one = len(names) == 1
+    fact = f"input topic {listed} does not exist" if one else f"input topics {listed} do not exist"
+    if known:
+        deleted = "It was deleted" if one else "What has been read from was deleted"
+        return SourceError(
+            fact, hint=f"{deleted}: start with a new checkpoint and new output topics."
+        )
+    them, name = ("it", "its name") if one else ("them", "their names")
+    return SourceError(fact, hint=f"Create {them}, or mend {name} in the pipeline file.")

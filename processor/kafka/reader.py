@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.arrangements.errors import AwayError, SourceError
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import PATIENCE_S
 
@@ -165,9 +165,9 @@ def _at_the_end(error: KafkaError, wanted: Range | None, offset: int) -> bool:
     return False
 
 
-def _too_late(left: Mapping[tuple[str, int], Range], patience_s: float) -> SourceError:
+def _too_late(left: Mapping[tuple[str, int], Range], patience_s: float) -> AwayError:
     named = ", ".join(f"{r.topic}[{r.partition}]@{r.end}" for r in left.values())
-    return SourceError(
+    return AwayError(
         f"could not read up to {named} in {patience_s:.0f} s",
         hint="A transaction of another producer that stays open holds readers back; its "
         "transaction.timeout.ms ends it. Otherwise check the brokers.",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError, SourceError
+from ikebana.arrangements.errors import AwayError, ConfigError, SourceError
 from ikebana.codecs.avro import SchemaUnknown, self_contained
 from ikebana.processor.kafka.client import PATIENCE_S
 
@@ -157,7 +157,7 @@ class Registry:
                 self._seen = True
                 return answer
             if time.monotonic() > deadline:
-                raise SourceError(
+                raise AwayError(
                     f"could not reach {self._what} for {self._patience_s:.0f} s: {fact}",
                     hint="Check the registry's url and that it is up.",
                 ) from cause

@@ -328,9 +328,12 @@ def check_markers(
             if logged.committed >= birth.first_batch:
                 raise CheckpointError(
                     f"the checkpoint has committed batch {logged.committed}, but shard {shard} "
-                    f'has no marker in "{plan.markers_topic}"',
-                    hint="The topic was deleted, or this is another cluster. Start with a "
-                    "new checkpoint and new output topics.",
+                    f'has no marker in "{plan.markers_topic}": these are not the topics that '
+                    "it was made with",
+                    hint="The topic was deleted, or this is another cluster, such as a broker "
+                    "with temporary data that was started anew (ikebana broker --data DIR keeps "
+                    "them). Start that one again, or start with a new checkpoint and new output "
+                    "topics.",
                 )
             continue
         if marker.checkpoint != birth.id or marker.epoch > birth.epoch:

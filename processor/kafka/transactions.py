@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ikebana.arrangements.errors import FencedError, SourceError
+from ikebana.arrangements.errors import AwayError, FencedError, SourceError
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import Message
 from ikebana.processor.batch.rows import KeyedUpdate
-from ikebana.processor.kafka import markers
+from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import (
     PATIENCE_S,
     enqueue,
@@ -28,6 +28,13 @@ _FENCED = {
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
+}
+# What an abort may be due to that need not come again: a batch took too long, for once.
+_LATE = client.AWAY | {
+    KafkaError.INVALID_TXN_STATE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    KafkaError.UNKNOWN_PRODUCER_ID,
 }
 
 
@@ -110,11 +117,13 @@ class Transactions:
         if cause.code() in _FENCED:
             return FencedError(f"transaction {self.id} has been taken over by a newer holder")
         if cause.code() == KafkaError.INVALID_TXN_STATE or cause.txn_requires_abort():
-            return SourceError(
+            return (AwayError if cause.code() in _LATE else SourceError)(
                 f"could not commit transaction {self.id}: {cause.str()}",
                 hint=f"It is aborted by the brokers after {self._timeout_s:.0f} s; if batches "
                 "take longer, raise run.max_batch or lower source.max_records_per_batch.",
             )
+        if away := client.away(error):
+            return away
         return SourceError(f"could not go on with transaction {self.id}: {cause.str()}")
 
 

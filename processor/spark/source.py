@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ikebana.processor.batch.envelope import SCHEMA, Tick, pack
-from ikebana.processor.kafka import markers
+from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning import planner, progress
@@ -46,6 +46,8 @@ _HOP_SIZE = 500
 # An idle source asks the brokers this often, and Spark a tenth as often.
 _ASK_EVERY_S = 0.02
 _ANSWER_AFTER_S = 0.2
+# Each attempt of a task waits for so long, and Spark makes four before a query fails.
+_REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
 # While no task runs that would notice it, this often it asks for a newer instance.
 _ASK_FOR_LEASE_EVERY_S = 1.0
 
@@ -318,7 +320,7 @@ def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
     # Its client takes a while to import, and few need it.
     from ikebana.processor.kafka.registry import Registry
 
-    return Registry(dict(settings))
+    return Registry(dict(settings), _REGISTRY_PATIENCE_S)
 
 
 @functools.lru_cache(maxsize=4)

@@ -2,30 +2,59 @@
 
 A plan is a value; `evaluate` runs it in this process on literal records, and the
 `ikebana run` command runs it over Kafka topics on Spark.  Neither Spark nor Kafka is
-imported here.
+imported here, and nothing else before it is used: a command that asks for help waits for
+no database.
 """
 
-from ikebana.arrangements.alt_neu import differentiate, integrate
-from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
-from ikebana.arrangements.update import Update, accumulate, consolidate, negate
-from ikebana.codecs.change import Column
-from ikebana.processor.configuring.pipeline import load
-from ikebana.processor.evaluate import Evaluation, evaluate
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
-from ikebana.processor.linear import steps
-from ikebana.processor.planning.plan import (
-    Concat,
-    EventTime,
-    Input,
-    Linear,
-    Output,
-    Plan,
-    Reduce,
-    StateMachine,
-    Upsert,
-)
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ikebana.arrangements.alt_neu import differentiate, integrate
+    from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
+    from ikebana.arrangements.update import Update, accumulate, consolidate, negate
+    from ikebana.codecs.change import Column
+    from ikebana.processor.configuring.pipeline import load
+    from ikebana.processor.evaluate import Evaluation, evaluate
+    from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+    from ikebana.processor.linear import steps
+    from ikebana.processor.planning.plan import (
+        Concat,
+        EventTime,
+        Input,
+        Linear,
+        Output,
+        Plan,
+        Reduce,
+        StateMachine,
+        Upsert,
+    )
 
 __version__ = "0.1.0"
+
+# Where each name lies.
+_HOMES = {
+    "arrangements.alt_neu": ("differentiate", "integrate"),
+    "arrangements.errors": ("ConfigError", "IkebanaError", "PlanError"),
+    "arrangements.update": ("Update", "accumulate", "consolidate", "negate"),
+    "codecs.change": ("Column",),
+    "processor.configuring.pipeline": ("load",),
+    "processor.evaluate": ("Evaluation", "evaluate"),
+    "processor.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
+    "processor.linear": ("steps",),
+    "processor.planning.plan": (
+        "Concat",
+        "EventTime",
+        "Input",
+        "Linear",
+        "Output",
+        "Plan",
+        "Reduce",
+        "StateMachine",
+        "Upsert",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsOfJoin",
@@ -55,3 +84,19 @@ __all__ = [
     "negate",
     "steps",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = f"{__name__}.{_HOME_OF[name]}"
+    if name == "steps":
+        found: object = importlib.import_module(f"{home}.{name}")
+    else:
+        found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,9 +1,13 @@
 """What a run says of its batches."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.processor.cli.batches import BatchDisplay
+from ikebana.arrangements.errors import LostError
+from ikebana.processor.cli.batches import BatchDisplay, _Bar
 from ikebana.processor.spark.query import BatchReport
 
 PLAN = Plan(
@@ -27,3 +31,28 @@ def test_what_was_counted_is_summed_up_in_words(capsys: pytest.CaptureFixture[st
         "p: caught up after 2 batches, 20 records, 10 updates; 2 old images unlike the state, "
         "1 heartbeat messages ignored, 7 late records that count at the frontier, frontier 1"
     )
+
+
+def test_a_narrow_terminal_shows_all_that_there_is_to_say() -> None:
+    """What is said stands below the bar, in as many lines as it needs."""
+    console = Console(width=30, force_terminal=True, file=io.StringIO())
+    bar = _Bar(console)
+    bar.add_task("whereabouts", total=None)
+    bar.tell("batch 7: 1,000 records in 0.5 s, 12 updates so far, frontier 99")
+
+    lines = console.render_lines(bar.get_renderable(), pad=False)
+    shown = ["".join(part.text for part in line).strip() for line in lines]
+
+    assert all(len(line) <= 30 for line in shown)
+    assert " ".join(shown[1:]) == "batch 7: 1,000 records in 0.5 s, 12 updates so far, frontier 99"
+
+
+def test_a_restart_is_told_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    """And when the query is started again."""
+    with BatchDisplay(PLAN, once=False) as display:
+        display.restart(LostError("a Python worker was lost", hint="Look."), 4.0)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "p: a Python worker was lost; starting again in 4 s",
+        "starting again …",
+    ]

@@ -1,0 +1,74 @@
+"""The command line as a process: what it imports, and what it does when it cannot write."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PIPELINE = """\
+pipeline: p
+inputs: {i: {topic: t}}
+operators: {o: {upsert: i}}
+outputs: {d: {from: o, topic: u}}
+kafka: {bootstrap.servers: "localhost:1"}
+run: {checkpoint: c}
+"""
+HEAVY = {"duckdb", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
+COMMANDS = ("run", "preflight", "explain", "follow", "check", "snapshot", "broker")
+
+
+def test_help_waits_for_no_library() -> None:
+    """Neither that of `ikebana` nor that of a command imports what takes long to import.
+
+    Those that read checkpoints are left out.
+    """
+    script = f"""
+import sys
+from ikebana.__main__ import main
+for arguments in ([], *([command] for command in {COMMANDS!r})):
+    sys.argv = ["ikebana", *arguments, "--help"]
+    try:
+        main()
+    except SystemExit as done:
+        assert not done.code, arguments
+    found = sorted({HEAVY!r} & sys.modules.keys())
+    assert not found, (arguments, found)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "Run a pipeline" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "said"),
+    [
+        pytest.param(
+            "/dev/full",
+            1,
+            "ikebana: could not write the output: No space left on device\n",
+            id="a full disk",
+        ),
+        pytest.param(None, 0, "", id="a reader that is gone"),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_stack(
+    tmp_path: Path, output: str | None, status: int, said: str
+) -> None:
+    """A full disk is an error, a reader that has seen enough is none."""
+    file = tmp_path / "p.yaml"
+    file.write_text(PIPELINE)
+    command = [sys.executable, "-m", "ikebana", "explain", str(file)]
+    if output is None:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+    else:
+        with open(output, "wb") as full:
+            process = subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE)
+    _, told = process.communicate(timeout=300)
+
+    assert (process.returncode, told.decode()) == (status, said)
