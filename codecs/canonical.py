@@ -48,8 +48,53 @@ def number(text: str) -> int | float | Decimal:
 # No rounding: a number keeps every digit that it came with.
 _WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
+
+class ExactFloat(float):
+    """A JSON number with more digits than a double carries, as the nearest double.
+
+    It computes and compares like any float, and what is computed from it is an ordinary one.
+    Handed on as it is it keeps its digits, and so does `Decimal(str(number))`.
+
+    >>> decode(b"0.12345678901234567890")
+    0.1234567890123456789
+    """
+
+    __slots__ = ("exact",)
+    exact: Decimal
+
+    def __new__(cls, exact: Decimal) -> "ExactFloat":
+        made = super().__new__(cls, exact)
+        made.exact = exact
+        return made
+
+    def __repr__(self) -> str:
+        return str(self.exact)
+
+    def __getnewargs__(self) -> tuple[Decimal]:  # type: ignore[override]
+        return (self.exact,)
+
+
+def _as_python(text: str) -> int | float:
+    """A number as Python's own `json` has it, but for digits that a double does not carry."""
+    found = number(text)
+    if not isinstance(found, Decimal):
+        return found
+    nearest = float(found)
+    return nearest if Decimal(repr(nearest)) == found else ExactFloat(found)
+
+
+def _as_decimal(data: Any) -> Decimal:
+    """What the encoder is to write of a type that it does not know."""
+    if isinstance(data, ExactFloat):
+        return data.exact
+    raise TypeError(f"data of type {type(data).__name__} have no JSON form")
+
+
 _decode = msgspec.json.Decoder(float_hook=number).decode
-_encode = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
+_decode_as_python = msgspec.json.Decoder(float_hook=_as_python).decode
+_encode = msgspec.json.Encoder(
+    order="sorted", decimal_format="number", enc_hook=_as_decimal
+).encode
 
 
 def encode(data: Any) -> bytes:
@@ -190,10 +235,12 @@ class JsonArray(list[Any]):
 def decode(canonical_bytes: bytes) -> Any:
     """Read canonical bytes back as Python data, all of which can be hashed.
 
+    A number is an `int`, or else a `float`, however many digits it has (`ExactFloat`).
+
     >>> {decode(b'{"a":[1]}'): 2}
     {{'a': [1]}: 2}
     """
-    return _hashable(_decode(canonical_bytes))
+    return _hashable(_decode_as_python(canonical_bytes))
 
 
 def _hashable(data: Any) -> Any:

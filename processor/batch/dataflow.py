@@ -235,10 +235,10 @@ class _Batch:
         arriving = self._arrived(name)
         if operator.function is None:
             part = self._part(parts.REDUCE, name)
-            changes = reduce.step(part, arriving, interval, arranged(operator).aggregates)
+            changes = reduce.step(part, arriving, interval, arranged(operator).aggregates, name)
         else:
             part = self._part(parts.REDUCE_ROWS, name)
-            changes = reduce_rows.step(part, arriving, interval, found(operator.function))
+            changes = reduce_rows.step(part, arriving, interval, found(operator.function), name)
         self.emitted[ERRORS] += changes.errors
         self._flow(name, changes.updates)
 

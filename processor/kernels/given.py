@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ikebana.codecs import canonical
-from ikebana.processor.linear.functions import name_of
+from ikebana.processor.linear.functions import name_of, raised
 
 
 class Refused(Exception):
@@ -18,7 +18,11 @@ class Refused(Exception):
 
 
 class FailureError(Exception):
-    """A function has given no data; the message is the record's reason."""
+    """A function has given no data; the message says why."""
+
+    def reason(self, operator: str) -> str:
+        """The reason of the error record of an operator."""
+        return f"operator {operator}: {self}" if operator else str(self)
 
 
 def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
@@ -35,8 +39,7 @@ def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
         # A record is UTF-8, which not every text can be.
         raise FailureError(str(refused).encode(errors="replace").decode()) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- what a user's function raises is data
-        problem = f"raised {type(error).__name__}"
-        raise FailureError(f"{role} {name_of(function)} {problem}") from None
+        raise FailureError(f"{role} {name_of(function)} {raised(error)}") from None
     if not several:
         problem = f"gave a {type(result).__name__} in place of a collection"
         raise FailureError(f"{role} {name_of(function)} {problem}")

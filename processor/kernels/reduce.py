@@ -62,10 +62,14 @@ def step(
     updates: Sequence[KeyedUpdate],
     interval: Interval,
     aggregates: Sequence[Aggregate],
+    operator: str = "",
 ) -> Reduced:
-    """Apply the updates of one interval, which may come in any order."""
+    """Apply the updates of one interval, which may come in any order.
+
+    `operator` is the one that errors name.
+    """
     orders = _orders(aggregates)
-    changes, errors = _changes(updates, interval, aggregates, orders)
+    changes, errors = _changes(updates, interval, aggregates, orders, operator)
     places = [_STATE + key for key in changes]
     if orders:
         for times in changes.values():
@@ -168,10 +172,10 @@ class _Change:
 
     def add(
         self, arguments: dict[str, Any], diff: int, aggregates: Sequence[Aggregate]
-    ) -> set[str]:
-        """Add a row `diff` times to counts and sums; the fields of what cannot be added."""
+    ) -> list[Aggregate]:
+        """Add a row `diff` times to counts and sums; the aggregates that cannot add it."""
         self.rows += diff
-        wrong = set()
+        wrong = []
         for at, aggregate in enumerate(aggregates):
             argument = arguments.get(aggregate.field)
             if aggregate.kind == "count":
@@ -179,7 +183,7 @@ class _Change:
                     self.counts[at] += diff
             elif aggregate.kind in ("sum", "avg") and argument is not None:
                 if (term := _term(argument)) is None:
-                    wrong.add(aggregate.field)
+                    wrong.append(aggregate)
                     continue
                 self.counts[at] += diff
                 self.totals[at] = _EXACT.fma(term, Decimal(diff), self.totals[at])
@@ -194,6 +198,7 @@ def _changes(
     interval: Interval,
     aggregates: Sequence[Aggregate],
     orders: _Orders,
+    operator: str,
 ) -> tuple[_Changes, list[KeyedUpdate]]:
     """What changes by key and time, and the updates of the error records."""
     sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
@@ -210,9 +215,10 @@ def _changes(
         if time not in times:
             times[time] = _Change(len(aggregates))
         change, arguments = times[time], _decode_row(row)
-        for field in change.add(arguments, diff, aggregates):
-            record = error_record(f"reduce: argument {field!r} is no number", None, key, None)
-            errors[time, record] += diff
+        for aggregate in change.add(arguments, diff, aggregates):
+            of = f'{aggregate.kind} "{aggregate.name}"'
+            reason = f"operator {operator}: an argument of {of} is no number"
+            errors[time, error_record(reason, None, key, None)] += diff
         for order, number in orders.items():
             if (argument := arguments.get(order.field)) is not None:
                 diffs = change.values.setdefault(order, {})

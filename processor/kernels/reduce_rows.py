@@ -42,9 +42,16 @@ Function = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]
 
 
 def step(
-    store: Store, updates: Sequence[KeyedUpdate], interval: Interval, function: Function
+    store: Store,
+    updates: Sequence[KeyedUpdate],
+    interval: Interval,
+    function: Function,
+    operator: str = "",
 ) -> Reduced:
-    """Apply the updates of one interval, which may come in any order."""
+    """Apply the updates of one interval, which may come in any order.
+
+    `operator` is the one that errors name.
+    """
     changes = _changes(updates, interval)
     found = Reduced([], [])
     after: dict[bytes, bytes | None] = {}
@@ -54,7 +61,7 @@ def step(
         shown = was = _NOTHING if entry is None else _shown_of(entry)
         for time in sorted(times):
             group.add(times[time])
-            before, shown = shown, _called(function, key, group)
+            before, shown = shown, _called(function, key, group, operator)
             found.updates.extend(_differences(key, time, before.values, shown.values))
             found.errors.extend(_differences(None, time, before.slot, shown.slot))
         after |= group.entries()
@@ -164,14 +171,14 @@ class _Group:
         }
 
 
-def _called(function: Function, key: bytes, group: _Group) -> _Shown:
+def _called(function: Function, key: bytes, group: _Group, operator: str) -> _Shown:
     """What shows of a key."""
     if not group:
         return _NOTHING
     try:
         values = given("reduce", function, lambda: function(canonical.decode(key), group.rows()))
     except FailureError as failure:
-        return _Shown(record=error_record(str(failure), None, key, None))
+        return _Shown(record=error_record(failure.reason(operator), None, key, None))
     return _Shown(tuple(sorted(values)))
 
 

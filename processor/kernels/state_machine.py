@@ -81,6 +81,8 @@ class Machine:
     view: Callable[[list[Any]], Iterable[Any]] | None = None
     version: int = 1
     migrate: Callable[[Any, int], Any] | None = None
+    name: str = ""
+    """The operator, as errors name it."""
 
 
 class Event(NamedTuple):
@@ -211,7 +213,7 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
         shown = None if machine.view is None else _viewed(machine.view, states)
     except FailureError as failure:
         # All else stays, the version too: what is not applied has not migrated.
-        record = error_record(str(failure), None, event.key, None)
+        record = error_record(failure.reason(machine.name), None, event.key, None)
         return _with_record(entry, record)
     return Entry(machine.version, states, shown)
 

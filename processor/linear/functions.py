@@ -1,6 +1,7 @@
 """Python functions as steps: how they are named, found, called, and what they may give."""
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -84,8 +85,7 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
             data = (_data(key, raw=raw_key), _data(value, raw=raw_value))
             given = [_triple(result) for result in made(data)]
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- that is data, too
-            reason = f"{name} raised {type(error).__name__}"
-            return [(Failure(operator, reason, key), None, 1)]
+            return [(Failure(operator, f"{name} {raised(error)}", key), None, 1)]
         if problem := _problem(given, step):
             return [(Failure(operator, f"{name} {problem}", key), None, 1)]
         try:
@@ -105,6 +105,34 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
             return [(Failure(operator, "a result has no JSON form", key), None, 1)]
 
     return results
+
+
+_LONGEST_MESSAGE = 200
+# Where an object lies in memory is another in each process.
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
+
+
+def raised(error: BaseException) -> str:
+    """What a user's function has raised, in one line of bounded length.
+
+    The message is the function's own, and so may hold data.  It has to be the same whenever
+    the function fails on the same data, or the error could not be retracted.
+
+    >>> raised(KeyError("amount"))
+    "raised KeyError: 'amount'"
+    """
+    name = type(error).__name__
+    if isinstance(error, RecursionError | MemoryError):
+        # What these say depends on where they were raised.
+        return f"raised {name}"
+    try:
+        message = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 -- the message is made by a user's code as well
+        message = ""
+    message = _ADDRESS.sub("0x…", message).encode(errors="replace").decode()
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[: _LONGEST_MESSAGE - 1] + "…"
+    return f"raised {name}: {message}" if message else f"raised {name}"
 
 
 _LARGEST = 1 << 63

@@ -11,6 +11,7 @@ from ikebana.processor.planning.plan import StateMachine
 def machine(operator: StateMachine) -> Machine:
     """The machine of an operator.  Raises: FunctionError."""
     return Machine(
+        name=operator.name,
         step=found(operator.step),
         view=None if operator.view is None else found(operator.view),
         version=operator.version,

@@ -1,11 +1,14 @@
 """Canonical bytes of literal messages, and the reasons why some have none."""
 
+import copy
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ikebana.codecs.canonical import canonical, decode, encode
+from ikebana.codecs.canonical import ExactFloat, canonical, decode, encode
 from ikebana.codecs.errors import DecodeError
 
 
@@ -169,3 +172,23 @@ def test_what_has_no_json_form_is_not_written(data: object) -> None:
 def test_null_is_written_where_null_is_meant() -> None:
     """Only what is not finite is refused, not null beside it."""
     assert encode({"a": [None, 1.5]}) == b'{"a":[null,1.5]}'
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_an_ordinary_double_is_read_as_python_reads_it(value: float) -> None:
+    """However many digits its text has, it is an int or a float, and the same one."""
+    found = decode(encode(value))
+    assert type(found) is (int if value.is_integer() else float)
+    assert float(found) == value
+
+
+def test_a_number_of_more_digits_is_a_float_that_keeps_them() -> None:
+    """It can be computed with like any other; handed on it is what it was."""
+    (found,) = decode(b"[0.12345678901234567890]")
+
+    assert isinstance(found, float)
+    assert type(found + 0.5) is float
+    assert Decimal(str(found)) == Decimal("0.1234567890123456789")
+    assert encode([copy.deepcopy(found)]) == b"[0.1234567890123456789]"
+    assert decode(b"1E-400") == 0
+    assert encode(ExactFloat(Decimal("1E-400"))) == b"1E-400"

@@ -166,7 +166,10 @@ def test_results_are_consolidated_where_they_can_meet() -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        ("raises_the_value", "map user_functions:raises_the_value raised RuntimeError"),
+        (
+            "raises_the_value",
+            "map user_functions:raises_the_value raised RuntimeError: secret {'n': 'payload'}",
+        ),
         (
             "nothing_iterable",
             "map user_functions:nothing_iterable gave data that is not a pair (key, value)",
@@ -177,7 +180,7 @@ def test_results_are_consolidated_where_they_can_meet() -> None:
     ],
 )
 def test_a_function_that_fails(function: str, reason: str) -> None:
-    """Its datum becomes an error with the datum's diff, which says what failed and not on what."""
+    """Its datum becomes an error with the datum's diff, which says what failed and why."""
     for step in (map_(f"user_functions:{function}"), map_(getattr(user_functions, function))):
         found = run(steps_of(step), ("k", {"n": "payload"}, 5, -2))
 
@@ -193,15 +196,18 @@ def test_a_function_that_fails(function: str, reason: str) -> None:
         ),
         (
             explode(user_functions.nothing_iterable),
-            "explode user_functions:nothing_iterable raised TypeError",
+            "explode user_functions:nothing_iterable raised TypeError: "
+            "'NoneType' object is not iterable",
         ),
         (
             flat_map(user_functions.nothing_iterable),
-            "flat_map user_functions:nothing_iterable raised TypeError",
+            "flat_map user_functions:nothing_iterable raised TypeError: "
+            "'NoneType' object is not iterable",
         ),
         (
             join_function(user_functions.twice),
-            "join_function user_functions:twice raised ValueError",
+            "join_function user_functions:twice raised ValueError: "
+            "not enough values to unpack (expected 3, got 2)",
         ),
         (
             join_function(user_functions.from_its_number, moves_time=False),
@@ -228,7 +234,7 @@ def test_the_error_is_of_the_step_that_failed_and_of_its_datum() -> None:
     found, errors = run(steps, ("k", {"n": 4}, 5, 1), ("k", {"n": 3}, 6, 1))
 
     assert found == [(4, {"n": 3, "was": "k"}, 5, 4), (2, {"n": 6, "was": "k"}, 5, 2)]
-    reason = "flat_map user_functions:down_to_one raised LookupError"
+    reason = "flat_map user_functions:down_to_one raised LookupError: {'n': 3}"
     assert errors == [("step0", reason, "k", 6, 1)]
 
 

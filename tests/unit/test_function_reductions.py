@@ -139,8 +139,8 @@ def test_a_journey_is_made_of_several_flights_and_a_passenger_has_several() -> N
         Update(("ann", {"from": "JFK", "to": "ORD", "minutes": 90}), 4, 1),
     ]
     assert [(u.data["reason"], u.time, u.diff) for u in found["errors"]] == [
-        ("a passenger cannot be in two places", 2, 1),
-        ("a passenger cannot be in two places", 3, -1),
+        ("operator journeys: a passenger cannot be in two places", 2, 1),
+        ("operator journeys: a passenger cannot be in two places", 3, -1),
     ]
 
 

@@ -148,9 +148,10 @@ def test_a_key_is_there_while_its_rows_do_not_sum_to_zero() -> None:
     ).updates == [KeyedUpdate(b"k", b'{"m":5,"s":5}', 1, 1)]
 
 
-def record(field: str) -> bytes:
-    """The error record of an argument under the key k."""
-    reason = b"reduce: argument '%b' is no number" % field.encode()
+def record(aggregate: str) -> bytes:
+    """The error record of an argument of BOTH under the key k."""
+    of = f'{aggregate} \\"{aggregate}\\"'.encode()
+    reason = b"operator totals: an argument of %b is no number" % of
     return (
         b'{"key":"aw==","offset":null,"partition":null,"reason":"%b","topic":null,"value":null}'
         % reason
@@ -162,21 +163,22 @@ def record(field: str) -> bytes:
     ["true", '"1"', "[1]", "{}", "1E-2001", "1" + "0" * 2000, "1E-999999999999999999"],
 )
 def test_what_cannot_be_added_is_null_to_a_sum_and_an_error(argument: str) -> None:
-    """The error is one a row, and goes when the row goes."""
+    """Each aggregate has an error for the row, which names it and goes when the row goes."""
     store, row = MemoryStore(), b'{"x":%b}' % argument.encode()
     came = reduce.step(
         store,
         [KeyedUpdate(b"k", row, 1, 1), KeyedUpdate(b"k", b'{"x":3}', 1, 1)],
         Interval(0, 2),
         BOTH,
+        "totals",
     )
-    went = reduce.step(store, [KeyedUpdate(b"k", row, 2, -1)], Interval(2, 3), BOTH)
+    went = reduce.step(store, [KeyedUpdate(b"k", row, 2, -1)], Interval(2, 3), BOTH, "totals")
 
     assert came == (
         [KeyedUpdate(b"k", b'{"avg":3,"sum":3}', 1, 1)],
-        [KeyedUpdate(None, record("x"), 1, 1)],
+        [KeyedUpdate(None, record(each), 1, 1) for each in ("avg", "sum")],
     )
-    assert went == ([], [KeyedUpdate(None, record("x"), 2, -1)])
+    assert went == ([], [KeyedUpdate(None, record(each), 2, -1) for each in ("avg", "sum")])
 
 
 def test_errors_of_one_time_are_summed() -> None:

@@ -320,14 +320,15 @@ def test_a_refused_symbol_is_an_error_and_the_states_stay(
     assert reasons(found.errors) == errors
 
 
-def test_an_error_record_has_the_key_and_no_payload() -> None:
-    """The record names the function and the exception's type; the key is in base64."""
-    found = ran(Machine(fails_on_secrets), [(5, "secret")])
+def test_an_error_record_names_the_operator_the_function_and_what_it_raised() -> None:
+    """The message is the function's own, which may hold data; the key is in base64."""
+    found = ran(Machine(fails_on_secrets, name="status"), [(5, "secret")])
 
     (update,) = found.errors
     assert (update.key, update.time, update.diff) == (b"k", 5, 1)
     assert json.loads(update.value) == {
-        "reason": f"step {__name__}:fails_on_secrets raised LookupError",
+        "reason": f"operator status: step {__name__}:fails_on_secrets raised LookupError: "
+        "secret of []",
         "topic": None,
         "partition": None,
         "offset": None,
@@ -337,7 +338,7 @@ def test_an_error_record_has_the_key_and_no_payload() -> None:
 
 
 def fails_on_secrets(states: list[Any], symbol: Any, time: int) -> list[Any]:
-    """Says in its exception what it must not."""
+    """Says in its exception what it got."""
     if symbol == "secret":
         raise LookupError(f"{symbol} of {states}")
     return [symbol]
@@ -383,9 +384,11 @@ def nested(depth: int) -> list[Any]:
 
 NO_FORM = "gave data that have no JSON form"
 HOSTILE = [
-    pytest.param(raises(OddError("\ud800")), "raised OddError", id="a message that is no UTF-8"),
+    pytest.param(
+        raises(OddError("\ud800")), "raised OddError: ?", id="a message that is no UTF-8"
+    ),
     pytest.param(raises(StopIteration()), "raised StopIteration", id="StopIteration"),
-    pytest.param(raises(RecursionError()), "raised RecursionError", id="RecursionError"),
+    pytest.param(raises(RecursionError("here")), "raised RecursionError", id="RecursionError"),
     pytest.param(gives(None), "gave a NoneType in place of a collection", id="forgot to return"),
     pytest.param(gives("paid"), "gave a str in place of a collection", id="one text"),
     pytest.param(gives(b"paid"), "gave a bytes in place of a collection", id="one bytes"),
@@ -451,7 +454,7 @@ def test_a_generator_that_breaks_off_has_given_nothing() -> None:
 
     assert found.updates == []
     assert reasons(found.errors) == [
-        (0, f"step {__name__}:broken_off raised ValueError", 1),
+        (0, f"step {__name__}:broken_off raised ValueError: x", 1),
     ]
 
 
@@ -675,7 +678,10 @@ def test_a_symbol_that_is_not_applied_does_not_migrate() -> None:
     [
         pytest.param(renamed, "no way from version 3", id="refused"),
         pytest.param(
-            fails_on_secrets, f"migrate {__name__}:fails_on_secrets raised TypeError", id="raised"
+            fails_on_secrets,
+            f"migrate {__name__}:fails_on_secrets raised TypeError: fails_on_secrets() "
+            "missing 1 required positional argument: 'time'",
+            id="raised",
         ),
         pytest.param(
             lambda state, version: object(),

@@ -1,10 +1,14 @@
 """Updates: what it means to consolidate, to accumulate and to negate them."""
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.update import Update, accumulate, consolidate, negate
+from ikebana.codecs.canonical import JsonArray
 
 _updates = st.lists(
     st.builds(Update, st.sampled_from("abc"), st.integers(0, 4), st.integers(-3, 3))
@@ -105,3 +109,21 @@ def test_input_and_its_negation_are_the_empty_collection(updates: list[Update[st
     """Negation is an inverse, and is its own."""
     assert consolidate([*updates, *negate(updates)]) == []
     assert negate(negate(updates)) == updates
+
+
+def test_data_are_equal_when_their_canonical_json_is() -> None:
+    """1 is 1.0 and 0.1 is its decimal; 1 is neither true nor "1", at any depth."""
+    data: list[Any] = [1, True, "1", ("k", 1), ("k", True), JsonArray([0]), JsonArray([False])]
+    updates: list[Update[Any]] = [Update(each, 0, 1) for each in data]
+    again: list[Update[Any]] = [Update(1.0, 0, 1), Update(Decimal(1), 0, 1), Update(("k", 1.0), 0, -1)]
+
+    assert consolidate(updates) == updates
+    found = accumulate([*updates, *again], 0)
+    assert [*found.items()] == [
+        *((1, 3), (True, 1), ("1", 1), (("k", True), 1)),
+        *((JsonArray([0]), 1), (JsonArray([False]), 1)),
+    ]
+    assert found != accumulate(updates, 0)
+    assert (found[Decimal(1)], found[True]) == (3, 1)
+    tenth: list[Update[Any]] = [Update(0.1, 0, 1), Update(Decimal("0.1"), 0, -1)]
+    assert consolidate(tenth) == []
