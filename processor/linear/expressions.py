@@ -21,8 +21,9 @@ from typing import Any
 import duckdb
 import msgspec
 
-from ikebana.processor.linear.json_text import JSON, from_json, literal, quoted
+from ikebana.processor.linear.json_text import JSON, literal, quoted
 from ikebana.processor.linear.scope import OURS, ExpressionError, Scope
+from ikebana.processor.linear.typed_json import from_json
 
 _Node = dict[str, Any]
 # Names that SQL takes for functions when there is no column of theirs.
@@ -310,9 +311,10 @@ class _Checked:
             # here, where a condition before it guards it.
             self._column(child, takes_json=True)
             text = f"{quoted(child['column_names'][0])}::VARCHAR"
-            wanted = "VARCHAR" if node["try_cast"] else kind
-            (made,) = tree_of(from_json(text, wanted))["statements"][0]["node"]["select_list"]
-            return {**node, "child": made} if node["try_cast"] else made
+            made_of = from_json(text, kind)
+            wanted = f"TRY({made_of})" if node["try_cast"] else made_of
+            (made,) = tree_of(wanted)["statements"][0]["node"]["select_list"]
+            return dict(made)
         return self._children(node, takes_json=True)
 
     def _lambda(self, node: _Node) -> _Node:

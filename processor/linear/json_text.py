@@ -1,7 +1,8 @@
-"""SQL between JSON texts and typed columns, with every digit kept.
+"""SQL that writes typed columns as JSON texts, with every digit kept.
 
 DuckDB's own `to_json` makes a double of each number, so a decimal of more than 15 digits
-would come out as another one; here a number is the text that it is.
+would come out as another one; here a number is the text that it is.  The way back is
+`typed_json`.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,10 @@ import msgspec
 
 JSON = "JSON"
 BLOB = "BLOB"
-_ZONED = "TIMESTAMP WITH TIME ZONE"
-INSTANTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", _ZONED)
-_FROM_TEXT = (*INSTANTS, "TIME", "TIME WITH TIME ZONE", "UUID", "INTERVAL")
+ZONED = "TIMESTAMP WITH TIME ZONE"
+INSTANTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", ZONED)
+TIME_OF_DAY = ("TIME", "TIME WITH TIME ZONE")
+_FROM_TEXT = (*INSTANTS, *TIME_OF_DAY, "UUID", "INTERVAL")
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _AS_IT_IS = ("boolean", "decimal", "double", "float", "hugeint", "uhugeint", "ubigint")
 
@@ -40,27 +42,6 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """A text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def from_json(text: str, kind: str) -> str:
-    """SQL that turns the text of JSON into a type; null is null."""
-    if kind == JSON:
-        return f"{text}::JSON"
-    if kind == "VARCHAR":
-        # Only a string is unescaped: `->>` would make a double of a number.
-        return (
-            f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
-            f"WHEN {text} <> 'null' THEN {text} END)"
-        )
-    if kind == BLOB:
-        return f"from_base64({text} ->> '$')"
-    if kind in _FROM_TEXT:
-        return f"CAST(({text} ->> '$') AS {kind})"
-    if kind.endswith((")", "]")) and ("JSON" in kind or "VARCHAR" in kind):
-        # DuckDB reads numbers inside as doubles, unless a decimal is wanted as well.
-        wrapped = f"('{{\"v\":' || {text} || ',\"d\":0}}')::JSON"
-        return f"(CAST({wrapped} AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
-    return f"CAST({text}::JSON AS {kind})"
 
 
 def milliseconds(column: str, kind: str) -> str:
@@ -138,7 +119,7 @@ def to_field(name: str) -> str:
 
 
 def _plain(column: str, name: str) -> str:
-    if name == _ZONED:
+    if name == ZONED:
         text = f"replace({column}::VARCHAR, '+00', 'Z')"
         return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"
     if name.startswith("TIMESTAMP"):

@@ -20,7 +20,6 @@ from ikebana.processor.linear.json_text import (
     JSON,
     WHOLE,
     SqlType,
-    from_json,
     has_json_form,
     milliseconds,
     quoted,
@@ -29,6 +28,7 @@ from ikebana.processor.linear.json_text import (
 )
 from ikebana.processor.linear.scope import KEY, OURS, VALUE, ExpressionError, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
+from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
 # An end of this is none.

@@ -115,7 +115,11 @@ def test_data_are_equal_when_their_canonical_json_is() -> None:
     """1 is 1.0 and 0.1 is its decimal; 1 is neither true nor "1", at any depth."""
     data: list[Any] = [1, True, "1", ("k", 1), ("k", True), JsonArray([0]), JsonArray([False])]
     updates: list[Update[Any]] = [Update(each, 0, 1) for each in data]
-    again: list[Update[Any]] = [Update(1.0, 0, 1), Update(Decimal(1), 0, 1), Update(("k", 1.0), 0, -1)]
+    again: list[Update[Any]] = [
+        Update(1.0, 0, 1),
+        Update(Decimal(1), 0, 1),
+        Update(("k", 1.0), 0, -1),
+    ]
 
     assert consolidate(updates) == updates
     found = accumulate([*updates, *again], 0)

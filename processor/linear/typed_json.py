@@ -1,0 +1,225 @@
+"""SQL that reads JSON texts as typed columns, and fails on what a type would change.
+
+A type takes what it holds without loss: BIGINT no 27.5, DECIMAL(12,2) no 1.239, DATE no
+time of day, TIME no zone.  Texts may spell numbers, as many databases' messages do, and
+BOOLEAN takes 0 and 1.  DOUBLE and FLOAT take the nearest number that they have.  A
+TIMESTAMP with an offset is that instant in UTC.
+
+DuckDB's own casts from JSON round, truncate, and make doubles of numbers; so a text is
+cast to its type as text, and spoilt first if that would lose anything.  A text of the
+usual form, which loses nothing, is told by a pattern: that is as quick as DuckDB's own cast.
+"""
+
+import functools
+
+import duckdb
+
+from ikebana.processor.linear.json_text import (
+    BLOB,
+    JSON,
+    TIME_OF_DAY,
+    WHOLE,
+    ZONED,
+    SqlType,
+    literal,
+    quoted,
+)
+
+_INTEGERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT"}
+_FLOATS = {"DOUBLE", "FLOAT"}
+# How many digits of a second a type keeps.
+_SECOND_DIGITS = {
+    "TIMESTAMP": 6,
+    "TIMESTAMP_S": 0,
+    "TIMESTAMP_MS": 3,
+    "TIMESTAMP_NS": 9,
+    ZONED: 6,
+    "TIME": 6,
+    "TIME WITH TIME ZONE": 6,
+    "INTERVAL": 6,
+}
+# A time of day, and behind it an offset or a zone, unless it is Z.
+_OFFSET = literal(r":[0-9.]+ *[+A-Ya-y-]")
+
+
+def from_json(text: str, kind: str) -> str:
+    """SQL that turns the text of canonical JSON into a type; null is null."""
+    if kind == JSON:
+        return f"{text}::JSON"
+    if kind == "VARCHAR":
+        # Only a string is unescaped: `->>` would make a double of a number.
+        return (
+            f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
+            f"WHEN {text} <> 'null' THEN {text} END)"
+        )
+    if kind.endswith("]") or (kind.endswith(")") and not kind.startswith("DECIMAL(")):
+        made = _nested(text, duckdb.sqltype(kind), 0)
+    else:
+        made = _scalar(text, kind)
+    usual = "".join(f"WHEN {form} THEN {cast} " for form, cast in _usual(text, kind))
+    return f"(CASE {usual}ELSE {made} END)" if usual else made
+
+
+_WHOLE_NUMBER = "-?[0-9]+"
+_TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+_INSTANT = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME}"
+
+
+def _usual(text: str, kind: str) -> list[tuple[str, str]]:
+    """Conditions for usual forms of a type, and SQL that casts such a text as it is."""
+
+    def matches(pattern: str) -> str:
+        return f"regexp_full_match({text}, {literal(pattern)})"
+
+    number, string = f"CAST({text} AS {kind})", f"CAST({text} ->> '$' AS {kind})"
+    if kind.endswith("]"):
+        if kind.removesuffix("[]") not in _INTEGERS:
+            return []
+        numbers = rf"\[({_WHOLE_NUMBER}(,{_WHOLE_NUMBER})*)?\]"
+        return [(matches(numbers), f"CAST({text}::JSON AS {kind})")]
+    if kind in _INTEGERS:
+        return [(matches(_WHOLE_NUMBER), number)]
+    if kind in _FLOATS:
+        return [(matches(r"-?[0-9]+(\.[0-9]+)?"), number)]
+    if kind.startswith("DECIMAL("):
+        scale = int(kind.partition(",")[2].rstrip(")"))
+        fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+        return [(matches(_WHOLE_NUMBER + fraction), number)]
+    if kind == "BOOLEAN":
+        return [(f"{text} IN ('true', 'false')", number)]
+    if kind == "DATE":
+        return [(f"{text} LIKE '\"____-__-__\"'", string)]
+    if kind == "TIME":
+        return [(matches(f'"{_TIME}"'), string)]
+    if kind not in ("TIMESTAMP", ZONED):
+        return []
+    # Seconds end where the text does, so neither a fraction nor an offset is there.
+    plain = f"length({text}) = 21 AND substr({text}, 18, 1) = ':'"
+    in_utc = f"CAST(CAST({text} ->> '$' AS {ZONED}) AS {kind})"
+    return [(plain, string), (matches(f'"{_INSTANT}(Z|[+-][0-9]{{2}}:[0-9]{{2}})?"'), in_utc)]
+
+
+def _scalar(text: str, kind: str) -> str:
+    there = f"nullif({text}, 'null')"
+    if kind in _INTEGERS:
+        # What DuckDB would take for another base becomes no number.
+        whole = f"""translate({there}, '_ xXbBoO"', '!!!!!!!!')"""
+        return _unless(f"{_places(whole)} > 0", whole, kind)
+    number = f"""translate({there}, '_ "', '!!')"""
+    if kind in _FLOATS:
+        return f"CAST({number} AS {kind})"
+    if kind.startswith("DECIMAL("):
+        scale = kind.partition(",")[2].rstrip(")")
+        return _unless(f"{_places(number)} > {scale}", number, kind)
+    if kind == "BOOLEAN":
+        word = f"""translate({there}, '"', '')"""
+        return _unless(f"{word} NOT IN ('true', 'false', '0', '1', 't', 'f')", word, kind)
+    if kind == BLOB:
+        return f"from_base64({_string(text)})"
+    if kind in ("DATE", "UUID", *_SECOND_DIGITS):
+        return _of_string(_string(text), kind)
+    return f"CAST({text}::JSON AS {kind})"
+
+
+def _of_string(string: str, kind: str) -> str:
+    """SQL for what a text without escapes is as an instant, a time, an interval or a UUID."""
+    if kind == "UUID":
+        return f"CAST({string} AS UUID)"
+    if kind == "DATE":
+        instant = f"CAST(CAST({string} AS {ZONED}) AS TIMESTAMP)"
+        of_instant = (
+            f"CASE WHEN {instant} = date_trunc('day', {instant}) THEN CAST({instant} AS DATE) "
+            f"ELSE CAST('!' || {string} AS DATE) END"
+        )
+        return (
+            f"CASE WHEN contains({string}, ':') THEN {of_instant} ELSE CAST({string} AS DATE) END"
+        )
+    digits = f"length(rtrim(regexp_extract({string}, '\\.([0-9]+)', 1), '0'))"
+    spoilt = f"{digits} > {_SECOND_DIGITS[kind]}"
+    if kind in ("TIME", "TIMESTAMP_NS"):
+        return _unless(f"{spoilt} OR regexp_matches({string}, {_OFFSET})", string, kind)
+    if kind in (ZONED, "INTERVAL", *TIME_OF_DAY):
+        return _unless(spoilt, string, kind)
+    instant = f"CAST({_unless(spoilt, string, ZONED)} AS TIMESTAMP)"
+    return instant if kind == "TIMESTAMP" else f"CAST({instant} AS {kind})"
+
+
+def _unless(spoilt: str, text: str, kind: str) -> str:
+    """SQL that casts a text, and fails under a condition."""
+    return f"CAST(CASE WHEN {spoilt} THEN '!' || {text} ELSE {text} END AS {kind})"
+
+
+def _string(text: str) -> str:
+    """SQL for what a JSON string says that has no escapes; what is no string fails later."""
+    return (
+        f"(CASE WHEN starts_with({text}, '\"') THEN trim({text}, '\"') "
+        f"WHEN {text} <> 'null' THEN '!' END)"
+    )
+
+
+def _places(number: str) -> str:
+    """SQL for how many decimal places a number has; exponents are those of small ones."""
+    digits = f"split_part(lower({number}), 'e', 1)"
+    exponent = f"nullif(split_part(lower({number}), 'e', 2), '')"
+    fraction = f"length(rtrim(split_part({digits}, '.', 2), '0'))"
+    return f"({fraction} - coalesce(CAST({exponent} AS INTEGER), 0))"
+
+
+def _nested(text: str, kind: SqlType, depth: int) -> str:
+    """The same for a type that may be made of others, part by part."""
+    if kind.id == "enum":
+        return f"CAST({text} ->> '$' AS {kind})"
+    if kind.id not in ("list", "array", "struct", "map"):
+        return from_json(text, str(kind))
+    children, each = dict(kind.children), f"e{depth}"
+
+    def part(name: str, of: SqlType) -> str:
+        return _nested(f"struct_extract({each}, {literal(name)})::VARCHAR", of, depth + 1)
+
+    match kind.id:
+        case "list" | "array":
+            inner = _nested(f"{each}::VARCHAR", children["child"], depth + 1)
+            made = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
+            return made if kind.id == "list" else f"CAST({made} AS {kind})"
+        case "struct":
+            names = ", ".join(f"{quoted(name)} JSON" for name in children)
+            packed = ", ".join(
+                f"{quoted(name)} := {part(name, of)}" for name, of in children.items()
+            )
+            # In a list of one, so that the text is taken apart once.
+            made = f"CASE WHEN {each} IS NOT NULL THEN struct_pack({packed}) END"
+            listed = f"[{_parts(text, f'STRUCT({names})')}]"
+            return f"list_transform({listed}, lambda {each}: {made})[1]"
+        case _:
+            key = f"to_json(struct_extract({each}, 'key'))::VARCHAR"
+            entry = (
+                f"struct_pack(key := {_nested(key, children['key'], depth + 1)}, "
+                f"value := {part('value', children['value'])})"
+            )
+            entries = f"map_entries({_parts(text, 'MAP(VARCHAR, JSON)')})"
+            made = f"map_from_entries(list_transform({entries}, lambda {each}: {entry}))"
+            return f"CASE WHEN {text} <> 'null' THEN {made} END"
+
+
+def _parts(text: str, kind: str) -> str:
+    """SQL that takes JSON apart into JSON, with every digit of the numbers in it."""
+    # DuckDB reads numbers inside as doubles, unless a decimal is wanted as well.
+    wrapped = f"('{{\"v\":' || {text} || ',\"d\":0}}')::JSON"
+    return f"(CAST({wrapped} AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
+
+
+@functools.lru_cache(maxsize=1024)
+def reads(text: str, kind: str) -> bool:
+    """Whether the text of canonical JSON, which is not null, fits a type."""
+    from ikebana.processor.linear.expressions import asked
+
+    try:
+        ((found,),) = asked(
+            f"SELECT TRY(struct_pack(v := {from_json('t', kind)})) IS NOT NULL "
+            "FROM (SELECT ? AS t)",
+            text,
+        )
+    except duckdb.Error:
+        # What TRY does not catch.
+        return False
+    return bool(found)
