@@ -14,6 +14,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 Data = TypeVar("Data", bound=Hashable)
 
+# A diff that is stored or sent lies between this and its negative, a time between 0 and this.
+LARGEST = (1 << 63) - 1
+TOO_LARGE = "a diff is beyond 64 bits"
+"""What an operator says of a product that it cannot give."""
+
 
 class Update(NamedTuple, Generic[Data]):
     """The multiplicity of `data` changes by `diff` at `time`."""
@@ -98,6 +103,24 @@ class Collection(MutableMapping[Data, int]):
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{data!r}: {count}" for data, count in self.items()) + "}"
+
+
+def pieces(diff: int) -> Iterator[int]:
+    """A sum of diffs as diffs that can be stored and sent, of which none is 0.
+
+    >>> [*pieces(-3)], [*pieces(0)], [*pieces(2**64)]
+    ([-3], [], [9223372036854775807, 9223372036854775807, 2])
+    """
+    while diff > LARGEST or diff < -LARGEST:
+        yield LARGEST if diff > 0 else -LARGEST
+        diff -= LARGEST if diff > 0 else -LARGEST
+    if diff:
+        yield diff
+
+
+def within(diff: int) -> int:
+    """The diff, or its sign if it is too large: what an error record of it counts."""
+    return diff if -LARGEST <= diff <= LARGEST else (1 if diff > 0 else -1)
 
 
 def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Collection[Data]:

@@ -8,6 +8,7 @@ that it retracts.
 import re
 from collections.abc import Iterable
 
+from ikebana.arrangements.update import LARGEST
 from ikebana.codecs.errors import DecodeError
 
 Headers = list[tuple[str, bytes]]
@@ -27,7 +28,8 @@ def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tupl
     """Read time and diff from headers.
 
     Raises:
-        DecodeError: one of them is missing or is no integer, or the diff is 0.
+        DecodeError: one of them is missing or is no integer, the diff is 0, or one of them
+            is beyond 64 bits.
     """
     found = dict(given or ())
     time, diff = _integer(found, "time"), _integer(found, "diff")
@@ -44,4 +46,7 @@ def _integer(found: dict[str, bytes | str | None], name: str) -> int:
     # int() alone would also take spaces, underscores and a plus sign.
     if text is None or not _INTEGER(text):
         raise DecodeError("diff record", f'header "{name}" is no integer')
-    return int(text)
+    number = int(text)
+    if not -LARGEST <= number <= LARGEST:
+        raise DecodeError("diff record", f'header "{name}" is beyond 64 bits')
+    return number

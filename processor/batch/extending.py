@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ikebana.arrangements.update import LARGEST, TOO_LARGE
 from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.batch.joining import (
     Onward,
@@ -190,16 +191,18 @@ class Extending:
         self, onto: Onward, maker: Maker, rows: Sequence["_Row"], parts: int, *, counted: bool
     ) -> Portion:
         made = maker.make([row.payload for row in rows], [row.datum for row in rows])
-        found, of = [], []
+        found, of, large = [], [], []
         for at, key, value in zip(made.rows, made.keys, made.values, strict=True):
-            if not (parts and is_null(key, parts)):
-                row = rows[at]
+            row = rows[at]
+            if not -LARGEST <= row.diff <= LARGEST:
+                large.append(failed(self._join.join.name, TOO_LARGE, row.time, row.diff))
+            elif not (parts and is_null(key, parts)):
                 whole = row.counted + value if counted else value
                 found.append(KeyedUpdate(key, whole, row.time, row.diff))
                 of.append(at)
         name = self._join.join.name
         errors = [failed(name, why, rows[at].time, rows[at].diff) for at, why in made.failed]
-        return Portion(onto, found, errors, of)
+        return Portion(onto, found, large + errors, of)
 
 
 class _Row(NamedTuple):

@@ -10,9 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import LARGEST, TOO_LARGE
 from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.debezium_out import Origin, to_envelopes
-from ikebana.codecs.upsert_out import Message, time_header, to_upserts, violation_record
+from ikebana.codecs.upsert_out import (
+    Message,
+    Violation,
+    time_header,
+    to_upserts,
+    violation_record,
+)
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import single_value
 from ikebana.processor.planning import planner
@@ -44,9 +51,7 @@ def formatted(
     errors: list[KeyedUpdate] = []
     match output.format:
         case "cdcv2-json" | "cdcv2-avro":
-            counts = cdcv2.counts(updates)
-            written = _CDCV2[output.format].encode_updates(updates, _LARGEST_STATEMENT)
-            return Formatted([Message(None, value, []) for value in written], [], counts)
+            return _facts(output, updates)
         case "upsert" if planner.watches(plan, output):
             changes = single_value.step(store, updates, output.name)
             known = [
@@ -72,6 +77,21 @@ def formatted(
         for violation in violations
     ]
     return Formatted(messages, errors, {})
+
+
+def _facts(output: Output, updates: Sequence[KeyedUpdate]) -> Formatted:
+    """CDCv2's messages, which have one diff for a datum and time: no larger sum can be written."""
+    fitting, errors = [], []
+    for fact in cdcv2.consolidate(updates):
+        key, _, time, diff = fact
+        if -LARGEST <= diff <= LARGEST:
+            fitting.append(fact)
+        else:
+            record = violation_record(output.name, Violation(key, time, TOO_LARGE))
+            errors.append(KeyedUpdate(None, record, time, 1))
+    written = _CDCV2[output.format].encode_updates(fitting, _LARGEST_STATEMENT)
+    messages = [Message(None, value, []) for value in written]
+    return Formatted(messages, errors, cdcv2.counts(fitting))
 
 
 def progress_messages(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
 from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.paths import Planned
@@ -101,10 +102,14 @@ class Looking:
                 left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
                 met = half_join(arranged, lookups(enumerate(left), sees_equal=self._sees_equal))
                 for match in self._settled(left, met, None):
-                    yield match._replace(payload=some[match.payload].payload)
+                    if fits(match):
+                        yield match._replace(payload=some[match.payload].payload)
+                    else:
+                        large.append(self._error(TOO_LARGE, match))
 
+        large: list[KeyedUpdate] = []
         found = locked.step(store, rows, interval, meet)
-        errors = list(found.errors)
+        errors = [*found.errors, *large]
         matches = (match._replace(payload=match.payload[1]) for match in found.matches)
         for portion in portions(matches):
             # What predicates failed on is remembered, and its error leaves with it.
@@ -155,6 +160,9 @@ class Looking:
         return [matches[row] for row in made.rows], failing
 
     def _made(self, matches: Sequence[Match]) -> Portion:
+        large = [self._error(TOO_LARGE, match) for match in matches if not fits(match)]
+        if large:
+            matches = [match for match in matches if fits(match)]
         made = self._maker.make(
             [match.payload for match in matches], [match.datum for match in matches]
         )
@@ -163,9 +171,8 @@ class Looking:
             for row, key, value in zip(made.rows, made.keys, made.values, strict=True)
             if not (self._parts and is_null(key, self._parts))
         ]
-        return Portion(
-            self.next, found, [self._error(reason, matches[row]) for row, reason in made.failed]
-        )
+        errors = [self._error(reason, matches[row]) for row, reason in made.failed]
+        return Portion(self.next, found, large + errors)
 
     def _error(self, reason: str, match: Match) -> KeyedUpdate:
         return failed(self._name, reason, match.time, match.diff)
@@ -217,7 +224,12 @@ def lookups(rows: Iterable[tuple[Any, KeyedUpdate]], *, sees_equal: bool) -> Ite
 
 def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:
     """The error record of a combination that cannot be evaluated."""
-    return KeyedUpdate(None, operator_error(join, reason, None), time, diff)
+    return KeyedUpdate(None, operator_error(join, reason, None), time, within(diff))
+
+
+def fits(of: Match | KeyedUpdate) -> bool:
+    """Whether its diff is one that can be stored and sent."""
+    return -LARGEST <= of.diff <= LARGEST
 
 
 def portions(of: Iterable[Item]) -> Iterator[list[Item]]:

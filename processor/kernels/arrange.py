@@ -46,17 +46,20 @@ _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 16
 # An entry is b"v" + datum for one that is there once and has no history, b"m" + (time by
 # which it is queued, counts by datum) for others, or b"l" + (data, their bytes) for a group.
+# Where a count has more than 64 bits, b"n" in place of b"m" has counts as their digits.
 _ONE = b"v"
 _MANY = b"m"
+_LARGE = b"n"
 _GROUP = b"l"
-_ONE_TAG, _GROUP_TAG = _ONE[0], _GROUP[0]
+_ONE_TAG, _GROUP_TAG, _LARGE_TAG = _ONE[0], _GROUP[0], _LARGE[0]
 # A larger group is a range, until it is much smaller: it is not to go back and forth.
 _LARGE_BYTES = 2_048
 _SMALL_BYTES = 512
 
 _Data = dict[bytes, Counts]
 _encode = msgspec.msgpack.encode
-_many_of = msgspec.msgpack.Decoder(tuple[int | None, _Data]).decode
+_decode_many = msgspec.msgpack.Decoder(tuple[int | None, _Data]).decode
+_decode_large = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, list[str]]]).decode
 _group_of = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 
@@ -118,7 +121,7 @@ class Arrangement:
             elif entry[0] == _GROUP_TAG:
                 yield self._rows(key, _Group())
             else:
-                yield _many_of(memoryview(entry)[1:])[1].items()
+                yield _many_of(entry)[1].items()
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
         """How many data each key has about: those of all times from `since` on are counted."""
@@ -222,7 +225,7 @@ class Arrangement:
             if entry[0] == _ONE_TAG:
                 yield entry[1:], [1]
             else:
-                yield from _many_of(memoryview(entry)[1:])[1].items()
+                yield from _many_of(entry)[1].items()
         for cell in rows.values():
             yield from cell.data.items()
 
@@ -259,7 +262,7 @@ class _Cell:
             return _Cell({}, None, None)
         if entry[0] == _ONE_TAG:
             return _Cell({entry[1:]: [1]}, None, entry)
-        queued, data = _many_of(memoryview(entry)[1:])
+        queued, data = _many_of(entry)
         return _Cell(data, queued, entry)
 
     def add(self, datum: bytes, time: int, diff: int) -> None:
@@ -290,12 +293,28 @@ class _Cell:
             times = [counts[-2] for counts in data.values() if len(counts) > 1]
             queued = requeued(self.queued, max(times), since) if times else None
             rows = dict(sorted(data.items())) if len(data) > 1 else data
-            entry = _MANY + _encode((queued, rows))
+            entry = _many(queued, rows)
         _change(changes, place, self.stored, entry)
         move(changes, place, self.queued, queued)
 
 
 _NONE, _ONCE = [0], [1]
+
+
+def _many(queued: int | None, data: _Data) -> bytes:
+    try:
+        return _MANY + _encode((queued, data))
+    except OverflowError:
+        digits = {datum: list(map(str, counts)) for datum, counts in data.items()}
+        return _LARGE + _encode((queued, digits))
+
+
+def _many_of(entry: bytes) -> tuple[int | None, _Data]:
+    body = memoryview(entry)[1:]
+    if entry[0] != _LARGE_TAG:
+        return _decode_many(body)
+    queued, digits = _decode_large(body)
+    return queued, {datum: list(map(int, counts)) for datum, counts in digits.items()}
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 Updates that cancel before they are due vanish.  Entries lie in order of their due time,
 so a batch looks only at what is due, however much is waiting, and begins where the last
 one ended, for what is deleted may still lie in the way.  What is released is
-consolidated.  Times are 64-bit integers that are not negative, as time is everywhere.
+consolidated.  Times are 64-bit integers that are not negative, as time is everywhere; a sum
+of diffs beyond 64 bits is held as its digits, and released as several updates.
 """
 
 import operator
@@ -13,10 +14,10 @@ from hashlib import blake2b
 import msgspec
 
 from ikebana.arrangements.store import Part, Store
-from ikebana.arrangements.update import sums
+from ikebana.arrangements.update import LARGEST, pieces, sums
 from ikebana.processor.batch.rows import KeyedUpdate
 
-_Entry = tuple[bytes | None, bytes, int]
+_Entry = tuple[bytes | None, bytes, int | str]
 _TIME_BYTES = 8
 _END = 1 << 64
 _HELD = b"h"
@@ -44,9 +45,9 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
     for place, entry in zip(places, held.get_many(places), strict=True):
         key, value, _, diff = later[place]
         if entry is not None:
-            diff += msgspec.msgpack.decode(entry, type=_Entry)[2]
+            diff += _entry_of(entry)[2]
         if diff:
-            held.put(place, msgspec.msgpack.encode((key, value, diff)))
+            held.put(place, _entry(key, value, diff))
         elif entry is not None:
             held.delete(place)
     released = []
@@ -58,7 +59,7 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
         if time >= upper:
             least = time
             break
-        key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
+        key, value, diff = _entry_of(entry)
         due[key, value, time] = due.get((key, value, time), 0) + diff
         released.append(place)
     else:
@@ -67,7 +68,7 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
         held.delete(place)
     if least < known or (least > known and (released or later)):
         store.put(_LEAST, _packed(least))
-    return [KeyedUpdate(*at, diff) for at, diff in due.items() if diff]
+    return [KeyedUpdate(*at, diff) for at, total in due.items() for diff in pieces(total)]
 
 
 def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
@@ -123,8 +124,8 @@ def _held_by(place: bytes, entry: bytes) -> list[KeyedUpdate]:
     """The updates of an entry, whatever its kind."""
     if entry[:1] == _BLOCK_TAG:
         return _block_of(memoryview(entry)[1:])
-    key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
-    return [KeyedUpdate(key, value, _time_of(place), diff)]
+    key, value, total = _entry_of(entry)
+    return [KeyedUpdate(key, value, _time_of(place), diff) for diff in pieces(total)]
 
 
 def is_due(store: Store, upper: int) -> bool:
@@ -156,7 +157,7 @@ def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[
     Of what has no key any shard would do: what cancels after its release cancels as well.
     """
     if entry[:1] != _BLOCK_TAG:
-        (update,) = _held_by(place.removeprefix(_HELD), entry)
+        update, *_ = _held_by(place.removeprefix(_HELD), entry)
         return {shard_of(_deciding(update)): entry}
     blocks: dict[int, list[KeyedUpdate]] = {}
     for update in _block_of(memoryview(entry)[1:]):
@@ -168,9 +169,22 @@ def combined(one: bytes, other: bytes) -> bytes | None:
     """The entry that two of one place come to, from shards that become one."""
     if one[:1] == _BLOCK_TAG:
         return _joined(one, other)
-    key, value, diff = msgspec.msgpack.decode(one, type=_Entry)
-    diff += msgspec.msgpack.decode(other, type=_Entry)[2]
-    return msgspec.msgpack.encode((key, value, diff)) if diff else None
+    key, value, diff = _entry_of(one)
+    diff += _entry_of(other)[2]
+    return _entry(key, value, diff) if diff else None
+
+
+def _entry(key: bytes | None, value: bytes, diff: int) -> bytes:
+    fits = -LARGEST <= diff <= LARGEST
+    return msgspec.msgpack.encode((key, value, diff if fits else str(diff)))
+
+
+def _entry_of(entry: bytes) -> tuple[bytes | None, bytes, int]:
+    key, value, diff = _decoded(entry)
+    return key, value, int(diff)
+
+
+_decoded = msgspec.msgpack.Decoder(_Entry).decode
 
 
 def _deciding(update: KeyedUpdate) -> bytes:

@@ -18,7 +18,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.arrangements.update import sums
+from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match
@@ -88,7 +88,7 @@ def step(
             found.matches.extend(_matches((key, value), time, -count, results))
         if diff:
             record = error_record(_REASON, None, key, None)
-            found.errors.append(KeyedUpdate(None, record, time, -diff))
+            found.errors.extend(KeyedUpdate(None, record, time, n) for n in pieces(-diff))
     for stack in stacks.values():
         changes |= stack.changes()
     for place, entry in changes.items():
@@ -151,7 +151,7 @@ class _Stack:
         """Remember insertions that have met the same."""
         if self._runs and self._runs[-1][1] == results:
             count += self._runs.pop()[0]
-        self._runs.append((count, results))
+        self._runs += [(piece, results) for piece in pieces(count)]
         if len(self._runs) >= 2 * _RUNS:
             self._changes[self._earlier_place()] = _encode(self._runs[:_RUNS])
             self._earlier += 1

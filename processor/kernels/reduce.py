@@ -30,6 +30,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.rows import KeyedUpdate
@@ -226,8 +227,8 @@ def _changes(
                 diffs[place] = diffs.get(place, 0) + diff
     return changes, [
         KeyedUpdate(None, record, time, diff)
-        for (time, record), diff in sorted(errors.items())
-        if diff
+        for (time, record), total in sorted(errors.items())
+        for diff in pieces(total)
     ]
 
 

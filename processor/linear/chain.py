@@ -11,7 +11,7 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ikebana.arrangements.update import sums
+from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.datum import datum_of
 from ikebana.processor.batch.rows import KeyedUpdate
@@ -94,8 +94,13 @@ def chain(steps: tuple[Named, ...], scope: FrozenScope) -> Chain:
 
 
 def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
-    """Sum the diffs of equal (key, value, time); drop what cancels; keep the order."""
-    return [KeyedUpdate(*at, diff) for at, diff in sums(updates).items() if diff]
+    """Sum the diffs of equal (key, value, time); drop what cancels; keep the order.
+
+    A sum beyond 64 bits stays several updates.
+    """
+    return [
+        KeyedUpdate(*at, diff) for at, total in sums(updates).items() for diff in pieces(total)
+    ]
 
 
 def _parts(steps: Sequence[Named]) -> Iterator[tuple[Named, ...]]:
@@ -157,6 +162,10 @@ class _SqlPart:
         self.query = compiled(tuple(plain), frozen(scope))
         self.scope = self.query.result
         self._operators = tuple(operator for operator, _ in steps)
+        self._multiplies = next(
+            (operator for operator, step in reversed(steps) if _multiplies(step)),
+            self._operators[-1],
+        )
 
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
         if not updates:
@@ -175,11 +184,13 @@ class _SqlPart:
         found = list(map(KeyedUpdate, *columns))
         if made.begins is not None or made.ends is not None:
             found = _bounded(found, made.begins, made.ends)
-        errors = []
+        errors: list[tuple[str, KeyedUpdate]] = []
+        if made.diffs is not None:
+            found, errors = _without_large(found, self._multiplies)
         for row, step, reason, diff, begin, end, key in failed:
             operator = self._operators[step]
             record = operator_error(operator, reason, keys[row] if key is None else key)
-            error = KeyedUpdate(None, record, times[row], diffs[row] * diff)
+            error = KeyedUpdate(None, record, times[row], within(diffs[row] * diff))
             # An error is there as long as its datum would be.
             errors += [(operator, told) for told in _bounded([error], [begin], [end])]
         return _PartPassed(found, errors)
@@ -232,6 +243,9 @@ class _CallPart:
             except functions.FunctionError as error:
                 raise StepError(at, step.kind, str(error)) from None
         self._logic = functools.reduce(logic.followed_by, logics)
+        self._multiplies = next(
+            (operator for operator, step in reversed(steps) if _multiplies(step)), steps[-1][0]
+        )
 
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
         found: list[KeyedUpdate] = []
@@ -242,12 +256,35 @@ class _CallPart:
                 moved = time if later is None or later < time else later
                 if isinstance(made, functions.Failure):
                     record = operator_error(*made)
-                    error = KeyedUpdate(None, record, moved, diff * count)
+                    error = KeyedUpdate(None, record, moved, within(diff * count))
                     errors.append((made.operator, error))
                 else:
                     new_key, new_value = made
                     found.append(KeyedUpdate(new_key, new_value, moved, diff * count))
-        return _PartPassed(found, errors)
+        found, large = _without_large(found, self._multiplies)
+        return _PartPassed(found, errors + large)
+
+
+def _multiplies(step: AnyStep) -> bool:
+    """Whether a step may give a diff that is larger than what it got."""
+    if isinstance(step, Call):
+        return step.kind in ("explode", "join_function")
+    return isinstance(step, Sql) and (step.diff is not None or step.flat_map is not None)
+
+
+def _without_large(
+    updates: list[KeyedUpdate], operator: str
+) -> tuple[list[KeyedUpdate], list[tuple[str, KeyedUpdate]]]:
+    """Updates whose diffs fit into 64 bits, and the errors in the place of the others."""
+    large = [update for update in updates if not -LARGEST <= update.diff <= LARGEST]
+    if not large:
+        return updates, []
+    fitting = [update for update in updates if -LARGEST <= update.diff <= LARGEST]
+    errors = []
+    for key, _, time, diff in large:
+        record = operator_error(operator, TOO_LARGE, key)
+        errors.append((operator, KeyedUpdate(None, record, time, within(diff))))
+    return fitting, errors
 
 
 def _bounded(

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.processor.linear import logic
 from ikebana.processor.linear.logic import Logic, Triple
@@ -135,9 +136,6 @@ def raised(error: BaseException) -> str:
     return f"raised {name}: {message}" if message else f"raised {name}"
 
 
-_LARGEST = 1 << 63
-
-
 def _problem(given: list[Triple], step: Call) -> str | None:
     for new, later, diff in given:
         if not isinstance(new, tuple) or len(new) != 2:
@@ -145,7 +143,7 @@ def _problem(given: list[Triple], step: Call) -> str | None:
         for number in (diff, 0 if later is None else later):
             if not isinstance(number, int):
                 return f"gave a {type(number).__name__} as time or diff"
-            if not -_LARGEST <= number < _LARGEST:
+            if not -LARGEST <= number <= LARGEST:
                 return "gave a time or a diff of more than 64 bits"
         if later is not None and not step.moves_time:
             return "gave a time, but says that it moves none"

@@ -31,8 +31,6 @@ from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
-# An end of this is none.
-_FOREVER = 2**63 - 1
 # In its place stands the layer below.
 _FROM_BELOW = " FROM (\0)"
 
@@ -123,7 +121,7 @@ class _Nest:
         """The whole statement, outermost what is wanted of each row."""
         wanted = [ROW, *(name for name in (DIFF, BEGIN) if name in self._used)]
         if END in self._used:
-            wanted.append(f"nullif({END}, {_FOREVER}) AS {END}")
+            wanted.append(END)
         if self._made_key:
             wanted.append(f"{KEY}::VARCHAR AS {KEY}")
         if self._made_value is not None:
@@ -197,24 +195,22 @@ class _Nest:
 
     def _bound(self, part: str, text: str, hidden: str) -> None:
         self._used.add(hidden)
-        column = self._computed(part, text)
+        column = told = self._computed(part, text)
+        kept = f"{column} IS NOT NULL"
         kind = self._type(column)
         if kind in INSTANTS:
-            # An infinite bound is one that is always satisfied, or never.
-            always = -_FOREVER if hidden == BEGIN else _FOREVER
+            # An infinite bound is one that is always satisfied, which is none, or never.
             sign = "<" if hidden == BEGIN else ">"
-            instant = (
-                f"CASE WHEN isfinite({column}) THEN {milliseconds(column, kind)} "
-                f"WHEN {column} {sign} 'epoch'::{kind} THEN {always} END"
-            )
+            kept = f"isfinite({told}) OR {told} {sign} 'epoch'::{kind}"
+            instant = f"CASE WHEN isfinite({told}) THEN {milliseconds(told, kind)} END"
             column = self._derived(part, instant, text)
         elif kind not in WHOLE:
             self._refuse(part, f"is of type {kind}; must be a date, a timestamp or milliseconds")
         of_both = "greatest" if hidden == BEGIN else "least"
-        kept = f"{column} IS NOT NULL"
         # A bound that is null is never satisfied.
+        gone = ", ".join(dict.fromkeys((told, column)))
         self._layer(
-            f"SELECT * EXCLUDE ({column}) REPLACE ({of_both}({hidden}, {column}) AS {hidden})",
+            f"SELECT * EXCLUDE ({gone}) REPLACE ({of_both}({hidden}, {column}) AS {hidden})",
             f"WHERE {kept} OR {BAD} IS NOT NULL" if self._checked else f"WHERE {kept}",
         )
 

@@ -1,0 +1,174 @@
+"""Diffs and times at the ends of 64 bits: an update, or an error record, and never a stop."""
+
+from typing import Any
+
+import pytest
+
+from ikebana import (
+    Column,
+    DeltaJoin,
+    Input,
+    JoinInput,
+    Linear,
+    Output,
+    Plan,
+    Reduce,
+    Upsert,
+    steps,
+)
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import LARGEST, pieces
+from ikebana.codecs import canonical, diff
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.kernels import hold
+from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.linear.chain import Chain, consolidated
+from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from shell import Shell, Topics
+
+NUMBERS = (2**31, -(2**31), 2**53, -(2**53), 2**62, -(2**62), LARGEST, -LARGEST)
+HALF = 2**62
+ROWS = Scope({KEY: JSON, VALUE: JSON, "n": "BIGINT"})
+
+
+def test_a_sum_beyond_64_bits_is_several_updates() -> None:
+    """So nothing of it is lost, and each of them can be stored and sent."""
+    many = [KeyedUpdate(b"1", b"{}", 3, LARGEST)] * 3
+
+    assert consolidated(many) == many
+    assert sum(pieces(-(2**66))) == -(2**66)
+    assert consolidated([*many, KeyedUpdate(b"1", b"{}", 3, -LARGEST)]) == many[:2]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("by", [1, -1, 2, HALF])
+@pytest.mark.parametrize(
+    "step",
+    [
+        steps.Sql(diff="n"),
+        steps.explode(lambda data: [(data, data[1]["n"])]),
+        steps.join_function(lambda data: [(data, LARGEST, data[1]["n"])]),
+    ],
+)
+def test_a_product_beyond_64_bits_is_an_error_of_its_operator(
+    step: Any, by: int, number: int
+) -> None:
+    """In SQL as in Python; whatever fits is the product."""
+    value = canonical.encode({"n": by})
+    passed = Chain([("many", step)], ROWS).apply([KeyedUpdate(b"1", value, 5, number)])
+
+    if abs(number * by) <= LARGEST:
+        assert [update.diff for update in passed.updates] == [number * by]
+        assert passed.errors == []
+        return
+    assert passed.updates == []
+    (error,) = passed.errors
+    assert canonical.decode(error.value)["reason"] == "operator many: a diff is beyond 64 bits"
+    assert error.diff == (1 if number * by > 0 else -1)
+
+
+@pytest.mark.parametrize("time", [0, 2**31, 2**53, LARGEST])
+def test_what_is_held_may_sum_up_beyond_64_bits(time: int) -> None:
+    """At any time; it is released as updates that fit."""
+    store, update = MemoryStore(), KeyedUpdate(b"1", b"{}", time, LARGEST)
+    for _ in range(3):
+        assert hold.step(store, [update], 0) == []
+
+    assert hold.step(store, [update._replace(diff=-5)], time + 1) == [
+        update,
+        update,
+        update._replace(diff=LARGEST - 5),
+    ]
+
+
+def test_an_arrangement_counts_beyond_64_bits() -> None:
+    """What it keeps can be read again, and comes back to what it was."""
+    store, update = MemoryStore(), KeyedUpdate(b"1", b"{}", 0, LARGEST)
+    for time, change in enumerate([LARGEST, LARGEST, LARGEST, -LARGEST, -LARGEST]):
+        arrangement = Arrangement(store, Interval(time, time + 1), time)
+        arrangement.update([update._replace(time=time, diff=change)])
+        arrangement.settle(time + 1)
+
+    last = Arrangement(store, Interval(5, 6), 5)
+    assert [list(group) for group in last.groups([b"1"])] == [[(b"{}", [LARGEST])]]
+
+
+def ran(plan: Plan, *, count: int, number: int) -> Shell:
+    """A pipeline on so many equal numbers, through packed rows and hops."""
+    topics = Topics()
+    shell = Shell(plan, topics, 2)
+    for name in {source.topics[0] for source in plan.inputs}:
+        for key in range(count):
+            topics.send(name, b"%d" % key, b'{"n":%d}' % number)
+    shell.read()
+    for _ in range(4):
+        shell.batch(shell.last.upper + 1, heartbeat=True)
+    return shell
+
+
+ROW = Input("i", ("i",), columns=(Column("n", "BIGINT"),))
+COUNTED = steps.Sql(select=(("c", "1"),), key="1", diff="n")
+
+
+@pytest.mark.parametrize("number", [HALF, -HALF])
+def test_a_reduction_behind_a_hop_counts_beyond_64_bits(number: int) -> None:
+    """The sum of what comes to it is exact."""
+    plan = Plan(
+        "p",
+        (ROW,),
+        (
+            Upsert("u", "i"),
+            Linear("l", "u", (COUNTED,)),
+            Reduce("r", "l", (("n", "count(*)"),), by="c"),
+        ),
+        (Output("o", "r", "o"),),
+    )
+    shell = ran(plan, count=5, number=number)
+
+    assert shell.found["errors"] == []
+    assert b'{"n":%d}' % (5 * number) in {update.value for update in shell.found["o"]}
+
+
+def test_a_join_of_large_counts_is_an_error_that_names_it() -> None:
+    """Diffs multiply: a product that does not fit is told, and the pipeline goes on."""
+    plan = Plan(
+        "p",
+        (ROW,),
+        (
+            Upsert("u", "i"),
+            Linear("l", "u", (COUNTED,)),
+            DeltaJoin(
+                "j", (JoinInput("a", "l"), JoinInput("b", "l")), ("a.c = b.c",), (("c", "a.c"),)
+            ),
+        ),
+        (Output("o", "j", "o"),),
+    )
+    shell = ran(plan, count=3, number=HALF)
+
+    reasons = {canonical.decode(update.value)["reason"] for update in shell.found["errors"]}
+    assert reasons == {"operator j: a diff is beyond 64 bits"}
+
+
+@pytest.mark.parametrize("text", [b"9223372036854775808", b"-9223372036854775808"])
+@pytest.mark.parametrize("name", ["time", "diff"])
+def test_a_reader_of_updates_refuses_numbers_beyond_64_bits(name: str, text: bytes) -> None:
+    """What is written is always between 2^63 - 1 and its negative."""
+    headers = {"time": b"1", "diff": b"1"} | {name: text}
+    with pytest.raises(DecodeError, match=f'header "{name}" is beyond 64 bits'):
+        diff.read_headers(headers.items())
+
+
+def test_the_last_time_is_a_bound_like_any_other() -> None:
+    """In SQL as in Python; only infinity is no bound."""
+    last = steps.Sql(valid_until=str(LARGEST))
+    never = steps.Sql(valid_until="'infinity'::TIMESTAMP")
+    update = KeyedUpdate(b"1", b'{"n":1}', 5, 1)
+
+    assert [u[2:] for u in Chain([("l", last)], ROWS).apply([update]).updates] == [
+        (5, 1),
+        (LARGEST, -1),
+    ]
+    assert Chain([("l", never)], ROWS).apply([update]).updates == [update]
