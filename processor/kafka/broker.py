@@ -17,7 +17,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -32,6 +31,8 @@ from confluent_kafka.admin import AdminClient
 from ikebana.arrangements.errors import BrokerError, ConfigError
 from ikebana.processor.java import find_java
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
+from ikebana.processor.kafka.broker_security import CERTIFIED, SASL, Security
+from ikebana.processor.kafka.leash import leashed
 
 # A machine that is busy takes minutes for what takes seconds; an end is noticed at once.
 _FORMAT_TIMEOUT_S = 600
@@ -76,54 +77,40 @@ _DEFAULT_SETTINGS = {
     "transaction.state.log.replication.factor": "1",
 }
 
-# The broker must not outlive us, not even when we are killed.  PR_SET_PDEATHSIG would
-# tie it to the thread that started it rather than to the process, and exists on Linux
-# only.  So a small process stands between: it holds the reading end of a pipe whose
-# writing end is ours, and kills the broker at end of file, which the kernel
-# delivers however we die, also before it began to read.  Only this process reaps the
-# broker, in its only thread, so the process id that it signals is always the broker's.
-# It notices the broker's end by a second pipe that the broker holds open.
-# A service manager may send SIGTERM to everything that we have started: the leash outlives
-# that, for the broker to be reaped.  An answer of its own, unlike an ignored signal, is not
-# handed on to the broker.
-_LEASH = """
-import os, select, signal, subprocess, sys
-signal.signal(signal.SIGTERM, lambda *_: None)
-ended, held = os.pipe()
-broker = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=2, pass_fds=[held])
-os.close(held)
-os.write(1, b"%d\\n" % broker.pid)
-os.close(1)
-while True:
-    readable, _, _ = select.select([0, ended], [], [])
-    if ended in readable:
-        break
-    if os.read(0, 1) == b"t":
-        broker.terminate()
-    else:
-        broker.kill()
-        break
-status = broker.wait()
-os._exit(status if status >= 0 else 128 - status)
-"""
-
 
 class Broker:
     """One node of Kafka over a data folder; `start`, `stop` and `kill` at will.
 
-    The port and the data stay the same over restarts.  Made by `running`, which also
+    The ports and the data stay the same over restarts.  Made by `running`, which also
     stops it; not for use by several threads at once.
     """
 
     def __init__(
-        self, data: Path, port: int, settings: Mapping[str, str], java: Path, lib: Path
+        self,
+        data: Path,
+        port: int,
+        settings: Mapping[str, str],
+        security: Security | None,
+        java: Path,
+        lib: Path,
     ) -> None:
         self.data = data
         self.port = port
         self.bootstrap_servers = f"127.0.0.1:{port}"
+        """Where all clients of an open broker connect, and users of a secured one."""
+        self.listeners = {"PLAINTEXT" if security is None else SASL: self.bootstrap_servers}
+        """By security protocol, where clients connect."""
+        if security is not None:
+            self.listeners[CERTIFIED] = f"127.0.0.1:{free_port()}"
+        self.admin_settings = {"bootstrap.servers": self.bootstrap_servers}
+        """The settings of a client that may do everything."""
+        if security is not None:
+            servers = self.listeners[CERTIFIED]
+            self.admin_settings = {"bootstrap.servers": servers, **security.own_client()}
         self.log_file = data / "broker.log"
         self.pid: int | None = None
         self._settings = dict(settings)
+        self._security = security
         self._java = java
         self._class_path = f"{lib}/*"
         self._leash: subprocess.Popen[bytes] | None = None
@@ -200,20 +187,25 @@ class Broker:
         # Paths are relative to the data folder, so that no character in its name can
         # mean anything to a properties file or to a list of folders.
         controller_port = free_port()
+        listeners = ",".join(f"{name}://{at}" for name, at in self.listeners.items())
         settings = {
             **_DEFAULT_SETTINGS,
+            **(self._security.settings() if self._security is not None else {}),
             **self._settings,
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers}"
-            f",CONTROLLER://127.0.0.1:{controller_port}",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
             "log.dirs": "kafka",
             "node.id": "1",
             "process.roles": "broker,controller",
         }
-        lines = [f"{key}={value}\n" for key, value in sorted(settings.items())]
-        (self.data / "broker.properties").write_text("".join(lines).replace("\\", "\\\\"))
+        properties = self.data / "broker.properties"
+        # Of a secured broker it holds passwords and a private key.
+        properties.touch(mode=0o600)
+        properties.write_text(
+            "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items()))
+        )
         (self.data / "log4j2.properties").write_text(_LOG4J_FILE)
 
     def _java_command(self, main: str, *arguments: str) -> list[str]:
@@ -245,22 +237,9 @@ class Broker:
     def _launch(self) -> None:
         command = self._java_command("kafka.Kafka", "broker.properties")
         with self.log_file.open("ab") as log:
-            self._leash = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _LEASH, *command],
-                cwd=self.data,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                # Ctrl-C is for us; we stop the broker when we no longer need it.
-                start_new_session=True,
-            )
-        assert self._leash.stdout is not None
-        with self._leash.stdout as stdout:
-            pid = stdout.readline()
-        if not pid:
+            self._leash, self.pid = leashed(command, self.data, log)
+        if self.pid is None:
             raise self._not_started(f'"{self._java}" could not be run')
-        self.pid = int(pid)
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -268,7 +247,7 @@ class Broker:
         # Whoever else holds the port may be a broker too: only our cluster id is us.
         client = AdminClient(
             {
-                "bootstrap.servers": self.bootstrap_servers,
+                **self.admin_settings,
                 "log_level": 0,
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 200,
@@ -277,6 +256,8 @@ class Broker:
         while time.monotonic() < deadline:
             try:
                 if client.list_topics(timeout=0.5).cluster_id == cluster_id:
+                    if self._security is not None:
+                        self._security.admit(client)
                     return
             except KafkaException:
                 pass  # not yet
@@ -337,12 +318,14 @@ def running(
     data: Path | None = None,
     port: int | None = None,
     settings: Mapping[str, str] | None = None,
+    security: Security | None = None,
 ) -> Iterator[Broker]:
     """Run a broker for the length of a `with` block.
 
     Without `data` its folder is temporary: removed at the end, but kept when the
     broker did not start, for its log.  Without `port` a free one is chosen.
-    `settings` are Kafka's broker settings, on top of those of an embedded broker.
+    `settings` are Kafka's broker settings, on top of those of an embedded broker.  With
+    `security` it has encrypted listeners only, and clients have rights.
 
     Raises:
         BrokerError: Java is missing or too old, the jars could not be fetched, or the
@@ -361,7 +344,8 @@ def running(
     lib = jars(java)
     keep = data is not None
     folder = Path(tempfile.mkdtemp(prefix="ikebana-broker-")) if data is None else data.absolute()
-    broker = Broker(folder, free_port() if port is None else port, settings, java, lib)
+    at = free_port() if port is None else port
+    broker = Broker(folder, at, settings, security, java, lib)
     try:
         try:
             broker.start()
@@ -373,6 +357,11 @@ def running(
         broker.stop()
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _escaped(value: str) -> str:
+    """A value as a properties file has it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _random_id() -> str:
