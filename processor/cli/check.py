@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ikebana.processor.cli.connection import connected
+from ikebana.processor.cli.values import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.verify import Summary, Verifier
 
@@ -31,7 +32,8 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
     promises.  Updates that no progress covers yet are counted, not judged.
 
     Exit status 0: ok.  1: not as promised; the first offence is printed.  2: not
-    verifiable, since there is no progress or the topic's beginning was deleted.
+    verifiable, since there is no progress, or no update yet, or the topic's beginning was
+    deleted.
     """
     reading = DiffTopic(settings, topic)
     try:
@@ -58,6 +60,11 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
             click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
             sys.exit(EXIT_NOT_VERIFIABLE)
         summary = verifier.summary()
+        if summary.updates == summary.history == not_closed == 0:
+            # Whatever format it will have, there is nothing that could be wrong.
+            click.echo(_told(topic, summary))
+            click.echo(f'not verifiable: nothing is published yet in "{topic}"')
+            sys.exit(EXIT_NOT_VERIFIABLE)
         click.echo(_told(topic, summary))
         click.echo(f"accumulated: {_size(summary)}")
         click.echo(f"not closed yet: {not_closed:,} updates")
@@ -73,7 +80,7 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
 
 def _told(topic: str, summary: Summary) -> str:
     told = f"{topic}: {summary.batches:,} batches, {summary.updates:,} updates"
-    return told if summary.frontier is None else f"{told}, frontier {summary.frontier}"
+    return told if summary.frontier is None else f"{told}, frontier {moment(summary.frontier)}"
 
 
 def _size(summary: Summary) -> str:

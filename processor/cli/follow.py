@@ -65,6 +65,7 @@ def follow_command(
     """
     reading = DiffTopic(settings, topic)
     try:
+        reading.require_output()
         tally = Tally()
         before = None
         if start == "now":

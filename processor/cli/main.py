@@ -21,6 +21,7 @@ _COMMANDS = {
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
     "check": ("check", "Verify what an output topic promises."),
     "snapshot": ("snapshot", "Print an output's collection as of a time."),
+    "errors": ("errors", "List a pipeline's errors that stand now."),
     "state": ("state", "List, verify and read a checkpoint, offline."),
     "rescale": ("rescale", "Rewrite a checkpoint for another number of shards."),
     "broker": ("broker", "Start an embedded Kafka broker."),

@@ -40,12 +40,15 @@ class DiffTopic:
         self._high: dict[int, int] = {}
         self.complete = True
         """Whether progress still has its first record."""
+        self.is_output = False
+        """Whether there is a progress topic."""
         if topic not in topics.describe(self._admin, [topic]):
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
                 hint="Check its name and --bootstrap-servers.",
             )
         if found := topics.describe(self._admin, [self.progress_topic]):
+            self.is_output = True
             partitions = {self.progress_topic: found[self.progress_topic].partitions}
             beginnings = topics.beginnings(self._admin, partitions)
             self._progress_at = beginnings[self.progress_topic][0]
@@ -65,6 +68,20 @@ class DiffTopic:
                     f"record is at or after offset {low}"
                 )
         return None
+
+    def require_output(self) -> None:
+        """Refuse a topic that no pipeline publishes.
+
+        Raises:
+            SourceError: it has no progress topic.
+        """
+        if not self.is_output:
+            raise SourceError(
+                f'"{self.topic}" is no output of a pipeline: there is no topic '
+                f'"{self.progress_topic}"',
+                hint="The topics that a pipeline reads have no frontier to follow. `ikebana run` "
+                "makes an output topic and its progress when it starts.",
+            )
 
     def require_beginning(self) -> None:
         """Refuse a topic of which no collection can be accumulated any more.

@@ -79,6 +79,14 @@ def decode(
         if value is None:
             raise DecodeError("diff record", "the value is null")
     except DecodeError as error:
+        names = {name for name, _ in headers or ()}
+        if "time" in names and "diff" not in names:
+            raise SourceError(
+                f"cannot read {topic}[{at[0]}]@{at[1]} as an update: it has a time and no diff, "
+                "as messages of outputs in upsert and debezium-json have",
+                hint="These are for other readers: follow, check and snapshot read diff topics. A "
+                "second output of the same operator, in diff, can be read by them.",
+            ) from None
         raise SourceError(
             f"cannot read {topic}[{at[0]}]@{at[1]} as an update: {error.reason}",
             hint="The topic has another format than diff (`ikebana snapshot --format` reads "

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from ikebana.codecs import diff
+from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord, Promise
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import client, topics
@@ -471,3 +472,71 @@ def test_the_consumer_of_the_docs_is_right(people: Written) -> None:
         (30, {frank: 1, grace: 1}),
         (40, {frank: 1, grace: 1}),
     ]
+
+
+def test_check_of_nothing_published_is_not_verifiable(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """Batches without any update say nothing of what the topic will hold: exit status 2."""
+    written.batch([], 10)
+    result = ikebana("check", written.name)
+
+    last = result.out.splitlines()[-1]
+    assert last == f'not verifiable: nothing is published yet in "{written.name}"'
+    assert result.status == 2
+
+
+def test_follow_refuses_a_topic_that_is_no_output(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """At once, instead of waiting for progress that never comes."""
+    result = ikebana("follow", f"{written.name}.progress")
+
+    assert f'"{written.name}.progress" is no output of a pipeline' in result.err
+    assert result.status == 1
+
+
+def test_errors_that_stand_are_listed_with_their_records(
+    broker: Broker,
+    tmp_path: Path,
+    topic_name: Callable[[str], str],
+    ikebana: Callable[..., Result],
+) -> None:
+    """What was retracted is not there; a record is fetched, unless it is gone."""
+    name = topic_name("pipeline")
+    errors = Written(broker.bootstrap_servers, f"{name}.errors", "collection")
+    source = Written(broker.bootstrap_servers, f"{name}.in")
+    source.updates([(1, b'"frank"', b"{", 0, 1), (1, b'"oz"', b"[", 0, 1)])
+    source.delete_before(source.name, 1, 1)
+    bad, gone, solved = (
+        error_record("no JSON", (source.name, 1, offset), b'"frank"', b"{") for offset in (1, 0, 2)
+    )
+    operator = error_record("operator o: 1/0", None, b'{"id":1}', None)
+    at = 1_700_000_000_500
+    rows = [(0, None, record, at, 1) for record in (bad, solved, gone)]
+    errors.batch([*rows, (0, None, operator, at + 1, 2)], at + 2)
+    errors.batch([(0, None, solved, at + 3, -1)], at + 4)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        f"pipeline: {name}\n"
+        f"inputs: {{rows: {{topic: {source.name}}}}}\n"
+        "operators: {current: {upsert: rows}}\n"
+        f"outputs: {{out: {{from: current, topic: {name}.out}}}}\n"
+        f"kafka: {{bootstrap.servers: '{broker.bootstrap_servers}'}}\n"
+    )
+
+    result = ikebana("errors", str(path), "--records", "--json")
+    found = [json.loads(line) for line in result.out.splitlines()]
+    assert result.status == 0
+    assert [(f["at"], f["count"], f["reason"], f["offset"], f["key"]) for f in found] == [
+        ("2023-11-14T22:13:20.500Z", 1, "no JSON", 1, "frank"),
+        ("2023-11-14T22:13:20.500Z", 1, "no JSON", 0, "frank"),
+        ("2023-11-14T22:13:20.501Z", 2, "operator o: 1/0", None, {"id": 1}),
+    ]
+    records = [f["record"] for f in found]
+    assert records == [{"key": "oz", "value": "["}, None, None]
+
+    table = ikebana("errors", str(path), "--records").out
+    assert f"{source.name}[1]@1" in table
+    assert "gone" in table
+    assert f"{name}.errors: 4 errors, frontier {at + 4} (2023-11-14T22:13:20.504Z)" in table

@@ -1,0 +1,145 @@
+"""`ikebana errors`: the errors of a pipeline that stand now."""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.processor.cli.follow import text
+from ikebana.processor.cli.values import iso, moment, shown
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.verifying.current_errors import CurrentError, standing
+
+# A record that is not there is not waited for as long as one that must be.
+_PATIENCE_S = 10.0
+
+
+@click.command("errors")
+@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+@click.option("--records", is_flag=True, help="Fetch the records that failed from their topics.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+def errors_command(
+    file: Path, *, bootstrap_servers: str | None, records: bool, as_json: bool
+) -> None:
+    """List the errors of PIPELINE that stand: those that nothing has taken back.
+
+    Of each: since when it stands, how many times, why, where the record lies that failed, and
+    its key.  Operators that keep no place of a record leave it out: then its key says most.
+
+    Exit status 0, whether there are errors or not.
+    """
+    plan, settings = pipeline.read(
+        file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
+    )
+    reading = DiffTopic(settings.kafka, plan.error_topic)
+    try:
+        reading.require_beginning()
+        with closing(reading.closed()) as parts:
+            found = standing(parts)
+        frontier = reading.frontier
+    finally:
+        reading.close()
+    source = {**settings.kafka, **settings.source_kafka}
+    fetched = _records(source, found) if records else [None] * len(found)
+    if as_json:
+        for error, record in zip(found, fetched, strict=True):
+            click.echo(json.dumps(_line(error, record, asked=records), ensure_ascii=False))
+    elif found:
+        _print(found, fetched, asked=records)
+    if not as_json:
+        closed = "nothing is published yet" if frontier is None else f"frontier {moment(frontier)}"
+        click.echo(f"{plan.error_topic}: {sum(e.number for e in found):,} errors, {closed}")
+
+
+def _records(
+    settings: Mapping[str, str], found: list[CurrentError]
+) -> list[tuple[bytes | None, bytes | None] | None]:
+    """Key and value of each record that failed; None where it is not there any more."""
+    reader = Reader(settings)
+    try:
+        return [None if e.place is None else _record(reader, e.place) for e in found]
+    finally:
+        reader.close()
+
+
+def _record(
+    reader: Reader, place: tuple[str, int, int]
+) -> tuple[bytes | None, bytes | None] | None:
+    topic, partition, offset = place
+    try:
+        low, high = reader.watermarks(topic, partition)
+        if not low <= offset < high:
+            return None
+        wanted = Range(topic, partition, offset, offset + 1)
+        for _, messages in reader.read([wanted], _PATIENCE_S):
+            for message in messages:
+                return message.key(), message.value()
+    except SourceError:
+        # Deleted meanwhile, or the topic is gone: the error record itself stays.
+        return None
+    return None
+
+
+def _line(
+    error: CurrentError, record: tuple[bytes | None, bytes | None] | None, *, asked: bool
+) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "time": error.time,
+        "at": iso(error.time),
+        "count": error.number,
+        "reason": error.record["reason"],
+        "topic": error.record["topic"],
+        "partition": error.record["partition"],
+        "offset": error.record["offset"],
+        "key": None if error.key is None else shown(error.key),
+        "value": None if error.value is None else shown(error.value),
+    }
+    if asked:
+        line["record"] = None
+        if record is not None:
+            line["record"] = {
+                part: None if raw is None else shown(raw)
+                for part, raw in zip(("key", "value"), record, strict=True)
+            }
+    return line
+
+
+def _print(
+    found: list[CurrentError],
+    fetched: list[tuple[bytes | None, bytes | None] | None],
+    *,
+    asked: bool,
+) -> None:
+    table = Table(box=None, pad_edge=False)
+    columns = ["since", "count", "reason", "place", "key", *(["record"] if asked else [])]
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for error, record in zip(found, fetched, strict=True):
+        place = "" if error.place is None else "{}[{}]@{}".format(*error.place)
+        cells = [
+            moment(error.time),
+            f"{error.number:,}",
+            error.record["reason"],
+            place,
+            "" if error.key is None else text(error.key),
+        ]
+        if asked:
+            value = record[1] if record is not None else None
+            cells.append("gone" if record is None else "null" if value is None else text(value))
+        table.add_row(*map(Text, cells))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        # Nothing is folded where nobody looks.
+        console = Console(highlight=False, width=100_000)
+    console.print(table)
