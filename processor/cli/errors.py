@@ -23,6 +23,8 @@ from ikebana.processor.verifying.current_errors import CurrentError, standing
 # A record that is not there is not waited for as long as one that must be.
 _PATIENCE_S = 10.0
 
+_Record = tuple[bytes | None, bytes | None]
+
 
 @click.command("errors")
 @click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
@@ -51,7 +53,9 @@ def errors_command(
     finally:
         reading.close()
     source = {**settings.kafka, **settings.source_kafka}
-    fetched = _records(source, found) if records else [None] * len(found)
+    fetched: list[_Record | None] = [None] * len(found)
+    if records:
+        fetched = _records(source, found)
     if as_json:
         for error, record in zip(found, fetched, strict=True):
             click.echo(json.dumps(_line(error, record, asked=records), ensure_ascii=False))
@@ -62,9 +66,7 @@ def errors_command(
         click.echo(f"{plan.error_topic}: {sum(e.number for e in found):,} errors, {closed}")
 
 
-def _records(
-    settings: Mapping[str, str], found: list[CurrentError]
-) -> list[tuple[bytes | None, bytes | None] | None]:
+def _records(settings: Mapping[str, str], found: list[CurrentError]) -> list[_Record | None]:
     """Key and value of each record that failed; None where it is not there any more."""
     reader = Reader(settings)
     try:
@@ -73,9 +75,7 @@ def _records(
         reader.close()
 
 
-def _record(
-    reader: Reader, place: tuple[str, int, int]
-) -> tuple[bytes | None, bytes | None] | None:
+def _record(reader: Reader, place: tuple[str, int, int]) -> _Record | None:
     topic, partition, offset = place
     try:
         low, high = reader.watermarks(topic, partition)
@@ -117,7 +117,7 @@ def _line(
 
 def _print(
     found: list[CurrentError],
-    fetched: list[tuple[bytes | None, bytes | None] | None],
+    fetched: list[_Record | None],
     *,
     asked: bool,
 ) -> None:
