@@ -16,7 +16,7 @@ unconverted.  A reader schema of the wanted columns alone is no faster (14.3 us,
 import io
 import struct
 from binascii import b2a_base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isfinite
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
@@ -76,12 +76,14 @@ class Fields(NamedTuple):
 
     `only` maps a field's name to what of its own record is wanted.  `encodings` are for
     fields whose meaning the schema leaves open.  What `absent` says of a value as Avro has
-    it makes the field UNSET.
+    it makes the field UNSET; `converted` are then the fields whose other values anybody
+    reads, None for all.
     """
 
     only: Mapping[str, "Fields"] | None = None
     encodings: Mapping[str, Convert] = {}
     absent: Callable[[Any], bool] | None = None
+    converted: Collection[str] | None = None
 
 
 ALL = Fields()
@@ -227,6 +229,8 @@ class _Compiler:
             convert = node.convert
             if here in wanted.encodings and not node.meant:
                 convert = _after(convert, wanted.encodings[here])
+            if wanted.converted is not None and here not in wanted.converted:
+                convert = None
             if convert:
                 converts.append((here, convert))
         self._open.pop()

@@ -11,7 +11,7 @@ The key's columns are the declared ones, else `pkNames`.  With a key that is not
 all columns are decoded.
 
 All values are text or null.  What they become is said by the column's name in `mysqlType`,
-and by `sqlType` (java.sql.Types) where that does not tell: Canal gives `sqlType` by the last
+else by its declared type, else by `sqlType` (java.sql.Types): Canal gives that by the last
 row of a message, and for a text that is null there it is that of bytes.
 
 * integers of any size, year and (as MySQL has them) booleans: numbers;
@@ -24,7 +24,8 @@ row of a message, and for a text that is null there it is that of bytes.
 
 The option `row_image` is `full`, or `minimal` where binlog_row_image is minimal or noblob.
 Then a declared column that `data[i]` lacks is absent, so that columns have to be declared,
-and no old row is full.  (Of wholly minimal images Canal leaves out the key; they are refused.)
+rows have these alone, and no old row is full.  (Of wholly minimal images Canal leaves out
+the key; they are refused.)
 """
 
 import re
@@ -39,6 +40,7 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.fields import object_of
 from ikebana.codecs.row_images import (
     NULL,
     Image,
@@ -46,7 +48,6 @@ from ikebana.codecs.row_images import (
     Tables,
     changes_or_refusal,
     deleted,
-    kind,
     moved,
     option,
 )
@@ -96,15 +97,15 @@ class Canal:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self._images = images = RowImages(_NAME, wanted)
-        self._tables = Tables(_NAME, wanted, "database", "table")
         self._full = option(wanted, "row_image", "full", "minimal") == "full"
+        self._images = images = RowImages(_NAME, wanted, minimal=not self._full)
+        self._tables = Tables(_NAME, wanted, "database", "table")
         self._before = wanted.before and self._full
         self._key = wanted.key
-        self._sql_types = canonical.decoder(kind(images.names, int | None) | None)
-        self._mysql_types = canonical.decoder(kind(images.names, str | None) | None)
-        row = kind(images.names, str | None)
-        key_row = kind(images.key_names, str | None)
+        self._sql_types = canonical.decoder(_all_of(images.names, int | None) | None)
+        self._mysql_types = canonical.decoder(_all_of(images.names, str | None) | None)
+        row = _all_of(images.names, str | None)
+        key_row = _all_of(images.key_names, str | None)
         old_row = (row if self._before else key_row) | None
         self._rows = canonical.decoder(GenericAlias(list, row))
         self._key_rows = canonical.decoder(GenericAlias(list, key_row))
@@ -164,7 +165,7 @@ class Canal:
         return Change("upsert", self._images.key(image, names), after, None, absent)
 
     def _delete(self, image: Image, names: Sequence[str]) -> Change:
-        before = self._images.full_row(image) if self._before else None
+        before = self._images.row(image) if self._before else None
         return deleted(self._images.key(image, names), before)
 
     def _update(self, image: Image, old: Image, names: Sequence[str]) -> Sequence[Change]:
@@ -172,39 +173,38 @@ class Canal:
         after, absent = self._after(image)
         old_image = {**image, **old}
         old_key = key if old.keys().isdisjoint(names) else self._images.key(old_image, names)
-        before = self._images.full_row(old_image) if self._before else None
+        before = self._images.row(old_image) if self._before else None
         return moved(old_key, key, after, before, absent)
 
     def _after(self, image: Image) -> tuple[bytes, tuple[str, ...]]:
         if self._full:
             return self._images.row(image), ()
-        if self._images.columns is None:
+        if not self._images.declared:
             raise DecodeError(_NAME, "row images are minimal: declare columns")
-        return self._images.row(image), self._images.absent(image)
+        return self._images.row(image), self._images.declared.absent(image)
 
     def _types(self, message: _Message | _BadMessage) -> _Types:
         return self._sql_types(message.sqlType) or {}, self._mysql_types(message.mysqlType) or {}
 
     def _to_convert(self, key: Sequence[str]) -> Sequence[str] | None:
         """The columns that anybody reads, None for all."""
-        if self._images.columns is None:
-            return None
-        return self._images.names or tuple(dict.fromkeys((*self._images.columns, *key)))
+        columns = self._images.to_convert
+        return None if columns is None else tuple(dict.fromkeys((*columns, *key)))
 
     def _converted(
         self, row: dict[str, str | None], columns: Sequence[str] | None, types: _Types
     ) -> Image:
-        """The columns that the row has, as their types say."""
+        """The row with those columns converted that it has, as their types say."""
         sql_types, mysql_types = types
-        image: Image = {}
+        declared = self._images.declared
+        image: Image = dict(row)
         for name in row if columns is None else columns:
             text = row.get(name)
             if text is None:
-                if name in row:
-                    image[name] = None
                 continue
             # The type of an enum is as long as its names; its beginning tells enough.
-            conversion = _conversion((mysql_types.get(name) or "")[:64], sql_types.get(name))
+            mysql_type = (mysql_types.get(name) or "")[:64]
+            conversion = _conversion(mysql_type, declared.type_of(name), sql_types.get(name))
             try:
                 image[name] = text if conversion is None else conversion(text)
             except (ValueError, ArithmeticError):
@@ -213,10 +213,10 @@ class Canal:
 
     def _unreadable(self, name: str, conversion: _Conversion | None) -> str:
         # A name that nobody has declared is payload.
-        declared = self._images.columns is not None and name in self._images.columns
+        declared = self._images.declared.type_of(name) is not None
         column = f"column `{name}`" if declared or name in self._key else "a column"
         if conversion not in _WHAT:
-            return f"neither `sqlType` nor `mysqlType` has {column}"
+            return f"neither `mysqlType` nor `sqlType` has {column}: declare its type"
         return f"{column} is no {_WHAT[conversion]}"
 
     def _readable_key(self, value: bytes) -> bytes | None:
@@ -294,6 +294,16 @@ _BY_MYSQL_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), None),
     **dict.fromkeys(("json", "bit", "set", "date"), None),
 }
+# Every type of DuckDB's that a text would not be read as; `type_named` gives these names.
+_BY_DECLARED_TYPE: dict[str, _Conversion | None] = {
+    **dict.fromkeys(("tinyint", "smallint", "integer", "bigint", "hugeint"), _integer),
+    **dict.fromkeys(("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"), _integer),
+    "boolean": _integer,
+    **dict.fromkeys(("decimal", "float", "double"), _number),
+    "timestamp": _timestamp,
+    "time": _time,
+    "blob": _binary,
+}
 _BY_SQL_TYPE: dict[int, _Conversion | None] = {
     # TINYINT, SMALLINT, INTEGER, BIGINT, BOOLEAN
     **dict.fromkeys((-6, 5, 4, -5, 16), _integer),
@@ -308,15 +318,23 @@ _BY_SQL_TYPE: dict[int, _Conversion | None] = {
 
 
 @lru_cache(maxsize=1024)
-def _conversion(mysql_type: str, sql_type: int | None) -> _Conversion | None:
+def _conversion(mysql_type: str, declared: str | None, sql_type: int | None) -> _Conversion | None:
     """What a column's text becomes; None if it stays."""
     name = _TYPE_NAME(mysql_type.lower())
     if name is not None and name[0] in _BY_MYSQL_TYPE:
         return _BY_MYSQL_TYPE[name[0]]
+    if name is None and declared is not None:
+        type_name = _TYPE_NAME(declared.lower())
+        return _BY_DECLARED_TYPE.get(type_name[0]) if type_name else None
     if sql_type is None:
         # A type of MySQL that has no other form is text; without any it cannot be told.
         return None if name else _untold
     return _BY_SQL_TYPE.get(sql_type)
+
+
+def _all_of(names: Sequence[str] | None, kind: Any) -> Any:
+    """The type of an object of which these fields are decoded, each as `kind`; None for all."""
+    return dict[str, kind] if names is None else object_of(dict.fromkeys(names, kind))
 
 
 _TYPE_NAME = re.compile("[a-z]+").match

@@ -7,8 +7,8 @@ Which columns of a row are wanted is said in advance, so that the others are nev
 into anything.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -27,12 +27,47 @@ class Column(msgspec.Struct, frozen=True):
     encoding: str | None = None
 
 
+class Declared:
+    """The columns that the pipeline file declares, with their types: what a table has.
+
+    They alone say what an image lacks and which columns are null.  Which columns anybody
+    reads never does: else a result would depend on who else reads the input.  This is why
+    they are no sequence of names, which could be taken for the columns to decode.
+    """
+
+    __slots__ = ("_types",)
+
+    def __init__(self, types: Mapping[str, str] | None = None) -> None:
+        self._types = dict(types or {})
+
+    def __bool__(self) -> bool:
+        return bool(self._types)
+
+    def absent(self, image: Container[str]) -> tuple[str, ...]:
+        """Those that an image lacks."""
+        return tuple(name for name in self._types if name not in image)
+
+    def with_nulls(self, image: Mapping[str, Any]) -> dict[str, Any]:
+        """An image in which those that it lacks are null."""
+        return {**dict.fromkeys(self._types), **image}
+
+    def type_of(self, name: str) -> str | None:
+        """The SQL type of a column; None if it is not declared."""
+        return self._types.get(name)
+
+    def to_look_for(self) -> tuple[str, ...]:
+        """Their names, for decoders that have to see which of them there are."""
+        return tuple(self._types)
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """What is wanted of a message; it is planned once and never changes in a run.
 
-    `columns` are the columns of a row that anybody reads, None for all.  `key` are the
-    key's columns; empty where the Kafka key tells.  `before` says whether rows' old
-    images are read at all.  `tables` is a regular expression that a table's full name
+    `columns` are the columns of a row that anybody reads, None for all: they say what is
+    decoded, and nothing else.  `declared` says what there is.  `key` are the key's columns;
+    empty where the Kafka key tells.  `before` says whether rows' old images are read at
+    all; with `diffs` they alone tell what is gone, so that each has to be whole, and rows
+    need no key.  `tables` is a regular expression that a table's full name
     ("database.schema.table", "database.table" or "table": whatever the format has) has
     to match as a whole.  `encodings` are those of columns that the messages leave open,
     `options` whatever else a format can be told.
@@ -44,6 +79,12 @@ class Wanted(msgspec.Struct, frozen=True):
     tables: str | None = None
     encodings: Mapping[str, str] = {}
     options: Mapping[str, str] = {}
+    declared: Declared = Declared()
+    diffs: bool = False
+
+    def read(self, names: Iterable[str] = ()) -> tuple[str, ...] | None:
+        """The columns to decode, with these further ones; None for all."""
+        return None if self.columns is None else tuple(dict.fromkeys((*self.columns, *names)))
 
 
 class Change(NamedTuple):
@@ -53,9 +94,11 @@ class Change(NamedTuple):
     at all; it has neither key nor images.
 
     `key` is the row's key.  Where a row's key has changed, the codec gives a delete of
-    the old key, then an upsert of the new one.  `absent` are wanted columns that the
-    message leaves as they are: `after` is then partial.  `before` is the wanted columns
-    of the old row if the message has them all, else None.  `replaces` says that
+    the old key, then an upsert of the new one.  It is None in a truncate, and in `diffs`
+    where a table has no key.  Of images, `after` and `before` have the columns that are
+    read.  `absent` are all columns that the message leaves as they are, read or not: `after`
+    is then partial.  `before` is None if the message has no old image, or lacks any of its
+    columns, read or not.  `replaces` says that
     according to the message there was a row of this key: an update's or a delete's, not an
     insert's, a snapshot's or a tombstone's, which say nothing of it.
     """

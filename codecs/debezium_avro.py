@@ -3,8 +3,8 @@
 The changes are those that `codecs.debezium` gives for the same events in JSON.  An event
 is an upsert of `after` (op c, u, r), a delete (d), a truncate (t), or tells of no row
 (heartbeats, transactions, schema changes, logical messages, other tables).  A null value
-is a delete of its key, except where several tables are told apart (`tables`): it does not
-say whose key it is.
+is a delete of its key, except without a Kafka key, or where several tables are told apart
+(`tables`): it does not say whose key it is.
 
 Where `key` names columns, the row has the key: an update whose `before` has other values
 there is a delete of the old key, then an upsert of the new one; a column that `before`
@@ -14,21 +14,22 @@ it has these columns and the row does not.  Otherwise the Kafka key is the key.
 A column that is the placeholder of an unavailable value, be it text, bytes, a map or an
 array, is absent.  Avro has every column in `before`: for a table without REPLICA IDENTITY
 FULL, Postgres's has nulls or defaults where it knows nothing.
+
+With a reader schema, that of the whole event, what an older writer did not have is filled
+in by its defaults.
 """
 
-from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import md5
 from typing import Any
-from uuid import UUID
 
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import ALL, AvroDecoder, Fields, Schemas, framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
-from ikebana.codecs.debezium import PLACEHOLDER, Tables
+from ikebana.codecs.debezium import unavailable_of
+from ikebana.codecs.debezium_rows import Tables
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 
@@ -42,11 +43,11 @@ _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 class DebeziumAvro:
     """Decodes the messages of a Debezium connector whose converters write Avro.
 
-    `wanted.options`: "framing"; "unavailable_placeholder" if the connector's is not the
-    default.
+    `wanted.options`: "framing"; "reader_schema" of the values, as JSON, to be pinned;
+    "unavailable_placeholder" if the connector's is not the default.
 
     Raises:
-        ConfigError: there is no such framing.
+        ConfigError: the framing is none, or the reader schema no Avro schema.
     """
 
     def __init__(self, schemas: Schemas, wanted: Wanted) -> None:
@@ -62,24 +63,28 @@ class DebeziumAvro:
             part="key",
             wanted=Fields(_only(wanted.key) if wanted.key else None, encodings),
         )
-        self._unavailable = _Unavailable(
-            wanted.options.get("unavailable_placeholder", PLACEHOLDER)
-        )
-        columns = None if wanted.columns is None else _only((*wanted.columns, *wanted.key))
+        self._may_lack = wanted.diffs
+        unavailable = unavailable_of(wanted)
+        self._may_be_unavailable = unavailable.may_be_in_avro
+        read = wanted.read(wanted.key)
+        columns = None if read is None else _only(read)
         old = columns if wanted.before else _only(wanted.key)
+        reader_schema = wanted.options.get("reader_schema")
 
-        def values(unavailable: _Unavailable | None) -> AvroDecoder:
-            absent = None if unavailable is None else unavailable.is_one
+        def values(after: Fields, before: Fields) -> AvroDecoder:
             fields = {
                 **_only(("op", *_OTHERS)),
-                "after": Fields(columns, encodings, absent),
-                # Where nobody asks for an old row, nothing of it is converted.
-                "before": Fields(old, encodings, absent),
+                "after": after,
+                "before": before,
                 "source": Fields(_only(_SOURCE)),
             }
-            return AvroDecoder(schemas, framing=framing, wanted=Fields(fields))
+            return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields))
 
-        self._values, self._careful = values(None), values(self._unavailable)
+        # Where nobody asks for an old row, nothing of it is converted.
+        self._values = values(Fields(columns, encodings), Fields(old, encodings))
+        # What is unavailable is seen in columns that nobody reads, too.
+        looking = Fields(None, encodings, unavailable.is_one, columns)
+        self._careful = values(looking, Fields(None, encodings, unavailable.is_one, old))
 
     def key(self, key: bytes | None) -> bytes | None:
         # A schema that a header names is not known here.
@@ -102,22 +107,24 @@ class DebeziumAvro:
         )
 
     def _opened(self, value: bytes, headers: Headers) -> Row | None:
-        careful = self._unavailable.may_be_in(value)
+        careful = self._may_be_unavailable(value)
         event = (self._careful if careful else self._values).decode(value, headers)
         if event is None or isinstance(event, dict):
             return event
         raise DecodeError("value", "expected a record")
 
     def _of(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
-        if "op" not in event:
+        op = event.get("op")
+        if op is None:
+            op = _op_of(event)
+        if op is None:
             return _other(event)
-        op = event["op"]
         if op == "m":
             return Ignored("message")
         if self._tables and not self._in_wanted_table(event.get("source")):
             return Ignored("table")
         if op in ("c", "u", "r"):
-            return self._upsert(event, key, headers)
+            return self._upsert(event, key, headers, updates=op == "u")
         if op == "d":
             return self._delete(event, key, headers)
         if op == "t":
@@ -127,10 +134,6 @@ class DebeziumAvro:
     def _tombstone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
         if self._tables:
             return Ignored("tombstone")
-        if not self._key_columns:
-            return [Change("delete", self._needed(key, headers))]
-        if key is None:
-            raise DecodeError("key", "the Kafka key is null, and the value too")
         found = self._of_kafka(key, headers)
         return Ignored("tombstone") if found is None else [Change("delete", found)]
 
@@ -143,24 +146,24 @@ class DebeziumAvro:
         database, schema, table, collection = parts
         return self._tables.wanted(database, schema, table or collection)
 
-    def _upsert(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
+    def _upsert(
+        self, event: Row, key: bytes | None, headers: Headers, *, updates: bool
+    ) -> Sequence[Change]:
         row, absent = _taken(event, "after")
         if row is None:
             raise DecodeError("value", 'field "after" is null or missing')
         keyed = bool(self._key_columns)
         new_key = self._of_row(row) if keyed else self._needed(key, headers)
         old_key, before = new_key, None
-        if event["op"] == "u" and (keyed or self._before):
+        if updates and (keyed or self._before):
             old, gone = _taken(event, "before")
             if old is not None:
                 if keyed:
                     old_key = self._of_row({**row, **old})
-                before = self._whole(old, gone, {*row, *absent})
+                before = self._whole(old, gone)
         after = self._image(row)
-        if self._columns is not None:
-            absent = tuple(name for name in absent if name in self._columns)
         if old_key == new_key:
-            return [Change("upsert", new_key, after, before, absent, event["op"] == "u")]
+            return [Change("upsert", new_key, after, before, absent, updates)]
         return [
             Change("delete", old_key, None, before, replaces=True),
             Change("upsert", new_key, after, None, absent),
@@ -169,18 +172,15 @@ class DebeziumAvro:
     def _delete(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
         old, gone = _taken(event, "before")
         if self._key_columns and old and all(name in old for name in self._key_columns):
-            old_key = self._of_row(old)
+            old_key: bytes | None = self._of_row(old)
         else:
             old_key = self._needed(key, headers)
-        before = self._whole(old, gone, set())
+        before = self._whole(old, gone)
         return [Change("delete", old_key, None, before, replaces=True)]
 
-    def _whole(self, old: Row | None, gone: tuple[str, ...], known: set[str]) -> bytes | None:
-        """The image of an old row if it is wanted, and has all columns that are."""
-        if not self._before or old is None or gone:
-            return None
-        wanted = known if self._columns is None else set(self._columns)
-        return self._image(old) if wanted <= old.keys() else None
+    def _whole(self, old: Row | None, gone: tuple[str, ...]) -> bytes | None:
+        """The image of an old row if it is wanted, and no column of it is unavailable."""
+        return None if not self._before or old is None or gone else self._image(old)
 
     def _image(self, row: Row) -> bytes:
         if self._columns is not None:
@@ -201,17 +201,18 @@ class DebeziumAvro:
             found = self._keys.decode(key, headers)
             if found is None:
                 return None
-            if not isinstance(found, dict):
-                raise DecodeError("key", "expected a record")
             if not self._key_columns:
                 return canonical.write(found)
-            lacks = any(name not in found for name in self._key_columns)
-            return None if lacks else self._of_row(found)
+            # A key that is no record is of one column alone.
+            row = found if isinstance(found, dict) else {}
+            lacks = any(name not in row for name in self._key_columns)
+            return None if lacks else self._of_row(row)
         except _FAULTS as error:
             raise DecodeError("key", canonical.refused("key", error).reason) from None
 
-    def _needed(self, key: bytes | None, headers: Headers) -> bytes:
-        if (found := self._of_kafka(key, headers)) is None:
+    def _needed(self, key: bytes | None, headers: Headers) -> bytes | None:
+        found = self._of_kafka(key, headers)
+        if found is None and (self._key_columns or not self._may_lack):
             raise DecodeError("key", "the Kafka key is null, or lacks the key's columns")
         return found
 
@@ -248,6 +249,14 @@ def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
     )
 
 
+def _op_of(event: Row) -> str | None:
+    """What an event without an operation does: its images tell; None if it has none."""
+    if event.get("after") is not None:
+        # Without a field for it, an old image may well be missing.
+        return "c" if "before" in event and event["before"] is None else "u"
+    return "d" if event.get("before") is not None else None
+
+
 def _other(event: Row) -> Ignored:
     """What a message without an operation is."""
     row = event.get("before") or event.get("after")
@@ -258,37 +267,3 @@ def _other(event: Row) -> Ignored:
     if "ts_ms" in event and "source" not in event and not row:
         return Ignored("heartbeat")
     raise DecodeError("value", 'field "op" is missing')
-
-
-class _Unavailable:
-    """What Debezium writes for a value that it does not know, type by type."""
-
-    def __init__(self, placeholder: str) -> None:
-        raw = placeholder.encode()
-        encoded = b64encode(raw).decode()
-        # Java's UUID.nameUUIDFromBytes, which has no namespace.
-        identifier = str(UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3))
-        self._plain = frozenset((placeholder, encoded, f'{{"{placeholder}":"{placeholder}"}}'))
-        self._raw = raw
-        self._others: list[Any] = [list(raw), [placeholder], [encoded], [raw], [identifier]]
-        self._others.append({placeholder: placeholder})
-        # As Avro writes an array of these numbers: zigzag, seven bits a byte.
-        numbers = b"".join(
-            bytes([byte << 1 & 0x7F | 0x80, byte >> 6]) if byte > 63 else bytes([byte << 1])
-            for byte in raw
-        )
-        self._traces = (raw, encoded.encode(), numbers, identifier.encode())
-
-    def may_be_in(self, message: bytes) -> bool:
-        """Whether to look at each value; an occurrence in another place is no matter."""
-        raw, encoded, numbers, identifier = self._traces
-        return raw in message or encoded in message or numbers in message or identifier in message
-
-    def is_one(self, value: Any) -> bool:
-        """Whether a value, as Avro has it, is what stands for none."""
-        kind = value.__class__
-        if kind is str:
-            return value in self._plain
-        if kind is bytes:
-            return bool(value == self._raw)
-        return (kind is list or kind is dict) and value in self._others

@@ -2,12 +2,13 @@
 
 A value is the row itself, an upsert of its key; a null value, or one whose "__deleted"
 is true, is a delete; "__op" says what it is where it is there.  Fields whose names begin
-with the prefix of such are no columns of the row unless `columns` names them.  Keys,
+with the prefix of such are no columns of the row unless they are declared.  Keys,
 schemas, encodings and what is absent are as in `codecs.debezium`.
 
 A null value is a delete even where several tables are told apart: it may be all that
-there is of one.  A deleted row that is written out is the delete's `before`.  There is
-nothing here by which heartbeats or schema changes could be told from rows.
+there is of one.  One without a Kafka key is therefore an error.  A deleted row that is
+written out is the delete's `before`.  There is nothing here by which heartbeats or schema
+changes could be told from rows.
 """
 
 from collections.abc import Sequence
@@ -18,17 +19,9 @@ from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
-from ikebana.codecs.debezium import (
-    FAULTS,
-    PLACEHOLDER,
-    VALUE,
-    Keys,
-    Opening,
-    Plan,
-    Row,
-    Rows,
-    Tables,
-)
+from ikebana.codecs.connect_json import Opening, Plan
+from ikebana.codecs.debezium import unavailable_of
+from ikebana.codecs.debezium_rows import FAULTS, VALUE, Keys, Row, Rows, Tables
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 
@@ -54,18 +47,12 @@ class DebeziumFlat:
         self._keys = Keys(wanted)
         self._before = wanted.before
         self._tables = Tables(wanted.tables) if wanted.tables is not None else None
-        placeholder = wanted.options.get("unavailable_placeholder", PLACEHOLDER)
-        self._columns = None if wanted.columns is None else frozenset(wanted.columns)
+        self._declared = wanted.declared
         self._marks = {name: self._prefix + name for name in _NAMED}
-        key = frozenset(wanted.key)
-        self._unwanted = tuple(
-            {_DELETED} if self._columns is None else (key | {_DELETED}) - self._columns
-        )
-        marks = frozenset((_DELETED, *self._marks.values()))
-        self._rows = Rows(
-            None if self._columns is None else self._columns | key | marks, placeholder
-        )
-        self._key_rows = Rows(key, placeholder)
+        self._read = None if wanted.columns is None else frozenset(wanted.columns)
+        unavailable = unavailable_of(wanted)
+        self._rows = Rows(wanted.read((*wanted.key, _DELETED, *self._marks.values())), unavailable)
+        self._key_rows = Rows(wanted.key, unavailable)
         self._opening = Opening(
             Raw,
             self._rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
@@ -86,11 +73,11 @@ class DebeziumFlat:
 
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         if value is None:
-            return self._keys.tombstone(key)
-        image, plan = self._opening.open(value)
-        row, absent = self._rows.read(image, plan)
-        if row is None:
-            return self._keys.tombstone(key)
+            return self._gone(key)
+        found = self._rows.read(*self._opening.open(value))
+        if found is None:
+            return self._gone(key)
+        row, absent, _ = found
         op = _text(row, self._marks["op"])
         if op == "m":
             return Ignored("message")
@@ -103,11 +90,15 @@ class DebeziumFlat:
         row_key = self._key(row, key)
         if op == "d" or _deleted(row):
             whole = self._before and not absent
-            if whole and self._columns is not None:
-                whole = self._columns <= row.keys()
             return [Change("delete", row_key, None, self._image(row) if whole else None)]
         absent = tuple(name for name in absent if self._is_column(name))
         return [Change("upsert", row_key, self._image(row), None, absent)]
+
+    def _gone(self, key: bytes | None) -> Sequence[Change] | Ignored:
+        """A null value may be all that there is of a delete: it has to say whose."""
+        if key is not None and self._keys.columns:
+            return self._keys.tombstone(key)
+        return [Change("delete", self._keys.needed(key))]
 
     def _in_wanted_table(self, row: Row, tables: Tables) -> bool:
         parts = [
@@ -116,21 +107,23 @@ class DebeziumFlat:
         ]
         return tables.wanted(*parts)
 
-    def _key(self, row: Row, key: bytes | None) -> bytes:
+    def _key(self, row: Row, key: bytes | None) -> bytes | None:
         return self._keys.of_row(row) if self._keys.columns else self._keys.needed(key)
 
     def _is_column(self, name: str) -> bool:
-        if self._columns is not None:
-            return name in self._columns
+        if self._declared.type_of(name) is not None:
+            return True
         return name != _DELETED and not name.startswith(self._prefix)
 
     def _image(self, row: Row) -> bytes:
-        for name in [name for name in row if name.startswith(self._prefix)]:
-            if not self._is_column(name):
-                del row[name]
-        for name in self._unwanted:
-            row.pop(name, None)
-        return canonical.write(row)
+        read = self._read
+        return canonical.write(
+            {
+                name: value
+                for name, value in row.items()
+                if (read is None or name in read) and self._is_column(name)
+            }
+        )
 
     def _planned(self, schema: Schema) -> Plan:
         return self._rows.plan(of_fields(schema))
@@ -138,9 +131,8 @@ class DebeziumFlat:
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
         if self._keys.columns and value is not None:
             with suppress(*FAULTS):
-                row, _ = self._key_rows.read(*self._opening.open(value))
-                if row:
-                    return self._keys.of_row(row)
+                if found := self._key_rows.read(*self._opening.open(value)):
+                    return self._keys.of_row(found.row)
         with suppress(*FAULTS):
             return self._keys.of_kafka(key)
         return None

@@ -1,25 +1,35 @@
 """The quick way through Debezium's commonest messages: one decode for envelope and images.
 
 It takes creates, updates and snapshots' rows without schema of which a few columns are
-wanted, scalars all of them, whose key does not change.  Whatever else comes, and whatever is at
-fault, is left to `codecs.debezium`, whose result it would also be here.
+read, which have all their values, and whose key does not change.  Whatever else comes, and
+whatever is at fault, is left to `codecs.debezium`, whose result it would also be here.
 """
 
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from msgspec.structs import astuple
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.fields import fit_a_struct
+from ikebana.codecs.unavailable import Unavailable
 
-# Looking at each value is cheap for no more than about these.
+# Structs of more than about these are no quicker.
 _MOST_COLUMNS = 16
 # Messages with schemas are none of its: after so many in a row it gives up.
 _MOST_MISSES = 64
 _OPS = frozenset("cur")
+
+
+class _Names(msgspec.Struct):
+    """The names of all columns of both images."""
+
+    before: dict[str, Raw] = {}
+    after: dict[str, Raw] = {}
 
 
 class Quick:
@@ -28,13 +38,14 @@ class Quick:
     def __init__(
         self,
         wanted: Wanted,
-        unavailable: frozenset[str],
-        kafka_key: Callable[[bytes | None], bytes],
+        unavailable: Unavailable,
+        kafka_key: Callable[[bytes | None], bytes | None],
     ) -> None:
         columns = wanted.columns or ()
-        self._unavailable = unavailable
+        self._may_lack = unavailable.may_be_in_json
         self._kafka_key = kafka_key
         self._before = wanted.before
+        self._names = canonical.decoder(_Names) if wanted.diffs else None
         self._misses = 0
         names = {column: f"f{at}" for at, column in enumerate(columns)}
         row = msgspec.defstruct(
@@ -62,13 +73,14 @@ class Quick:
             columns is not None
             and 0 < len(columns) <= _MOST_COLUMNS
             and set(wanted.key) <= set(columns)
+            and fit_a_struct(columns)
             and not set(wanted.encodings) & set(columns)
             and wanted.tables is None
         )
 
     def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
         """The change, or None if this is not the way."""
-        if self._misses > _MOST_MISSES:
+        if self._misses > _MOST_MISSES or self._may_lack(value):
             return None
         try:
             event = self._decode(value)
@@ -77,7 +89,7 @@ class Quick:
             return None
         self._misses = 0
         row, old, op = event.after, event.before, event.op
-        if op not in _OPS or row is None or not self._usual(astuple(row)):
+        if op not in _OPS or row is None:
             return None
         before: bytes | None = None
         own: bytes | None = None
@@ -89,15 +101,15 @@ class Quick:
         if op == "u" and self._reads_old and old is not None:
             if self._key and self._key_values(old) != self._key_values(row):
                 return None
-            old_values = astuple(old)
-            if not self._usual(old_values):
-                return None
-            if self._before and UNSET not in old_values:
+            if self._before and self._is_whole(old, row, value):
                 before = canonical.write(old)
         after = canonical.write(row)
         return [Change("upsert", own or self._kafka_key(key), after, before, (), op == "u")]
 
-    def _usual(self, values: tuple[object, ...]) -> bool:
-        """Whether they are scalars, none of which stands for what is unavailable."""
-        kinds = [*map(type, values)]
-        return list not in kinds and dict not in kinds and self._unavailable.isdisjoint(values)
+    def _is_whole(self, old: Any, row: Any, value: bytes) -> bool:
+        """Whether the old image has all columns that the new one has."""
+        if self._names is not None:
+            names = self._names(value)
+            return bool(names.after.keys() <= names.before.keys())
+        values = zip(astuple(row), astuple(old), strict=True)
+        return not any(there is UNSET and here is not UNSET for here, there in values)

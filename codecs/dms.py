@@ -8,6 +8,8 @@ DMS leaves out null columns unless IncludeNullAndEmpty is set.  `data` is theref
 as the whole row, and a declared column that it lacks is null, so that an update to null
 takes effect.  (The source has to log whole rows, as DMS asks for; columns that it does not
 log would be null as well.)  Where no columns are declared, the row is as `data` has it.
+So is the row that a delete removes, unless `data` has nothing but its key: that is what
+there is of rows that are not logged as a whole.
 
 A key change shows only in the old image.  Options say where that is:
 
@@ -18,10 +20,9 @@ A key change shows only in the old image.  Options say where that is:
   such a name;
 * `before_filter`: `all` where its ColumnFilter is.  Only then is a column that the old
   image lacks known to have been null.  Else (`pk-only`, DMS's default, and `non-lob`)
-  `before` is given only where the old image has every declared column.
+  `before` is given only where columns are declared, and the old image has each of them.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.fields import fit_a_struct
 from ikebana.codecs.row_images import (
     NULL,
     Image,
@@ -38,17 +40,12 @@ from ikebana.codecs.row_images import (
     Tables,
     changes_or_refusal,
     deleted,
-    kind,
     moved,
     option,
 )
 
 _NAME = "DMS"
 _UPSERTS = frozenset({"load", "insert", "update"})
-
-
-# What msgspec does not find in a field's name.
-_ESCAPED = re.compile(r'["\\\x00-\x1f]').search
 
 
 class _Metadata(msgspec.Struct, gc=False, rename="kebab"):
@@ -73,16 +70,18 @@ class Dms:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self._images = images = RowImages(_NAME, wanted)
+        self._all = option(wanted, "before_filter", "pk-only", "non-lob", "all") == "all"
+        # Which columns an old image lacks has to be seen.
+        looks = wanted.before and not self._all
+        self._images = images = RowImages(_NAME, wanted, exact=not looks, looks=looks)
         self._tables = Tables(_NAME, wanted, "schema-name", "table-name")
         self._prefix = wanted.options.get("before_prefix", "")
+        self._key = wanted.key
         self._before = wanted.before
-        self._all = option(wanted, "before_filter", "pk-only", "non-lob", "all") == "all"
-        names = images.names
-        if names is not None and self._prefix:
-            old = wanted.columns if wanted.before and wanted.columns else ()
-            names = (*names, *(self._prefix + name for name in (*old, *wanted.key)))
-        self._read = canonical.decoder(kind(names))
+        old = images.names if wanted.before else wanted.key
+        prefixed = [self._prefix + name for name in old or ()] if self._prefix else []
+        self._read = canonical.decoder(images.type_of(*prefixed))
+        self._names = canonical.decoder(dict[str, msgspec.Raw])
         self._read_old = images.read if wanted.before else images.read_key
         field = wanted.options.get("before_image", "before-image")
         self._message = canonical.decoder(_message_with(field, _Metadata))
@@ -128,7 +127,7 @@ class Dms:
         if operation == "delete":
             # The old image may have the key alone, and so may `data`.
             row = {**data, **old}
-            before = self._old_row(old) if old else self._row_if_full(data)
+            before = self._old_row(old) or self._deleted_row(data, message.data)
             return [deleted(images.key(row, names), before)]
         key = images.key(data, names)
         after = images.row_with_nulls(data)
@@ -141,7 +140,7 @@ class Dms:
         """The columns of the row, and the old ones that stand among them."""
         prefix, row, old = self._prefix, {}, {}
         for name, value in data.items():
-            if name.startswith(prefix):
+            if self._is_old(name):
                 old[name.removeprefix(prefix)] = value
             else:
                 row[name] = value
@@ -150,12 +149,21 @@ class Dms:
     def _old_row(self, old: Image) -> bytes | None:
         if not self._before or not old:
             return None
-        return self._images.row_with_nulls(old) if self._all else self._row_if_full(old)
+        declared = self._images.declared
+        whole = self._all or (bool(declared) and not declared.absent(old))
+        return self._images.row_with_nulls(old) if whole else None
 
-    def _row_if_full(self, image: Image) -> bytes | None:
-        if not self._before or self._images.columns is None:
+    def _deleted_row(self, data: Image, raw: msgspec.Raw) -> bytes | None:
+        if not self._before:
             return None
-        return self._images.full_row(image)
+        there = {name for name in self._names(raw) if not self._is_old(name)}
+        declared = self._images.declared
+        # Of a table of key columns alone, no more than the key can be there.
+        only_key = there <= set(self._key) and not (declared and not declared.absent(self._key))
+        return None if only_key and self._key else self._images.row_with_nulls(data)
+
+    def _is_old(self, name: str) -> bool:
+        return bool(self._prefix) and name.startswith(self._prefix)
 
     def _readable_key(self, value: bytes) -> bytes | None:
         message = self._bad_message(value)
@@ -167,7 +175,7 @@ class Dms:
 
 def _message_with(before_image: str, metadata: type[msgspec.Struct]) -> Any:
     """The type of a message; the field of its old image is named by whoever runs DMS."""
-    if before_image in ("data", "metadata", "control") or _ESCAPED(before_image):
+    if before_image in ("data", "metadata", "control") or not fit_a_struct([before_image]):
         raise ConfigError(f'option "before_image" is "{before_image}", which it cannot be')
     return msgspec.defstruct(
         "Message",

@@ -12,18 +12,18 @@ The option `row_image` is `minimal` (GoldenGate's default: updates carry the key
 has changed, deletes the key), or `full` (NOCOMPRESSUPDATES and NOCOMPRESSDELETES, no
 omitted nulls).  In a minimal update these columns are absent, whichever applies first:
 
-1. where columns are declared, those that `after` lacks;
+1. where columns are declared, those that `after` lacks; rows have these alone;
 2. where `after` has marks (`<column>_isMissing`), those that are marked: GoldenGate marks
    all or none;
 3. where `before` has all that `after` has and more, the rest of it.
 
 Else it cannot be told whether more is absent, and the message is refused: declare columns,
 or say that images are full.  A marked column is absent (or, in `before`, unknown) in every
-image.  `before` is given where the old image has every declared column; where none are
-declared, if images are full, have marks but none that is true, or by 3.
+image.  `before` is given if images are full; of minimal ones where it has every declared
+column, or, where none are declared, has marks but none that is true, or by 3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -39,7 +39,6 @@ from ikebana.codecs.row_images import (
     Tables,
     changes_or_refusal,
     deleted,
-    kind,
     moved,
     option,
 )
@@ -84,26 +83,21 @@ class GoldenGate:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self._images = images = RowImages(_NAME, wanted)
-        self._tables = Tables(_NAME, wanted, "table")
         self._full = option(wanted, "row_image", "minimal", "full") == "full"
+        self._images = images = RowImages(_NAME, wanted, minimal=not self._full, exact=False)
+        self._tables = Tables(_NAME, wanted, "table")
         self._before = wanted.before
         self._operations = {
             wanted.options.get(f"op_{name}", letter): name for name, letter in _LETTERS
         }
         if len(self._operations) < len(_LETTERS):
             raise ConfigError("two operations of GoldenGate have the same letter")
-        # None where all of an image is decoded, and its marks are found by their ends.
-        self._marks = images.names and tuple(
-            mark for mark in map(_mark, images.names) if mark not in images.names
-        )
-        # Without declared columns, those of `before` tell what is absent from `after`.
-        self._read_old = (
-            images.read if wanted.before or wanted.columns is None else images.read_key
-        )
-        self._read_marked = canonical.decoder(
-            kind(self._marks and (*(images.names or ()), *self._marks))
-        )
+        # Where neither declared columns nor the option tell what is absent from `after`, all
+        # that stands there and in `before` does.
+        told = self._full or bool(wanted.declared)
+        self._read_all = canonical.decoder(dict[str, Any])
+        self._read = images.read if told else self._read_all
+        self._read_old = self._read if wanted.before or not told else images.read_key
 
     def key(self, key: bytes | None) -> bytes | None:
         """None: only the value tells."""
@@ -128,14 +122,12 @@ class GoldenGate:
         names = images.key_columns(message.primary_keys or ())
         # Marks are looked for only where there are any: they double the columns to decode.
         marked = _MARK_BYTES in value
-        before, not_before = self._image(
-            message.before, self._read_marked if marked else self._read_old
-        )
+        before, not_before = self._image(message.before, self._read_old, marked=marked)
         if operation == "delete":
             if before is None:
                 raise DecodeError(_NAME, "field `before` is missing")
             return [deleted(images.key(before, names), self._old(before, not_before))]
-        after, not_after = self._image(message.after, self._read_marked if marked else images.read)
+        after, not_after = self._image(message.after, self._read, marked=marked)
         if after is None:
             raise DecodeError(_NAME, "field `after` is missing")
         if operation == "insert":
@@ -148,29 +140,32 @@ class GoldenGate:
         old = self._old(before, not_before, more_than=after)
         return moved(old_key, key, images.row(after), old, absent)
 
-    def _image(self, raw: msgspec.Raw, read: Any) -> tuple[Image | None, tuple[str, ...] | None]:
+    def _image(
+        self, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Image], *, marked: bool
+    ) -> tuple[Image | None, tuple[str, ...] | None]:
         """An image without marks, and the columns that are marked; None if there are no marks."""
         if raw == NULL:
             return None, None
-        image: Image = read(raw)
-        if read is not self._read_marked:
-            return image, None
+        if not marked:
+            return read(raw), None
+        image: Image = self._read_all(raw)
         marks = [
             name
-            for name in self._marks or image
-            if name.endswith(_MARK) and isinstance(image.get(name), bool)
+            for name, value in image.items()
+            if name.endswith(_MARK)
+            and isinstance(value, bool)
+            and self._images.declared.type_of(name) is None
         ]
         missing = tuple(name.removesuffix(_MARK) for name in marks if image[name])
-        gone = {*(self._marks or marks), *missing}
+        gone = {*marks, *missing}
         row = {name: value for name, value in image.items() if name not in gone}
         return row, missing if marks else None
 
     def _absent(
         self, before: Image, after: Image, marked: tuple[str, ...] | None
     ) -> tuple[str, ...]:
-        if self._images.columns is not None:
-            missing = self._images.absent(after)
-            return tuple(n for n in missing if n in (marked or ())) if self._full else missing
+        if self._images.declared and not self._full:
+            return self._images.declared.absent(after)
         if self._full or marked is not None:
             return marked or ()
         if before.keys() > after.keys():
@@ -184,14 +179,14 @@ class GoldenGate:
     ) -> bytes | None:
         if not self._before or not before or marked:
             return None
-        if (
-            self._images.columns is not None
-            or self._full
-            or marked is not None
-            or (more_than is not None and before.keys() > more_than.keys())
-        ):
-            return self._images.full_row(before)
-        return None
+        if self._full:
+            whole = True
+        elif self._images.declared:
+            whole = not self._images.declared.absent(before)
+        else:
+            more = more_than is not None and before.keys() > more_than.keys()
+            whole = marked is not None or more
+        return self._images.row(before) if whole else None
 
     def _readable_key(self, value: bytes) -> bytes | None:
         message = _bad_message(value)
@@ -199,7 +194,3 @@ class GoldenGate:
             return None
         image = message.before if message.after == NULL else message.after
         return self._images.readable_key(image, message.primary_keys)
-
-
-def _mark(name: str) -> str:
-    return name + _MARK

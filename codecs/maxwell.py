@@ -11,8 +11,8 @@ with `output_primary_key_columns`.  With a key that is not declared all columns 
 Options, to be set to what MySQL and Maxwell are set to:
 
 * `row_image`: `full`, or `minimal` where binlog_row_image is minimal or noblob.  Then a
-  declared column that `data` lacks is absent, so that columns have to be declared, and no
-  old row is full.
+  declared column that `data` lacks is absent, so that columns have to be declared, rows
+  have these alone, and no old row is full.  The rows of a bootstrap always are.
 * `output_nulls`: `true`, or `false` where Maxwell leaves out nulls.  Then a declared column
   that `data` lacks is null, and an update has no `before`, since one that `old` lacks was
   null or is unchanged.  For the same reason it cannot be had along with minimal images,
@@ -64,6 +64,7 @@ class _BadMessage(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw()
 
 
+_NONE: tuple[str, ...] = ()
 _message = canonical.decoder(_Message)
 _bad_message = canonical.decoder(_BadMessage)
 
@@ -76,9 +77,9 @@ class Maxwell:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self._images = RowImages(_NAME, wanted)
-        self._tables = Tables(_NAME, wanted, "database", "table")
         self._full = option(wanted, "row_image", "full", "minimal") == "full"
+        self._images = RowImages(_NAME, wanted, minimal=not self._full)
+        self._tables = Tables(_NAME, wanted, "database", "table")
         self._nulls = option(wanted, "output_nulls", "true", "false") == "true"
         self._before = wanted.before and self._full
         if not (self._full or self._nulls):
@@ -116,31 +117,29 @@ class Maxwell:
         names = images.key_columns(message.primary_key_columns or ())
         key = images.key(data, names)
         if kind == "delete":
-            return [deleted(key, self._row_before(data) if self._before else None)]
-        after, absent = self._row_after(data)
+            return [deleted(key, self._row(data) if self._before else None)]
+        after, absent = self._row(data), _NONE
+        if not self._full and kind != "bootstrap-insert":
+            absent = self._absent(data)
         if kind != "update":
             return [Change("upsert", key, after, None, absent)]
         before, old_key = None, key
         if self._before and self._nulls:
             old = images.read(message.old)
-            before = images.full_row({**data, **old})
+            before = images.row({**data, **old})
         else:
             old = images.read_key(message.old)
         if not old.keys().isdisjoint(names):
             old_key = images.key({**data, **old}, names)
         return moved(old_key, key, after, before, absent)
 
-    def _row_after(self, data: Image) -> tuple[bytes, tuple[str, ...]]:
-        if not self._nulls:
-            return self._images.row_with_nulls(data), ()
-        if self._full:
-            return self._images.row(data), ()
-        if self._images.columns is None:
-            raise DecodeError(_NAME, "row images are minimal: declare columns")
-        return self._images.row(data), self._images.absent(data)
+    def _row(self, data: Image) -> bytes:
+        return self._images.row(data) if self._nulls else self._images.row_with_nulls(data)
 
-    def _row_before(self, data: Image) -> bytes | None:
-        return (self._images.full_row if self._nulls else self._images.row_with_nulls)(data)
+    def _absent(self, data: Image) -> tuple[str, ...]:
+        if not self._images.declared:
+            raise DecodeError(_NAME, "row images are minimal: declare columns")
+        return self._images.declared.absent(data)
 
     def _readable_key(self, value: bytes) -> bytes | None:
         message = _bad_message(value)

@@ -8,11 +8,10 @@ is no object is one without fields.
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-import msgspec
-
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.fields import projection
 
 PlainFormat = Literal["json", "bytes"]
 
@@ -64,30 +63,3 @@ class Plain:
             return [Change("upsert", decoded, self._value(value))]
         except DecodeError as error:
             raise DecodeError("value as JSON", error.reason, key=decoded) from None
-
-
-def projection(columns: tuple[str, ...]) -> Callable[[bytes], bytes]:
-    """A function from a JSON message to the canonical bytes of some of its fields.
-
-    Raises:
-        DecodeError: from the function, for a message that is not JSON.
-    """
-    names = [f"f{at}" for at in range(len(columns))]
-    fields = msgspec.defstruct(
-        "Fields",
-        [(name, object, msgspec.UNSET) for name in names],
-        rename=dict(zip(names, columns, strict=True)),
-    )
-    decode, write = canonical.decoder(fields), canonical.write
-
-    def project(message: bytes) -> bytes:
-        try:
-            return write(decode(message))
-        except canonical.REFUSALS as error:
-            # Other JSON than an object, or not JSON at all?
-            canonical.canonical(message)
-            if isinstance(error, msgspec.ValidationError):
-                return b"{}"
-            raise canonical.refused("JSON", error) from None
-
-    return project

@@ -1,15 +1,21 @@
 """What the tests of the formats have in common: stored messages, and what a codec makes of one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from damage import MARKER
-from ikebana.codecs.change import Change, Codec
+from ikebana.codecs.change import Change, Codec, Declared, Wanted
 from ikebana.codecs.errors import DecodeError
+
+
+def declaring(columns: Sequence[str] | None, **rest: Any) -> Wanted:
+    """What is wanted where these columns are all that is declared, and all that is read."""
+    declared = Declared(dict.fromkeys(columns or (), "VARCHAR"))
+    return Wanted(None if columns is None else tuple(columns), declared=declared, **rest)
 
 
 def golden(name: str) -> dict[str, bytes]:

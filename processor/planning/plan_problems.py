@@ -31,7 +31,7 @@ from ikebana.processor.planning.plan import (
     StateMachine,
     Upsert,
 )
-from ikebana.processor.reading.codec_of import full_encoding
+from ikebana.processor.reading.codec_of import EMPTY_VALUES, full_encoding
 from ikebana.processor.timing.transactions import collections_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -89,13 +89,17 @@ def _input_problems(source: Input) -> Iterator[Problem]:
             yield f"{path}.tables", f"is not a regular expression: {error}"
     if source.key and source.value_format in ("json", "bytes"):
         yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
-    if source.schema is not None and source.value_format != "avro":
+    if source.schema is not None and source.value_format not in ("avro", "debezium-avro"):
         yield f"{path}.schema", f"{source.value_format} values are not read by an Avro schema"
     if source.key_format == "avro" and source.value_format not in ("avro", "debezium-avro"):
         problem = f"a key in Avro goes with values in Avro, not {source.value_format}"
         yield f"{path}.format.key", problem
-    if not source.key and source.value_format == "dms":
+    if not source.key and source.value_format == "dms" and source.mode == "upsert":
         yield f"{path}.key", "is needed: messages of dms do not say what their key is"
+    empty = dict(source.options).get("empty_value", EMPTY_VALUES[0])
+    if empty not in EMPTY_VALUES and not plain:
+        problem = f'is "{empty}"; set it to one of: {", ".join(EMPTY_VALUES)}'
+        yield f"{path}.options.empty_value", problem
     if source.columns and source.value_format == "bytes":
         yield f"{path}.columns", "bytes have no columns"
     for name, count in Counter(column.name for column in source.columns).items():

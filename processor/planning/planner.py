@@ -17,9 +17,13 @@ nothing is, and a property test compares the two):
   keeps; dropping the symbol instead would leave the old value standing.  A row that they
   fail on has no value and an error record, as it would have behind the upsert.
 
-Outputs are the same in any case.  Errors are the same if every message can be decoded.
-One that cannot is no error where its key does not pass; and since a key has one error at
-a time, it takes the place of the one that a pushed step has made of the row before it.
+What a message lacks is told by all of its columns, and by those that are declared, never by
+those that are decoded: outputs and errors are the same with images that are partial, or of a
+table that has got columns since.  There are three exceptions.  A message whose key does not
+pass is not decoded, and no error, whatever it is like.  A value that is not what its schema,
+encoding or type says is an error where its column is decoded.  And since a key has one error
+at a time, that of a message takes the place of the one that a pushed step has made of the row
+before it.
 """
 
 import functools

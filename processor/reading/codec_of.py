@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ikebana.codecs.change import Codec, Wanted
+from ikebana.codecs.change import Codec, Declared, Wanted
 from ikebana.codecs.plain import Plain
-from ikebana.processor.planning.plan import PLAIN_FORMATS, Input
+from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, Input
 from ikebana.processor.planning.planner import Reading
 
 if TYPE_CHECKING:
@@ -51,17 +51,40 @@ def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Code
 def wanted_of(source: Input, reading: Reading) -> Wanted:
     """What is wanted of an input's messages."""
     cdc = source.value_format not in PLAIN_FORMATS
+    diffs = cdc and source.mode == "diffs"
     schema = {} if source.schema is None else {"reader_schema": source.schema}
     return Wanted(
         columns=reading.columns,
         key=source.key,
-        before=cdc and (source.mode == "diffs" or source.drift),
+        before=diffs or (cdc and source.drift),
         tables=source.tables,
         encodings={
             c.name: full_encoding(c.type, c.encoding) for c in source.columns if c.encoding
         },
         options={**dict(source.options), **schema},
+        declared=declared_by(source),
+        diffs=diffs,
     )
+
+
+def declared_by(source: Input) -> Declared:
+    """The columns that an input declares, with their types as DuckDB names them."""
+    if not source.columns:
+        return Declared()
+    from ikebana.processor.linear.expressions import type_named
+
+    return Declared({column.name: type_named(column.type) for column in source.columns})
+
+
+EMPTY_VALUES = ("tombstone", "error")
+"""What a value of no bytes may be taken for; the first one unless the option is set."""
+
+
+def takes_empty_for_null(source: Input) -> bool:
+    """Whether a message whose value has no bytes is taken for one that has none."""
+    if source.value_format in (*PLAIN_FORMATS, *UPDATE_FORMATS):
+        return False
+    return dict(source.options).get("empty_value", EMPTY_VALUES[0]) == EMPTY_VALUES[0]
 
 
 def needs_registry(source: Input) -> bool:

@@ -26,6 +26,7 @@ from ikebana.processor.batch.rows import (
     updates_of,
 )
 from ikebana.processor.planning.plan import Input
+from ikebana.processor.reading.codec_of import takes_empty_for_null
 from ikebana.processor.reading.intake import Intake, Made, Message, Taken
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake
@@ -81,6 +82,7 @@ class Decoding:
     ) -> None:
         self._source = source
         self._source_dating = dating
+        self._empty_is_null = takes_empty_for_null(source)
         self._intake = intake
         self._place = place
         self._dating = None
@@ -97,6 +99,8 @@ class Decoding:
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
+        if self._empty_is_null:
+            messages = [m if m.value != b"" else m._replace(value=None) for m in messages]
         if self._source_dating is not None:
             # The delete before it has said the same, and had a place in the source.
             whole = [message for message in messages if message.value is not None]

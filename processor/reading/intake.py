@@ -6,7 +6,7 @@ be read, else on its own; one that tells of no row of the relation is counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
@@ -100,6 +100,7 @@ class Intake:
         )
         """Whether every message with a key is the symbol that it comes to."""
         self._branches = branches_in_decoding(source, physical)
+        self._by_images = source.mode == "diffs"
         self._appends = source.mode == "append"
         self._read_one = self._appended if self._appends else codec.changes
 
@@ -253,8 +254,18 @@ class Intake:
         wanted = {k for k, passes in zip(later, self._passes(later), strict=True) if passes}
         for at, changes in found:
             if keys[at] is None and not isinstance(changes, _Bad):
-                changes = [c for c in changes if c.key is None or c.key in wanted]
+                changes = self._chosen(changes, wanted)
             yield at, changes
+
+    def _chosen(self, changes: Sequence[Change], wanted: Collection[bytes]) -> Sequence[Change]:
+        """Those changes of a message whose keys pass.
+
+        A message whose images do not tell all of it is used as a whole or not at all.
+        """
+        chosen = [c for c in changes if c.key is None or c.key in wanted]
+        if self._by_images and 0 < len(chosen) < len(changes) and any(map(_untold, changes)):
+            return changes
+        return chosen
 
     def _read(
         self,
@@ -466,21 +477,27 @@ def _images(change: Change, time: int) -> Iterator[KeyedUpdate]:
 
     Raises: DecodeError, for a change that does not have what it needs.
     """
-    kind, key, after, before, absent, replaces = change
-    if kind == "truncate":
-        raise DecodeError("truncate", "without state there is nothing to tell what is gone")
-    if replaces and before is None:
-        raise DecodeError(
-            "old image", "it is missing, or lacks columns, and without state nothing else tells it"
-        )
-    if absent:
-        raise DecodeError("new image", f"it lacks {len(absent)} columns")
+    if untold := _untold(change):
+        raise DecodeError(*untold)
+    key, after, before = change.key, change.after, change.before
     if before is not None and before == after:
         return  # in the columns that are wanted nothing has changed
     if before is not None:
         yield KeyedUpdate(key, before, time, -1)
     if after is not None:
         yield KeyedUpdate(key, after, time, 1)
+
+
+def _untold(change: Change) -> tuple[str, str] | None:
+    """What a change's own images do not tell, and why; None if they tell all."""
+    if change.kind == "truncate":
+        return "truncate", "without state there is nothing to tell what is gone"
+    if change.replaces and change.before is None:
+        reason = "it is missing, or lacks columns, and without state nothing else tells it"
+        return "old image", reason
+    if change.absent:
+        return "new image", f"it lacks {len(change.absent)} columns"
+    return None
 
 
 def _record(reason: str, message: Message, where: Where) -> bytes:

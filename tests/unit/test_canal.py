@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from damage import MARKER
-from golden_messages import changed_of, deleted, golden, refusal_of, updated
+from golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.change import Change, Declared, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
 
 MESSAGES = golden("canal")
 changed = partial(changed_of, MESSAGES)
 COLUMNS = ("id", "name")
-WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
+WANTED = declaring(COLUMNS, key=("id",), before=True)
 
 
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
@@ -104,7 +104,7 @@ def test_values_become_what_their_types_say() -> None:
     """Integers of any size, exact numbers, T in timestamps, base64 of bytes; the rest is text."""
     for wanted in (
         Wanted(),
-        Wanted(columns=tuple(json.loads(MESSAGES["insert"])["sqlType"]), key=("id",)),
+        declaring(tuple(json.loads(MESSAGES["insert"])["sqlType"]), key=("id",)),
     ):
         (change,) = Canal(wanted).changes(None, MESSAGES["insert"], None)
         assert isinstance(change, Change)
@@ -169,17 +169,51 @@ def test_a_value_becomes_what_its_type_says(
         data=[{"id": "1", "v": text}],
     )
 
-    (change,) = Canal(Wanted(columns=("v",), key=("id",))).changes(None, message, None)
+    (change,) = Canal(Wanted(("v",), key=("id",))).changes(None, message, None)
 
     assert isinstance(change, Change)
     assert change.after == canonical.encode({"v": expected})
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "expected"),
+    [
+        pytest.param("HUGEINT", "12", 12, id="integer"),
+        pytest.param("BOOLEAN", "1", 1, id="boolean, as MySQL has it"),
+        pytest.param("DECIMAL(12,2)", "12.50", 12.5, id="decimal"),
+        pytest.param("TIMESTAMP", "2024-01-31 12:34:56.500", "2024-01-31T12:34:56.5", id="time"),
+        pytest.param("BLOB", "\u00ff", "/w==", id="bytes"),
+        pytest.param("VARCHAR", "12", "12", id="text, whatever sqlType says"),
+        pytest.param("DATE", "2024-01-31", "2024-01-31", id="date"),
+        pytest.param("JSON", "[1]", "[1]", id="JSON is the text of it"),
+    ],
+)
+@pytest.mark.parametrize("sql_type", [None, {"v": 4, "id": 4}])
+def test_without_mysql_types_declared_types_say_what_texts_become(
+    declared: str, text: str, expected: Any, sql_type: Any
+) -> None:
+    """They come before `sqlType`, which is at times that of another row; `mysqlType` wins."""
+    types = Declared({"v": declared, "id": "BIGINT"})
+    codec = Canal(Wanted(key=("id",), declared=types))
+    data = [{"id": "1", "v": text}]
+
+    nothing: dict[str, str] = {}
+    for mysql_types in (None, nothing):
+        message = changed("insert", mysqlType=mysql_types, sqlType=sql_type, data=data)
+        assert codec.changes(None, message, None) == [
+            Change("upsert", b'{"id":1}', canonical.encode({"id": 1, "v": expected}))
+        ]
+    message = changed("insert", mysqlType={"v": "text", "id": "int"}, data=data)
+    assert codec.changes(None, message, None) == [
+        Change("upsert", b'{"id":1}', canonical.encode({"id": 1, "v": text}))
+    ]
 
 
 def test_a_decimal_is_exact() -> None:
     """More digits than a double has stay."""
     message = MESSAGES["insert"].replace(b"100.5000", b"1234567890123456.7890")
 
-    (change,) = Canal(Wanted(columns=("balance",))).changes(None, message, None)
+    (change,) = Canal(declaring(("balance",))).changes(None, message, None)
 
     assert isinstance(change, Change)
     assert change.after == b'{"balance":1234567890123456.789}'
@@ -205,7 +239,7 @@ def test_a_value_that_is_not_what_its_type_says_is_refused(
     """The reason names the column if it is declared: else its name is payload."""
     row = {**json.loads(MESSAGES["insert"])["data"][0], column: text}
     message = changed("insert", data=[row])
-    declared = Wanted(columns=(column,), key=("id",))
+    declared = declaring((column,), key=("id",))
 
     assert (refusal(message, declared).reason, refusal(message, declared).key) == (
         reason,
@@ -237,7 +271,7 @@ def test_tables_are_chosen_by_their_full_names(
     name: str, tables: str, expected: Sequence[Change] | Ignored
 ) -> None:
     """Whatever the rows of other tables are like, they are not looked at."""
-    codec = Canal(Wanted(columns=COLUMNS, key=("id",), tables=tables))
+    codec = Canal(declaring(COLUMNS, key=("id",), tables=tables))
 
     assert codec.changes(None, MESSAGES[name], None) == expected
     if isinstance(expected, Ignored):
@@ -246,7 +280,7 @@ def test_tables_are_chosen_by_their_full_names(
 
 def test_an_image_without_blobs_is_partial() -> None:
     """What it lacks is absent, not null; no old row is full."""
-    wanted = Wanted(columns=("id", "name", "photo"), before=True, options=MINIMAL)
+    wanted = declaring(("id", "name", "photo"), before=True, options=MINIMAL)
 
     assert Canal(wanted).changes(None, MESSAGES["noblob_update"], None) == [
         updated(b'{"id":1}', ann(1), None, ("photo",))
@@ -255,7 +289,7 @@ def test_an_image_without_blobs_is_partial() -> None:
 
 def test_an_image_without_blobs_has_no_full_old_row() -> None:
     """Even if no column is missing: the old value of a blob would be."""
-    wanted = Wanted(columns=COLUMNS, key=("id",), before=True, options=MINIMAL)
+    wanted = declaring(COLUMNS, key=("id",), before=True, options=MINIMAL)
 
     assert Canal(wanted).changes(None, MESSAGES["update_unchanged"], None) == [
         updated(b'{"id":1}', ann(1))
@@ -271,7 +305,7 @@ def test_a_row_in_which_nothing_has_changed_may_be_null_in_old() -> None:
     message = changed("update_unchanged", old=[None])
 
     for before in (None, ann(1)):
-        wanted = Wanted(columns=COLUMNS, key=("id",), before=before is not None)
+        wanted = declaring(COLUMNS, key=("id",), before=before is not None)
         assert Canal(wanted).changes(None, message, None) == [updated(b'{"id":1}', ann(1), before)]
 
 
@@ -279,7 +313,7 @@ def test_old_columns_that_nobody_wants_are_not_even_read() -> None:
     """Without old rows only the key's columns are."""
     message = changed("update_unchanged", old=[{"name": [MARKER]}])
 
-    assert Canal(Wanted(columns=COLUMNS, key=("id",))).changes(None, message, None) == [
+    assert Canal(declaring(COLUMNS, key=("id",))).changes(None, message, None) == [
         updated(b'{"id":1}', ann(1))
     ]
     assert refusal(message).reason == "Expected `str | null`, got `array` - at `$[0].name`"
@@ -300,7 +334,7 @@ def test_columns_that_nobody_wants_are_not_even_converted() -> None:
     row = {**json.loads(MESSAGES["insert"])["data"][0], "big": MARKER}
 
     for key in ((), ("id",)):
-        codec = Canal(Wanted(columns=COLUMNS, key=key))
+        codec = Canal(declaring(COLUMNS, key=key))
         assert codec.changes(None, changed("insert", data=[row]), None) == [
             Change("upsert", b'{"id":1}', ann(1))
         ]
@@ -357,10 +391,10 @@ def test_columns_that_nobody_wants_are_not_even_converted() -> None:
             id="old rows",
         ),
         pytest.param(
-            changed("insert", sqlType=None, mysqlType=None),
-            "neither `sqlType` nor `mysqlType` has column `id`",
+            changed("insert", data=[{"id": MARKER}]),
+            "column `id` is no integer",
             None,
-            id="no types",
+            id="a type",
         ),
         pytest.param(
             changed("insert", sqlType={"id": MARKER}),
@@ -389,18 +423,20 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
     assert (error.reason, error.key) == (reason, key)
 
 
-def test_a_key_that_is_not_declared_has_to_be_told() -> None:
-    """In `pkNames`."""
+def test_keys_and_types_that_are_not_declared_have_to_be_told() -> None:
+    """In `pkNames`, and in `mysqlType`, which is the better one."""
     reason = "it does not tell the key's columns: declare `key`"
+    untold = "neither `mysqlType` nor `sqlType` has a column: declare its type"
 
     assert refusal(changed("insert", pkNames=None), Wanted()).reason == reason
     assert refusal(changed("insert", pkNames=[]), Wanted()).reason == reason
+    assert refusal(changed("insert", sqlType=None, mysqlType=None), Wanted()).reason == untold
 
 
 def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
     """Whatever its other columns are like, if its old row is not wanted."""
     rows = [{"id": "1", "big": MARKER}]
-    wanted = Wanted(columns=("big",), key=("id",))
+    wanted = declaring(("big",), key=("id",))
 
     assert Canal(wanted).changes(None, changed("delete", data=rows), None) == [
         deleted(b'{"id":1}')

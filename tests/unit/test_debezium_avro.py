@@ -333,9 +333,6 @@ assert VALUE_BYTES is not None
             None,
             id="null key",
         ),
-        pytest.param(
-            None, None, "the Kafka key is null, or lacks the key's columns", None, id="null"
-        ),
     ],
 )
 def test_a_bad_message_is_refused_with_its_key(
@@ -368,3 +365,65 @@ def test_any_bytes_are_changes_or_refused(
     found = outcome(DebeziumAvro(SCHEMAS, wanted), (KEY_ID + key, prefix + rest))
 
     assert found
+
+
+def test_a_tombstone_without_a_kafka_key_says_nothing() -> None:
+    """A table without key has none, and its delete has said what is gone."""
+    for wanted in (Wanted(), Wanted(key=("id",)), Wanted(before=True, diffs=True)):
+        assert DebeziumAvro(SCHEMAS, wanted).changes(None, None, None) == Ignored("tombstone")
+
+
+def test_where_old_images_tell_all_rows_need_no_key() -> None:
+    """A table without a primary key has none."""
+    value = in_avro(None, event("d", row(id=1)))[1]
+    (change,) = DebeziumAvro(SCHEMAS, Wanted(("id",), before=True, diffs=True)).changes(
+        None, value, None
+    )
+
+    assert change == Change("delete", None, None, b'{"id":1}', (), replaces=True)
+
+
+def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
+    """Its values are not converted where nobody reads them."""
+    after = row(id=1, name=PLACEHOLDER, data=b"x")
+    value = in_avro(None, event("c", None, after))[1]
+    for columns in (None, ("id",), ("name",)):
+        (change,) = DebeziumAvro(SCHEMAS, Wanted(columns)).changes(KEY_BYTES, value, None)
+
+        assert isinstance(change, Change)
+        assert change.absent == ("name",)
+
+
+def test_a_reader_schema_fills_what_an_older_writer_did_not_have() -> None:
+    """By its defaults, in both images; it is that of the event."""
+    younger = {
+        **ROW,
+        "fields": [*ROW["fields"], {"name": "late", "type": "string", "default": "-"}],
+    }
+    fields = [{"name": "before", "type": ["null", younger]}, *ENVELOPE["fields"][1:]]
+    reader = json.dumps({**ENVELOPE, "fields": fields})
+    value = in_avro(None, event("u", row(id=1), row(id=1, name="a")))[1]
+    wanted = Wanted(("id", "late"), before=True, options={"reader_schema": reader})
+
+    assert DebeziumAvro(SCHEMAS, wanted).changes(KEY_BYTES, value, None) == [
+        Change(
+            "upsert",
+            b'{"id":1}',
+            b'{"id":1,"late":"-"}',
+            b'{"id":1,"late":"-"}',
+            (),
+            replaces=True,
+        )
+    ]
+
+
+def test_a_key_that_is_no_record_is_the_key() -> None:
+    """It has no columns that `key` could name; then the row has."""
+    schemas = Known({1: "string", 2: ENVELOPE})
+    key = KEY_ID + body("string", "a")
+    value = in_avro(None, event("c", None, row(id=1)))[1]
+
+    for wanted, found in ((Wanted(("id",)), b'"a"'), (Wanted(("id",), ("id",)), b'{"id":1}')):
+        (change,) = DebeziumAvro(schemas, wanted).changes(key, value, None)
+        assert isinstance(change, Change)
+        assert change.key == found

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from damage import MARKER
-from golden_messages import changed_of, deleted, golden, refusal_of, updated
+from golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.dms import Dms
@@ -16,7 +16,7 @@ from ikebana.codecs.errors import DecodeError
 MESSAGES = golden("dms")
 changed = partial(changed_of, MESSAGES)
 COLUMNS = ("id", "name", "note")
-WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
+WANTED = declaring(COLUMNS, key=("id",), before=True)
 
 
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
@@ -82,19 +82,19 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             MESSAGES["update"],
-            Wanted(columns=COLUMNS, key=("id",), before=True, options=ALL),
+            declaring(COLUMNS, key=("id",), before=True, options=ALL),
             [updated(KEY, ANN, b'{"id":7,"name":null,"note":null}')],
             id="then what an old image lacks was null",
         ),
         pytest.param(
             MESSAGES["delete_of_key"],
-            Wanted(columns=COLUMNS, key=("id",), before=True, options=ALL),
+            declaring(COLUMNS, key=("id",), before=True, options=ALL),
             [deleted(KEY)],
             id="but data of a delete is no old image",
         ),
         pytest.param(
             MESSAGES["prefixed_key_change"],
-            Wanted(columns=COLUMNS, key=("id",), before=True, options=PREFIX),
+            declaring(COLUMNS, key=("id",), before=True, options=PREFIX),
             [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="an old image among the columns",
         ),
@@ -106,7 +106,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             MESSAGES["prefixed_key_change"],
-            Wanted(columns=("name",), key=("id",), before=True, options=PREFIX),
+            declaring(("name",), key=("id",), before=True, options=PREFIX),
             [
                 deleted(b'{"id":6}', b'{"name":"hunter2 Ann"}'),
                 Change("upsert", KEY, b'{"name":"hunter2 Ann"}'),
@@ -115,19 +115,19 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             changed("update", **{"before-image": ..., "was": {"id": 6}}),
-            Wanted(columns=COLUMNS, key=("id",), options={"before_image": "was"}),
+            declaring(COLUMNS, key=("id",), options={"before_image": "was"}),
             [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="an old image under another name",
         ),
         pytest.param(
             changed("delete", **{"data": {}, "before-image": {"id": 7}}),
-            Wanted(columns=("id",), key=("id",), before=True),
+            declaring(("id",), key=("id",), before=True),
             [deleted(KEY, KEY)],
             id="a delete with an old image alone",
         ),
         pytest.param(
             changed("prefixed_key_change", **{"before-image": {"name": "hunter2 Anna"}}),
-            Wanted(columns=("id", "name"), key=("id",), before=True, options=PREFIX),
+            declaring(("id", "name"), key=("id",), before=True, options=PREFIX),
             [
                 deleted(b'{"id":6}', b'{"id":6,"name":"hunter2 Anna"}'),
                 Change("upsert", KEY, b'{"id":7,"name":"hunter2 Ann"}'),
@@ -136,7 +136,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             changed("update", **{"before-image": None}),
-            Wanted(columns=COLUMNS, key=("id",), before=True),
+            declaring(COLUMNS, key=("id",), before=True),
             [updated(KEY, ANN)],
             id="null is no old image",
         ),
@@ -162,7 +162,7 @@ def test_tables_are_chosen_by_their_full_names(
     name: str, tables: str, expected: Sequence[Change] | Ignored
 ) -> None:
     """Whatever the images of other tables are like, they are not looked at."""
-    codec = Dms(Wanted(columns=COLUMNS, key=("id",), tables=tables))
+    codec = Dms(declaring(COLUMNS, key=("id",), tables=tables))
 
     assert codec.changes(None, MESSAGES[name], None) == expected
     if isinstance(expected, Ignored):
@@ -247,14 +247,14 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
 
 def test_the_key_has_to_be_declared() -> None:
     """No data record tells it."""
-    error = refusal(MESSAGES["insert"], Wanted(columns=COLUMNS))
+    error = refusal(MESSAGES["insert"], declaring(COLUMNS))
 
     assert error.reason == "it does not tell the key's columns: declare `key`"
 
 
 def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
     """Its row may be of a table that nobody wants."""
-    wanted = Wanted(columns=COLUMNS, key=("id",), tables=r"shop\..*")
+    wanted = declaring(COLUMNS, key=("id",), tables=r"shop\..*")
     bad = {**METADATA, "operation": 5}
 
     assert refusal(changed("insert", metadata=bad), wanted).key == KEY

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from damage import MARKER
-from golden_messages import changed_of, deleted, golden, refusal_of, updated
+from golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
@@ -16,7 +16,7 @@ from ikebana.codecs.goldengate import GoldenGate
 MESSAGES = golden("goldengate")
 changed = partial(changed_of, MESSAGES)
 COLUMNS = ("ID", "NAME", "NOTE")
-WANTED = Wanted(columns=COLUMNS, key=("ID",), before=True)
+WANTED = declaring(COLUMNS, key=("ID",), before=True)
 
 
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
@@ -122,7 +122,7 @@ def test_marks_are_no_columns() -> None:
     message = changed("update", before=before, after=after)
 
     for columns in (None, ("ID", "NAME")):
-        codec = GoldenGate(Wanted(columns=columns, key=("ID",), before=True))
+        codec = GoldenGate(declaring(columns, key=("ID",), before=True))
         assert codec.changes(None, message, None) == expected
 
 
@@ -139,16 +139,19 @@ def test_a_column_whose_name_is_like_a_mark_is_a_column(
 ) -> None:
     """Marks are booleans, which Oracle's columns are not."""
     message = changed("insert", after={"ID": 7, "ID_isMissing": "hunter2"})
-    codec = GoldenGate(Wanted(columns=columns, key=("ID",)))
+    codec = GoldenGate(declaring(columns, key=("ID",)))
 
     assert codec.changes(None, message, None) == [Change("upsert", KEY, expected)]
 
 
 def test_a_full_image_lacks_what_the_table_did_not_have() -> None:
-    """Such a column is not absent: there is nothing to keep."""
-    wanted = Wanted(columns=("ID", "NAME", "LATE"), before=True, options=FULL)
+    """Such a column is not absent: there is nothing to keep; nor does an old image lack it."""
+    wanted = declaring(("ID", "NAME", "LATE"), before=True, options=FULL)
+    older = PARTIAL.replace(b"Ann", b"Anna")
 
-    assert GoldenGate(wanted).changes(None, MESSAGES["update"], None) == [updated(KEY, PARTIAL)]
+    assert GoldenGate(wanted).changes(None, MESSAGES["update"], None) == [
+        updated(KEY, PARTIAL, older)
+    ]
 
 
 def test_an_old_image_is_not_full_because_the_new_one_is_marked() -> None:
@@ -163,7 +166,7 @@ def test_an_old_image_is_not_full_because_the_new_one_is_marked() -> None:
 
 def test_letters_of_operations_can_be_set() -> None:
     """As the formatter's own settings can."""
-    codec = GoldenGate(Wanted(columns=COLUMNS, key=("ID",), options=LETTERS))
+    codec = GoldenGate(declaring(COLUMNS, key=("ID",), options=LETTERS))
 
     assert codec.changes(None, MESSAGES["other_letters"], None) == [updated(KEY, ANN)]
     assert codec.changes(None, changed("truncate", op_type="cut"), None) == [Change("truncate")]
@@ -207,7 +210,7 @@ def test_a_column_of_the_key_that_one_image_lacks_is_unchanged(
     """The key is put together from both."""
     message = changed("update", before=before, after=after, primary_keys=["A", "B"])
 
-    assert GoldenGate(Wanted(columns=("B",))).changes(None, message, None) == [
+    assert GoldenGate(declaring(("B",))).changes(None, message, None) == [
         deleted(old_key),
         Change("upsert", key, b'{"B":3}'),
     ]
@@ -226,7 +229,7 @@ def test_tables_are_chosen_by_their_names(
     name: str, tables: str, expected: Sequence[Change] | Ignored
 ) -> None:
     """Whatever the images of other tables are like, they are not looked at."""
-    codec = GoldenGate(Wanted(columns=COLUMNS, key=("ID",), tables=tables))
+    codec = GoldenGate(declaring(COLUMNS, key=("ID",), tables=tables))
 
     assert codec.changes(None, MESSAGES[name], None) == expected
     if isinstance(expected, Ignored):

@@ -482,18 +482,27 @@ def test_diffs_that_images_do_not_tell_are_errors_that_say_so(
 
 
 def test_a_message_of_several_rows_is_used_as_a_whole_or_not_at_all() -> None:
-    """One row without its old image leaves none of the others."""
+    """One row whose images do not tell all leaves none of the others, whichever keys pass."""
     both = canal(
         "UPDATE",
         {"id": "1", "v": "2"},
         {"id": "2"},
         old=[{"v": "1"}, {}],
     )
-    source = replace(CANAL, mode="diffs")
-    ((_, updates),), errors = made(source, [(None, both)], project("id", "v"))
+    source = replace(CANAL, mode="diffs", options=(("row_image", "minimal"),))
+    moved = maxwell("update", {"id": 2, "v": 2}, {"id": 1})
+    narrow = replace(MAXWELL, mode="diffs", options=(("output_nulls", "false"),))
+    of_key = where("key->>'id' = '2'")
 
-    assert updates == []
-    assert [(time, diff) for _, time, diff in errors] == [(100, 1)]
+    for input_, message, steps in (
+        (source, both, [project("id", "v")]),
+        (narrow, moved, [project("id", "v")]),
+        (narrow, moved, [of_key, project("id", "v")]),
+    ):
+        ((_, updates),), errors = made(input_, [(None, message)], *steps)
+
+        assert updates == []
+        assert [(time, diff) for _, time, diff in errors] == [(100, 1)]
 
 
 def test_a_tombstone_after_a_delete_says_nothing_more() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from damage import MARKER
-from golden_messages import changed_of, deleted, golden, refusal_of, updated
+from golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
@@ -15,7 +15,7 @@ from ikebana.codecs.maxwell import Maxwell
 MESSAGES = golden("maxwell")
 changed = partial(changed_of, MESSAGES)
 COLUMNS = ("id", "name", "note")
-WANTED = Wanted(columns=COLUMNS, key=("id",), before=True)
+WANTED = declaring(COLUMNS, key=("id",), before=True)
 
 
 def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
@@ -83,7 +83,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             "composite_key",
-            Wanted(columns=("qty",), before=True),
+            declaring(("qty",), before=True),
             [
                 deleted(b'{"no":1,"shop":"hunter2 a"}', b'{"qty":5}'),
                 Change("upsert", b'{"no":2,"shop":"hunter2 a"}', b'{"qty":5}'),
@@ -92,25 +92,25 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             "insert",
-            Wanted(columns=("name",), key=("name", "id")),
+            declaring(("name",), key=("name", "id")),
             [Change("upsert", b'{"id":7,"name":"hunter2 Ann"}', b'{"name":"hunter2 Ann"}')],
             id="a declared key is the key; its columns need not be wanted",
         ),
         pytest.param(
             "insert",
-            Wanted(columns=("id", "late")),
+            declaring(("id", "late")),
             [Change("upsert", b'{"id":7}', b'{"id":7}')],
             id="a column that the table did not have yet",
         ),
         pytest.param(
             "delete",
-            Wanted(columns=("id", "late"), before=True),
-            [deleted(b'{"id":7}')],
-            id="an old row without that column is not full",
+            declaring(("id", "late"), before=True),
+            [deleted(b'{"id":7}', b'{"id":7}')],
+            id="an old row without that column is full all the same",
         ),
         pytest.param(
             "update",
-            Wanted(columns=COLUMNS),
+            declaring(COLUMNS),
             [updated(b'{"id":7}', ANN)],
             id="nobody wants the old row",
         ),
@@ -136,7 +136,7 @@ def test_tables_are_chosen_by_their_full_names(
     tables: str, expected: Sequence[Change] | Ignored
 ) -> None:
     """Whatever the images of other tables are like, they are not looked at."""
-    wanted = Wanted(columns=COLUMNS, key=("id",), tables=tables)
+    wanted = declaring(COLUMNS, key=("id",), tables=tables)
 
     assert Maxwell(wanted).changes(None, MESSAGES["insert"], None) == expected
     if isinstance(expected, Ignored):
@@ -145,7 +145,7 @@ def test_tables_are_chosen_by_their_full_names(
 
 def test_a_minimal_image_is_partial() -> None:
     """What it lacks is absent, not null; no old row is full."""
-    codec = Maxwell(Wanted(columns=COLUMNS, before=True, options=MINIMAL))
+    codec = Maxwell(declaring(COLUMNS, before=True, options=MINIMAL))
 
     assert codec.changes(None, MESSAGES["minimal_update"], None) == [
         updated(b'{"id":7}', PARTIAL, None, ("note",))
@@ -155,7 +155,7 @@ def test_a_minimal_image_is_partial() -> None:
 
 def test_a_minimal_image_of_a_row_that_has_moved_stays_partial() -> None:
     """What it lacks stands in the row of the old key."""
-    codec = Maxwell(Wanted(columns=COLUMNS, options=MINIMAL))
+    codec = Maxwell(declaring(COLUMNS, options=MINIMAL))
 
     assert codec.changes(None, changed("minimal_update", old={"id": 6}), None) == [
         deleted(b'{"id":6}'),
@@ -175,7 +175,7 @@ def test_a_minimal_image_needs_declared_columns() -> None:
 
 def test_where_nulls_are_left_out_a_missing_column_is_null() -> None:
     """An update to null takes effect; what was null before it cannot be told."""
-    codec = Maxwell(Wanted(columns=COLUMNS, before=True, options=NO_NULLS))
+    codec = Maxwell(declaring(COLUMNS, before=True, options=NO_NULLS))
 
     assert codec.changes(None, MESSAGES["update_to_null"], None) == [updated(b'{"id":7}', ANN)]
     assert codec.changes(None, changed("delete", data={"id": 7}), None) == [
@@ -306,7 +306,7 @@ def test_a_key_that_is_not_declared_has_to_be_told(message: bytes, reason: str) 
 
 def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
     """Its row may be of a table that nobody wants."""
-    wanted = Wanted(columns=COLUMNS, key=("id",), tables=r"shop\..*")
+    wanted = declaring(COLUMNS, key=("id",), tables=r"shop\..*")
 
     assert refusal(changed("insert", type=5), wanted).key == b'{"id":7}'
     assert refusal(changed("insert", type=5, database="other"), wanted).key is None
@@ -317,7 +317,7 @@ def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
 def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
     """Whatever its other columns are like, if its old row is not wanted."""
     message = MESSAGES["delete"].replace(b'"hunter2 Ann"', b"1e400")
-    codec = Maxwell(Wanted(columns=COLUMNS, key=("id",)))
+    codec = Maxwell(declaring(COLUMNS, key=("id",)))
 
     assert codec.changes(None, message, None) == [deleted(b'{"id":7}')]
     assert refusal(message).key == b'{"id":7}'
@@ -327,7 +327,7 @@ def test_names_that_are_not_ascii_are_found() -> None:
     """Of columns and of keys."""
     message = changed("insert", data={"\u00efd": 7, "na\u00efve": MARKER, "x": 1})
 
-    wanted = Wanted(columns=("na\u00efve",), key=("\u00efd",), before=True)
+    wanted = declaring(("na\u00efve",), key=("\u00efd",), before=True)
 
     assert Maxwell(wanted).changes(None, message, None) == [
         Change("upsert", '{"\u00efd":7}'.encode(), '{"na\u00efve":"hunter2"}'.encode())

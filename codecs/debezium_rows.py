@@ -1,0 +1,173 @@
+"""Rows and keys in Debezium's JSON: which columns are read, what is unavailable, whose key.
+
+A column that is the placeholder of an unavailable value, be it a text, base64, a map or
+an array, is absent from its row, whether anybody reads it or not.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgspec import Raw
+
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.connect_json import Opening, Plan
+from ikebana.codecs.encodings import Convert, encoding, of_fields
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.fields import is_exact, object_of
+from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
+
+Row = dict[str, Any]
+
+KEY, VALUE = "Debezium key", "Debezium value"
+FAULTS = (DecodeError, *canonical.REFUSALS)
+
+_REMEMBERED = 64
+
+
+def convert_columns(row: Row, plan: Plan) -> None:
+    """Convert the columns of a row that have to be, in place."""
+    for name, convert in plan:
+        if (value := row.get(name)) is not None:
+            try:
+                row[name] = convert(value)
+            except DecodeError as error:
+                raise DecodeError(VALUE, f'column "{name}": {error.reason}') from None
+
+
+class Image(NamedTuple):
+    """A row's columns as far as they are read, and the names of all that are absent.
+
+    A document is MongoDB's, whose fields differ from one to the next.
+    """
+
+    row: Row
+    absent: tuple[str, ...] = ()
+    document: bool = False
+
+
+class _Decoders:
+    """Those of images, which are objects, or MongoDB's documents: texts of JSON."""
+
+    def __init__(self, row: Any) -> None:
+        self.image = canonical.decoder(row | str | None)
+        self.document = canonical.decoder(row)
+
+
+class Rows:
+    """Reads the columns of rows that somebody reads, and sees which of all are absent."""
+
+    def __init__(self, columns: Sequence[str] | None, unavailable: Unavailable) -> None:
+        self._columns = None if columns is None else frozenset(columns)
+        self._unavailable = unavailable
+        fields = None if columns is None else dict.fromkeys(columns, Any)
+        self._decode, self._decode_all = _Decoders(object_of(fields)), _Decoders(dict[str, Any])
+        self._names = canonical.decoder(dict[str, Raw])
+        self._exact = is_exact(fields)
+
+    def plan(self, conversions: Mapping[str, Convert]) -> Plan:
+        """Those of the conversions that concern a column that is read."""
+        return tuple((name, convert) for name, convert in conversions.items() if self.reads(name))
+
+    def reads(self, name: str) -> bool:
+        """Whether a column is read."""
+        return self._columns is None or name in self._columns
+
+    def read(self, raw: Raw, plan: Plan) -> Image | None:
+        """The image of a row; None for no row."""
+        if not raw:
+            return None
+        careful = self._unavailable.may_be_in_json(bytes(raw))
+        decode = self._decode_all if careful else self._decode
+        row = decode.image(raw)
+        if row is None:
+            return None
+        document = row.__class__ is str
+        if document:
+            row = decode.document(row.encode())
+        absent = self._taken_out(row) if careful else ()
+        if self._columns is not None and (careful or not self._exact):
+            row = {name: row[name] for name in row if name in self._columns}
+        convert_columns(row, plan)
+        return Image(row, absent, document)
+
+    def names(self, raw: Raw) -> AbstractSet[str]:
+        """The names of all columns of a row that is no document."""
+        found: dict[str, Raw] = self._names(raw)
+        return found.keys()
+
+    def _taken_out(self, row: Row) -> tuple[str, ...]:
+        """Take what is unavailable out of a row."""
+        is_one = self._unavailable.is_one
+        absent = tuple(name for name, value in row.items() if is_one(value))
+        for name in absent:
+            del row[name]
+        return absent
+
+
+class Keys:
+    """The keys of rows: of the Kafka key, or of columns that the pipeline file names."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.columns = wanted.key
+        self._may_lack = wanted.diffs
+        rows = Rows(wanted.key or None, Unavailable(PLACEHOLDER))
+        self._opening = Opening(
+            Any,
+            rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
+            lambda schema: rows.plan(of_fields(schema)),
+        )
+
+    def of_kafka(self, key: bytes | None) -> bytes | None:
+        """The row's key as the Kafka key has it; None if it does not."""
+        if key is None:
+            return None
+        try:
+            found, plan = self._opening.open(key)
+            if found is None:
+                return None
+            if not isinstance(found, dict):
+                # Of one column alone; Debezium writes none such, but others do.
+                return None if self.columns else canonical.write(found)
+            convert_columns(found, plan)
+            if not self.columns:
+                return canonical.write(found)
+            return self.of_row(found) if all(name in found for name in self.columns) else None
+        except FAULTS as error:
+            raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
+
+    def of_row(self, row: Row) -> bytes:
+        """The key that a row's columns are."""
+        try:
+            return canonical.write({name: row[name] for name in self.columns})
+        except KeyError as error:
+            raise DecodeError(VALUE, f'key column "{error.args[0]}" is missing') from None
+
+    def needed(self, key: bytes | None) -> bytes | None:
+        """The row's key as the Kafka key has it, which it must where rows need one."""
+        found = self.of_kafka(key)
+        if found is None and (self.columns or not self._may_lack):
+            raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
+        return found
+
+    def tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
+        """What a null value says: nothing, unless it says of which key."""
+        found = self.of_kafka(key)
+        return Ignored("tombstone") if found is None else [Change("delete", found)]
+
+
+class Tables:
+    """Whether a table is one that is wanted."""
+
+    def __init__(self, pattern: str) -> None:
+        matches = re.compile(pattern).fullmatch
+        self._wanted = lru_cache(_REMEMBERED)(lambda name: matches(name) is not None)
+
+    def wanted(self, *parts: str | None) -> bool:
+        """Whether the table of these parts is wanted; the last one is its own name."""
+        if not parts[-1]:
+            raise DecodeError(VALUE, "the table's name is missing")
+        return self._wanted(".".join(part for part in parts if part))

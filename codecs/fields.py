@@ -1,0 +1,84 @@
+"""Some fields of JSON objects, and the others skipped by the parser; whatever their names.
+
+msgspec finds names in a TypedDict only if they are ASCII, and takes none for a struct that
+JSON would have to escape.  Objects with other names are decoded as a whole.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+import msgspec
+
+from ikebana.codecs import canonical
+
+_ESCAPED = re.compile(r'["\\\x00-\x1f]').search
+
+
+def fit_a_struct(names: Sequence[str]) -> bool:
+    """Whether the fields of a struct can be renamed to these."""
+    return not any(map(_ESCAPED, names))
+
+
+def object_of(fields: Mapping[str, Any] | None) -> Any:
+    """The type of an object of which these fields are decoded; None for all.
+
+    It may be decoded with more fields than these: see `is_exact`.
+    """
+    if fields is None or not is_exact(fields):
+        return dict[str, _any_of(fields or {})]  # type: ignore[misc]
+    return cast(Any, TypedDict)("Fields", dict(fields), total=False)
+
+
+def is_exact(fields: Mapping[str, Any] | None) -> bool:
+    """Whether `object_of` these fields has nothing else."""
+    return fields is None or all(map(str.isascii, fields))
+
+
+def _any_of(fields: Mapping[str, Any]) -> Any:
+    kinds = set(fields.values())
+    return kinds.pop() if len(kinds) == 1 else Any
+
+
+def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
+    """A function from a JSON message to the canonical bytes of some of its fields.
+
+    What is no object has none of them.
+
+    Raises:
+        DecodeError: from the function, for a message that is not JSON.
+    """
+    pick = _by_struct(columns) if fit_a_struct(columns) else _by_name(columns)
+
+    def project(message: bytes) -> bytes:
+        try:
+            return pick(message)
+        except canonical.REFUSALS as error:
+            # Other JSON than an object, or not JSON at all?
+            canonical.canonical(message)
+            if isinstance(error, msgspec.ValidationError):
+                return b"{}"
+            raise canonical.refused("JSON", error) from None
+
+    return project
+
+
+def _by_struct(columns: Sequence[str]) -> Callable[[bytes], bytes]:
+    names = [f"f{at}" for at in range(len(columns))]
+    fields = msgspec.defstruct(
+        "Fields",
+        [(name, object, msgspec.UNSET) for name in names],
+        rename=dict(zip(names, columns, strict=True)),
+    )
+    decode, write = canonical.decoder(fields), canonical.write
+    return lambda message: write(decode(message))
+
+
+def _by_name(columns: Sequence[str]) -> Callable[[bytes], bytes]:
+    decode = canonical.decoder(dict[str, Any])
+
+    def pick(message: bytes) -> bytes:
+        row = decode(message)
+        return canonical.write({name: row[name] for name in columns if name in row})
+
+    return pick
