@@ -28,8 +28,8 @@ from ikebana.processor.joins.problems import (
 from ikebana.processor.joins.qualified import Flat, Sides
 from ikebana.processor.joins.query import AsOfJoin, Join
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.linear.expressions import conjuncts
-from ikebana.processor.linear.json_text import WHOLE
+from ikebana.processor.linear.expressions import conjuncts, tree_of
+from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import ExpressionError
 
 
@@ -202,6 +202,18 @@ def _refuse_other_kind(equality: Sides, left: Flat, right: Flat) -> None:
             f"{equality.left} = {equality.right} compares {left.type} with {right.type}, which "
             f"are not equal as data; {_remedy(equality, left.type, right.type)}"
         )
+    if not compares_as_data(left.type):
+        raise ExpressionError(
+            f"{equality.left} = {equality.right} compares {left.type}, whose equal values may "
+            "differ as data, as 1 month and 30 days do; compare seconds, as in "
+            f"epoch({equality.left}) = epoch({equality.right})"
+        )
+    for side in (equality.left, equality.right):
+        if "'class': 'COLLATE'" in str(tree_of(side)):
+            raise ExpressionError(
+                f"{side}: a collation does not reach what a join compares; compare texts that are "
+                "equal as they stand, as in lower(…)"
+            )
 
 
 def _remedy(equality: Sides, left: str, right: str) -> str:

@@ -5,6 +5,7 @@ would come out as another one; here a number is the text that it is.  The way ba
 `typed_json`.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -65,6 +66,17 @@ def has_json_form(kind: SqlType) -> bool:
         return all(has_json_form(child) for child in parts if hasattr(child, "id"))
     known = name in (JSON, "VARCHAR", BLOB, '"NULL"', *WHOLE, *_FROM_TEXT)
     return known or kind.id in (*_AS_IT_IS, "enum")
+
+
+def compares_as_data(kind: str) -> bool:
+    """Whether values of a type that SQL takes for equal are equal as data.
+
+    Of intervals they need not be: 1 month is 30 days.
+    """
+    return _INTERVAL(kind) is None
+
+
+_INTERVAL = re.compile(r"\bINTERVAL\b").search
 
 
 def to_text(column: str, kind: SqlType, depth: int = 0) -> str:

@@ -20,6 +20,7 @@ from ikebana.processor.linear.json_text import (
     JSON,
     WHOLE,
     SqlType,
+    compares_as_data,
     has_json_form,
     milliseconds,
     quoted,
@@ -111,6 +112,12 @@ class _Nest:
         key = None if step.key is None else self._computed("key", step.key)
         if key is not None:
             self._refuse_formless("key", key, step.key)
+            if not compares_as_data(self._type(key)):
+                problem = (
+                    f"is of type {self._type(key)}, whose equal values may differ as data, as "
+                    f"1 month and 30 days do; compare epoch({step.key}), or its text"
+                )
+                self._refuse("key", problem, step.key)
             key = self._finite("key", key)
         if step.select is not None:
             self._select(step.select, key)
