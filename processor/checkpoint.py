@@ -10,7 +10,7 @@ something of another.
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -162,10 +162,29 @@ class Checkpoint:
         with self._reached("read"):
             offsets, commits = self._numbers("offsets"), self._numbers("commits")
         committed = first_batch + max(commits, default=-1)
-        if not offsets:
-            return Logged(None, first_batch - 1, committed)
-        last = max(offsets)
-        return Logged(self.offset(last), first_batch + last, committed)
+        if offsets:
+            last = max(offsets)
+            offset = self.offset(last)
+            if offset.batch >= first_batch:
+                return Logged(offset, first_batch + last, committed)
+        return Logged(None, first_batch - 1, committed)
+
+    def forget_nothing(self, first_batch: int) -> None:
+        """Take out of Spark's offset log a first batch that was none.
+
+        Before there was anything to read it was logged as the start itself.  No shard can
+        run such a batch, so none has: it is to be logged anew.
+
+        Raises: CheckpointError, if the log cannot be read or written.
+        """
+        with self._reached("read"):
+            offsets = self._numbers("offsets")
+        if offsets != [0] or self.offset(0).batch >= first_batch:
+            return
+        with self._reached("write"):
+            for name in ("0", ".0.crc"):
+                with suppress(FileNotFoundError):
+                    self._system.delete_file(f"{self._path}/offsets/{name}")
 
     def offset(self, spark_batch: int) -> SourceOffset:
         """The source's offset in one entry of Spark's offset log."""

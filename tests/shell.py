@@ -35,7 +35,8 @@ class Topics:
     """Messages by topic and partition, and the progress of topics that pipelines write."""
 
     def __init__(self) -> None:
-        self.messages: defaultdict[str, defaultdict[int, list[Message]]] = defaultdict(
+        # None stands for an offset that has no message: the end of a transaction takes one.
+        self.messages: defaultdict[str, defaultdict[int, list[Message | None]]] = defaultdict(
             lambda: defaultdict(list)
         )
         self.closed: defaultdict[str, list[Closed]] = defaultdict(list)
@@ -53,6 +54,10 @@ class Topics:
         """Append a message."""
         held = self.messages[topic][partition]
         held.append(Message(len(held), key, value, headers, timestamp))
+
+    def end_transaction(self, topic: str, partition: int = 0) -> None:
+        """Append what the end of a transaction leaves, be it committed or aborted."""
+        self.messages[topic][partition].append(None)
 
     def ends(self, topic: str) -> dict[int, int]:
         """Where the partitions of a topic end."""
@@ -99,11 +104,15 @@ class Shell:
         now_ms: int = 0,
         *,
         heartbeat: bool = False,
+        first: bool = False,
         limit: int | None = None,
         ends: Mapping[str, Mapping[int, int]] | None = None,
         idle: Set[Where] = frozenset(),
     ) -> bool:
-        """Run the next batch, if there is one; it reads no further than `ends`."""
+        """Run the next batch, if there is one; it reads no further than `ends`.
+
+        With `first` it is the one that Spark runs in any case.
+        """
         before = self.last
         given = {t: dict((ends or {}).get(t, self.topics.ends(t))) for t in before.positions}
         known = input_times.learned(
@@ -131,6 +140,7 @@ class Shell:
             limit=limit,
             now_ms=now_ms,
             heartbeat=heartbeat,
+            first=first,
             most_hops=self._most,
         )
         if after.batch == before.batch:
@@ -199,7 +209,8 @@ class Shell:
             reading = reading_of(
                 self.plan, piece, lambda source: self._intakes[source.name], len(rows)
             )
-            given = self.topics.messages[place.topic][place.partition][place.start : piece.end]
+            held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
+            given = [message for message in held if message is not None]
             for shard, chunk in [*reading.add(given), *reading.finish()]:
                 rows[shard].append(_record(chunk))
         for shard, end in after.hops.items():

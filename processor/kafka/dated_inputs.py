@@ -60,8 +60,11 @@ class DatedInputs:
             found = dict(self._after(last, ends, self._idle(last, ends)))
         return found, self._progress_of(found)
 
-    def waits_for_silence(self, last: SourceOffset, ends: Positions) -> bool:
-        """Whether the frontier would move if all that is read up to its end were idle."""
+    def known_if_silent(self, last: SourceOffset, ends: Positions) -> dict[str, InputTimes] | None:
+        """What would be known if all that is read up to its end were idle.
+
+        None if there is no input that falls idle.
+        """
         patient = [
             source
             for source in self._plan.inputs
@@ -71,7 +74,7 @@ class DatedInputs:
             and source.transaction_topic is None
         ]
         if not patient:
-            return False
+            return None
         done = frozenset(
             (topic, p)
             for source in patient
@@ -79,9 +82,7 @@ class DatedInputs:
             for p, end in ends.get(topic, {}).items()
             if last.positions.get(topic, {}).get(p, 0) >= end
         )
-        now = self._after(last, ends, self._idle(last, ends))
-        then = self._after(last, ends, done)
-        return any(then[source.name].frontier > now[source.name].frontier for source in patient)
+        return self._after(last, ends, done)
 
     def _after(
         self, last: SourceOffset, ends: Positions, idle: frozenset[Where]

@@ -129,7 +129,7 @@ def start(
         settings,
         birth,
         look=functools.partial(checkpoint.logged, birth.first_batch),
-        accepted=functools.partial(checkpoint.write, birth) if birth != known else lambda: None,
+        accepted=functools.partial(_accept, checkpoint, birth, known),
         holder=f"{socket.gethostname()}:{os.getpid()}",
     )
     on_step("starting Spark")
@@ -171,6 +171,13 @@ def start(
     on_step("starting the query")
     query = _query(spark, config, job, birth, taken, settings, on_batch, once=once)
     return Running(query, checkpoint, stop, job, spark.sparkContext.uiWebUrl)
+
+
+def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None) -> None:
+    """Make the checkpoint one that can be run, now that it may be."""
+    if birth != known:
+        checkpoint.write(birth)
+    checkpoint.forget_nothing(birth.first_batch)
 
 
 def _query(

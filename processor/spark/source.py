@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ikebana.processor.batch.envelope import SCHEMA, Tick, pack
-from ikebana.processor.kafka import client, markers
+from ikebana.processor.kafka import client, inputs, markers
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning import planner, progress
@@ -104,6 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._config = config
         self._target: reclock.Positions | None = None
         self._asked_for_lease = 0.0
+        self._looked: reclock.Look | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -119,10 +120,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         last = SourceOffset.from_json(start)
         stop = Path(self._config.stop)
+        # Spark runs a first batch whatever it is told, also if it is to stop.
+        first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
-        while not stop.exists():
+        while first or not stop.exists():
             self._check_lease()
-            found = self._minted(last, limit)
+            found = self._minted(last, limit, first=first)
             if found is not None:
                 return found.to_json()
             once = self._target is not None and not self._waits_for_silence(last)
@@ -132,7 +135,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         stop.with_suffix(".ack").touch()
         return start
 
-    def _minted(self, last: SourceOffset, limit: ReadLimit) -> SourceOffset | None:
+    def _minted(self, last: SourceOffset, limit: ReadLimit, *, first: bool) -> SourceOffset | None:
+        config = self._config
+        found, look = self._look(last)
+        self._looked = look
+        now_ms = time.time_ns() // 1_000_000
+        silent_s = (now_ms - last.upper) / 1000
+        minted = reclock.mint(
+            config.plan,
+            msgspec.structs.replace(last, topic_ids=found.ids),
+            look,
+            limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            now_ms=now_ms,
+            heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
+            first=first,
+        )
+        return minted if minted.batch != last.batch else None
+
+    def _look(self, last: SourceOffset) -> tuple[inputs.Look, reclock.Look]:
+        """The topics now, and what there is for a batch after `last`."""
         config = self._config
         found = self._inputs.look(last.positions, last.topic_ids)
         ends = found.ends if self._target is None else _capped(self._target, last.positions)
@@ -145,23 +166,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)
             look = look._replace(hydrated=markers.hydrated_in(told, last.batch, shards))
-        now_ms = time.time_ns() // 1_000_000
-        silent_s = (now_ms - last.upper) / 1000
-        minted = reclock.mint(
-            config.plan,
-            msgspec.structs.replace(last, topic_ids=found.ids),
-            look,
-            limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            now_ms=now_ms,
-            heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
-        )
-        return minted if minted.batch != last.batch else None
+        return found, look
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
-        dated, target = self._inputs.dated, self._target
-        if dated is None or target is None:
+        """Whether there would be a batch if all that is read up to its end were idle."""
+        dated, look = self._inputs.dated, self._looked
+        if dated is None or look is None:
             return False
-        return dated.waits_for_silence(last, _capped(target, last.positions))
+        known = dated.known_if_silent(last, look.ends)
+        if known is None:
+            return False
+        look = look._replace(known={**look.known, **known})
+        found = reclock.mint(self._config.plan, last, look, limit=None, now_ms=0)
+        return found.batch != last.batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
         config = self._config

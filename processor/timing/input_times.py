@@ -25,7 +25,8 @@ Ends = Mapping[str, Mapping[int, int]]
 class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of one input.
 
-    `greatest` are the event times seen by topic and partition, `coverage` what the facts
+    `greatest` are the event times seen by topic and partition; while it is `idle` nothing is
+    expected of it.  `coverage` what the facts
     of CDCv2 come to, `transactions` what was read of a source's.  Of a diff topic: `reads`
     is up to where the batch reads, `progress_at` where progress is to be read on from,
     `checkpoint` whose topic it is.
@@ -43,6 +44,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     progress_at: int = 0
     checkpoint: str = ""
     snapshot: Positions | None = None
+    idle: bool = False
 
 
 class Learned(NamedTuple):
@@ -132,7 +134,8 @@ def _events(
     frontier = event_time.frontier(
         source.event_time, all_partitions, greatest, idle, before.frontier
     )
-    return msgspec.structs.replace(before, frontier=frontier, greatest=greatest)
+    silent = bool(all_partitions) and idle >= {*all_partitions}
+    return msgspec.structs.replace(before, frontier=frontier, greatest=greatest, idle=silent)
 
 
 def _facts(source: Input, before: InputTimes, news: Learned) -> InputTimes:

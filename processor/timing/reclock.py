@@ -9,9 +9,9 @@ clock is read.  Whatever follows is a function of it.
 * offset: a record's time is `lower` + its rank in the batch by (input, partition,
   offset), so every change shows; `upper` is `lower` + the number of offsets.
 * dated: as soon as one input has times of its own, `upper` is the least frontier of such
-  inputs.  Those of diff topics are read up to it, those of event times as they come, and
-  what lies beyond waits in the shards.  Records of all other inputs have the time
-  `upper - 1`, and are not read while the interval is empty.
+  inputs that are waited for.  Those of diff topics are read up to it, those of event times
+  as they come, and what lies beyond waits in the shards.  Records of all other inputs have
+  the time `upper - 1`, and are not read while the interval is empty.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from ikebana.processor.reading.decoding import Place
 from ikebana.processor.timing import diff_input
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.input_times import InputTimes, key_of, topic_key
+from ikebana.processor.timing.reach import reach
 from ikebana.processor.timing.transactions import Transactions
 
-LAST_TIME = (1 << 63) - 1
 # A message of the loopback topic holds thousands of updates: this is a large batch.
 MOST_HOPS = 400
 
@@ -131,6 +131,7 @@ def mint(
     limit: int | None,
     now_ms: int,
     heartbeat: bool = False,
+    first: bool = False,
     most_hops: int = MOST_HOPS,
 ) -> SourceOffset:
     """The next batch after `last`, of at most about `limit` records; `last` if there is none.
@@ -138,6 +139,8 @@ def mint(
     In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on; in
     both that we make so is the one after new joins have got all that there was.
     While an operator is behind there is a batch in any case, in which time may stand still.
+    So there is if it is the `first` of a checkpoint: Spark runs one, be there anything to read
+    or not, and every shard has to be told what it is.
 
     If the loopback topic has more than `most_hops` messages, the batch takes a portion of
     them and nothing else, and no operator that they go to moves.
@@ -153,7 +156,7 @@ def mint(
     if all_hops and plan.is_dated:
         reading = _dated(plan, last, look, limit)
     elif all_hops:
-        moves = closes or (heartbeat and plan.time == "ingest")
+        moves = closes or ((heartbeat or first) and plan.time == "ingest")
         reading = _timed(plan, last, look, limit, now_ms, moves=moves)
     else:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
@@ -168,7 +171,7 @@ def mint(
     moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
     # One more tells the log that all is there.
     goes_on = moved or reading.reads or reading.upper != last.upper or last.hydrating or hydrating
-    if all_hops and not goes_on:
+    if all_hops and not goes_on and not first:
         return last
     new = {
         topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
@@ -245,21 +248,19 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
     """A batch whose time is that of the inputs.
 
     Records without times of their own get the last one that is closed.  As long as there
-    are more of them than fit into a batch, time goes on in the smallest steps.
+    are more of them than fit into a batch, or nothing is expected of any other input, time
+    goes on in the smallest steps.
     """
     closed = {s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.value_format == "diff"}
-    bounds = []
-    for source in plan.inputs:
-        if source.name in closed:
-            (topic,) = source.topics
-            positions = last.positions.get(topic, {})
-            bounds.append(diff_input.reach(closed[source.name], positions, last.upper, limit))
-        elif source.is_dated:
-            bounds.append(look.known.get(key_of(source), InputTimes()).frontier)
-    # A collection that is closed for ever has a frontier beyond all times.
-    upper = max(last.upper, min([*bounds, LAST_TIME]))
-    moves = upper > last.upper
+    found = reach(plan, look.known, closed, last.positions, last.upper, limit)
+    upper = max(last.upper, found.upper)
     stamped = {topic for s in plan.inputs if not s.is_dated for topic in s.topics}
+    waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
+    _, _, stamps = _taken(last, look.begins, waiting, 0)
+    if found.all_silent and stamps and upper == last.upper:
+        # Nothing else moves time on for them.
+        upper += 1
+    moves = upper > last.upper
     unread = {plan.input(name).topics[0] for name in closed} | (set() if moves else stamped)
     ends = {topic: by for topic, by in look.ends.items() if topic not in unread}
     starts, taken, left = _taken(last, look.begins, ends, limit)
@@ -267,9 +268,7 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
         # What the limit leaves of these has to be stamped before this frontier too.
         upper = last.upper + 1
     if not moves:
-        waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
-        _, _, more = _taken(last, look.begins, waiting, 0)
-        left += more
+        left += stamps
     known = {}
     for name, records in closed.items():
         (topic,) = plan.input(name).topics

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ikebana.arrangements.errors import CheckpointError
-from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.timing.reclock import SourceOffset
 
 BIRTH = Birth("c", "", 1, {}, SourceOffset(-1, 0, 0, {}, ""))
@@ -35,3 +36,38 @@ def test_a_location_that_cannot_be_reached_is_named(
     assert caught.value.message.startswith(f'could not {verb} "{place}": ')
     assert caught.value.hint is not None
     assert "credentials" in caught.value.hint
+
+
+def logged(folder: Path, *offsets: SourceOffset) -> Checkpoint:
+    """A checkpoint whose offset log has these entries."""
+    log = folder / "offsets"
+    log.mkdir()
+    for number, offset in enumerate(offsets):
+        entry = msgspec.json.encode(offset.to_json()).decode()
+        (log / str(number)).write_text(f"v1\n{{}}\n{entry}")
+        (log / f".{number}.crc").write_text("sum")
+    return Checkpoint(str(folder))
+
+
+@pytest.mark.parametrize("first_batch", [0, 7])
+def test_a_first_batch_that_is_none_is_logged_anew(first_batch: int, tmp_path: Path) -> None:
+    """The start itself was logged where there was nothing to read: nothing has come of it."""
+    start = SourceOffset(first_batch - 1, 5, 5, {"in": {0: 3}}, "plan")
+    checkpoint = logged(tmp_path, start)
+
+    assert checkpoint.logged(first_batch) == Logged(None, first_batch - 1, first_batch - 1)
+    checkpoint.forget_nothing(first_batch)
+    assert list((tmp_path / "offsets").iterdir()) == []
+    checkpoint.forget_nothing(first_batch)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_batches_that_are_some_stay_in_the_log(batches: int, tmp_path: Path) -> None:
+    """Whatever they read, and be they committed or not."""
+    offsets = [SourceOffset(number, 5, 5, {}, "plan") for number in range(batches)]
+    checkpoint = logged(tmp_path, *offsets)
+
+    checkpoint.forget_nothing(0)
+
+    assert checkpoint.logged(0) == Logged(offsets[-1], batches - 1, -1)
+    assert len(list((tmp_path / "offsets").iterdir())) == 2 * batches

@@ -1,0 +1,78 @@
+"""How far a batch may go in time: what the inputs with times of their own say together.
+
+It is the least of their frontiers.  An input that is silent, all of whose partitions are
+idle, is not waited for as long as others are.  When all are silent nobody is waited for, so
+all that has been read is closed: the greatest time that was seen is the last one.
+
+A collection that is closed for ever is not waited for either, but says nothing of others.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing import diff_input
+from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.timing.input_times import Ends, InputTimes, key_of
+
+LAST_TIME = (1 << 63) - 1
+
+
+class Reach(NamedTuple):
+    """What each input with times of its own says, by its name.
+
+    `awaited` are the frontiers of those that are waited for, `silent` the greatest times of
+    those that are not; None: nothing was ever seen of one.
+    """
+
+    awaited: dict[str, int]
+    silent: dict[str, int | None]
+
+    @property
+    def all_silent(self) -> bool:
+        """Whether nothing more is expected of any input that may still go on."""
+        return bool(self.silent) and not self._open
+
+    @property
+    def upper(self) -> int:
+        """Times before this are closed."""
+        if not self.all_silent:
+            return min([*self.awaited.values(), LAST_TIME])
+        seen = [time for time in self.silent.values() if time is not None]
+        return min(max(seen, default=-1) + 1, LAST_TIME)
+
+    @property
+    def held_by(self) -> list[str]:
+        """The inputs that are waited for and are not further than this."""
+        least = min(self._open, default=None)
+        return [name for name, at in self.awaited.items() if at == least]
+
+    @property
+    def _open(self) -> list[int]:
+        return [at for at in self.awaited.values() if at < LAST_TIME]
+
+
+def reach(
+    plan: Plan,
+    known: Mapping[str, InputTimes],
+    closed: Mapping[str, Sequence[Closed]],
+    positions: Ends,
+    lower: int,
+    limit: int | None,
+) -> Reach:
+    """How far a batch may go that begins at `lower` and reads about `limit` records."""
+    found = Reach({}, {})
+    for source in plan.inputs:
+        if source.value_format == "diff":
+            (topic,) = source.topics
+            own = positions.get(topic, {})
+            records = closed.get(source.name, ())
+            found.awaited[source.name] = diff_input.reach(records, own, lower, limit)
+        elif source.is_dated:
+            times = known.get(key_of(source), InputTimes())
+            if times.idle:
+                seen = [time for by in times.greatest.values() for time in by.values()]
+                found.silent[source.name] = max(seen, default=None)
+            else:
+                found.awaited[source.name] = times.frontier
+    return found

@@ -1,0 +1,154 @@
+"""Pipelines that start before there is any data, in one Spark: none of them dies of it."""
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from ikebana.arrangements.errors import SourceError
+from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.spark import query
+from ikebana.processor.spark.query import BatchReport
+from judge import committed, progress_of
+from pipelines import create, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+VALUES = [(b'"a"', b'{"t":3,"v":1}'), (b'"b"', b'{"t":5,"v":1}'), (b'"z"', b'{"t":9,"v":2}')]
+
+
+def quietly(_: str) -> None:
+    """Say nothing of a step."""
+
+
+class Ran:
+    """Pipelines of one folder, each over a topic of its own."""
+
+    def __init__(self, folder: Path, servers: str, prefix: str) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self.servers = servers
+
+    def topic(self, name: str) -> str:
+        return f"{self._prefix}-{name}"
+
+    def place(self, name: str) -> Path:
+        return self._folder / name
+
+    def once(self, name: str, at_step: Callable[[str], None] | None = None) -> list[BatchReport]:
+        """The batches of `run --once` of a pipeline by its name."""
+        topic, event = self.topic(name), {"of": "t", "idle": "never"}
+        form: dict[str, Any] = {"topic": topic, "columns": {"t": "BIGINT", "v": "BIGINT"}}
+        form |= {"event_time": event} if name == "event" else {}
+        if name == "diff":
+            form |= {"format": "diff", "topic": f"{self.topic('offset')}.out"}
+        operators = {} if name == "diff" else {"current": {"upsert": "rows"}}
+        shown = "rows" if name == "diff" else "current"
+        sections = {
+            "pipeline": topic,
+            "inputs": {"rows": form},
+            "operators": {
+                **operators,
+                "by_value": {"reduce": shown, "by": "v", "aggregates": {"n": "count(*)"}},
+            },
+            "outputs": {
+                "out": {"from": shown, "topic": f"{topic}.out"},
+                "counts": {"from": "by_value", "topic": f"{topic}.counts"},
+            },
+            "time": "offset" if name == "offset" else "ingest",
+            "kafka": {"bootstrap.servers": self.servers},
+            "run": {
+                "checkpoint": str(self.place(name)),
+                "local_directory": str(self._folder / f"local-{name}"),
+                "shards": 2,
+                "master": "local[2]",
+                "driver_memory": "512m",
+            },
+        }
+        read = pipeline.parse(json.dumps(sections), "file", environ={})
+        found: list[BatchReport] = []
+        running = query.start(
+            read.plan, read.settings, once=True, on_batch=found.append, on_step=at_step or quietly
+        )
+        running.wait(lambda: False)
+        return found
+
+    def counts(self, name: str) -> Counter[bytes]:
+        """What the counts by value come to."""
+        found: Counter[bytes] = Counter()
+        for message in committed(self.servers, f"{self.topic(name)}.counts"):
+            found[message.key() + message.value()] += int(dict(message.headers())["diff"])
+        return +found
+
+
+@pytest.fixture
+def ran(
+    broker: Broker,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Ran]:
+    """Pipelines to run, and an end of the Spark that ran them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
+    yield Ran(tmp_path, broker.bootstrap_servers, topic_name("nothing"))
+    query.end_spark()
+    # Else a later Spark of this process would look for this one.
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def first(batches: list[BatchReport]) -> tuple[int, int]:
+    """Which batch came first, and how many records it had."""
+    return batches[0].batch, batches[0].records
+
+
+def no_spark(step: str) -> None:
+    """Die when everything has been taken over and nothing has been read."""
+    if step == "starting Spark":
+        raise InterruptedError(step)
+
+
+def test_pipelines_start_on_nothing_and_go_on(ran: Ran) -> None:
+    """In every domain, on topics without records and on one with an aborted transaction.
+
+    One goes on from a checkpoint whose log holds a first batch that is none: so it was
+    logged once, and such a batch can be run by nobody.
+    """
+    names = ["ingest", "offset", "event", "aborted", "failed"]
+    for name in names:
+        with pytest.raises(SourceError, match="does not exist"):
+            ran.once(name)
+        assert not ran.place(name).exists()
+        create(ran.servers, ran.topic(name), 1)
+    aborted = ran.topic("aborted")
+    produce(ran.servers, aborted, VALUES, transaction=aborted).abort_transaction(30)
+    for name in names[:-1]:
+        assert first(ran.once(name)) == (0, 0), name
+        assert progress_of(ran.servers, f"{ran.topic(name)}.out")[0].batch == 0
+    with pytest.raises(InterruptedError):
+        ran.once("failed", no_spark)
+    shutil.copytree(ran.place("ingest") / "offsets", ran.place("failed") / "offsets")
+    log = ran.place("failed") / "offsets" / "0"
+    head = log.read_text().splitlines()[:2]
+    start = Checkpoint(str(ran.place("failed"))).birth().start  # type: ignore[union-attr]
+    log.write_text("\n".join([*head, json.dumps(start.to_json())]))
+    assert first(ran.once("failed")) == (0, 0)
+    # A diff topic that has progress, and nothing else.
+    names.append("diff")
+    assert first(ran.once("diff")) == (0, 0)
+
+    for name in names:
+        assert ran.once(name) == [], f"{name} runs batches on nothing"
+        if name != "diff":
+            produce(ran.servers, ran.topic(name), VALUES)
+        assert sum(batch.records for batch in ran.once(name)) == 3, name
+        last = {} if name == "event" else {b'{"v":2}{"n":1}': 1}
+        assert ran.counts(name) == Counter({b'{"v":1}{"n":2}': 1, **last}), name
