@@ -81,6 +81,7 @@ class Shell:
         """What outputs in other formats than `diff` come to, and their updates by time."""
         self.uppers: dict[str, int] = {}
         self.counted: defaultdict[str, int] = defaultdict(int)
+        self.waiting = 0
         self.stores = [MemoryStore() for _ in range(shards)]
         self._loopback: list[list[bytes]] = [[] for _ in range(shards)]
         self._news = Learned([], [])
@@ -173,6 +174,7 @@ class Shell:
         news = Learned([], [])
         emitted = dict.fromkeys(self.found, 0)
         hydrated: list[frozenset[str]] = []
+        self.waiting = 0
         for shard, store in enumerate(self.stores):
             made = dataflow.advance(
                 self.plan,
@@ -184,6 +186,7 @@ class Shell:
                 released=sorted(self.released),
             )
             hydrated.append(frozenset(made.hydrated))
+            self.waiting += made.waiting
             for name, updates in made.updates.items():
                 self.found[name] += updates
                 emitted[name] += len(updates)

@@ -30,6 +30,7 @@ from ikebana.processor.batch.rows import (
     times_of,
     updates_of,
 )
+from ikebana.processor.batch.waiting import waiting
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels import (
@@ -68,7 +69,8 @@ class Emitted:
     relation ("heartbeat", ...), old images that were not what the state had ("drift"),
     records behind the frontier ("late"), facts that were known ("repeated"), and errors
     that the plan drops ("error dropped").  `hydrated` are the new joins that have got all
-    that was there before them.
+    that was there before them.  `waiting` is how many records, and updates of them, wait
+    until their times are closed.
     """
 
     updates: dict[str, list[KeyedUpdate]]
@@ -78,6 +80,7 @@ class Emitted:
     seen: list[Seen]
     facts: dict[str, dict[int, int]]
     hydrated: list[str]
+    waiting: int = 0
 
 
 def advance(
@@ -125,6 +128,7 @@ def advance(
         batch.seen,
         batch.new_facts,
         batch.hydrated,
+        batch.waiting(),
     )
 
 
@@ -292,6 +296,14 @@ class _Batch:
         step = hold.step if name in self._far else hold.step_in_blocks
         return step(part, arriving, reach)
 
+    def waiting(self) -> int:
+        """How much waits for its time to be closed, but for what a step has moved far ahead."""
+        if not self._plan.is_dated:
+            return 0
+        held = self._held - _far(self._physical)
+        names = [(parts.HOLD if kind == _OUT else parts.HOLD_IN) + name for kind, name in held]
+        return waiting(self._plan, self._store, self._intervals, names)
+
     def release(self) -> None:
         """Let out of each output what is due, and hold the rest."""
         for output in self._plan.outputs:
@@ -391,13 +403,22 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
 
 def far_inlets(physical: Physical) -> frozenset[str]:
     """The operators that get updates of times far in the future, since a step moves them there."""
-    return frozenset(
-        name
-        for branches in physical.branches.values()
-        for branch in branches
-        if branch.moves_time
-        for name in (*branch.inlets, *branch.hops)
-    )
+    return frozenset(name for kind, name in _far(physical) if kind == _IN)
+
+
+def _far(physical: Physical) -> frozenset[Target]:
+    """What gets updates of times far in the future, since a step moves them there."""
+    moving = [b for branches in physical.branches.values() for b in branches if b.moves_time]
+    found = {
+        target
+        for branch in moving
+        for target in (
+            *((_OUT, name) for name in branch.outputs),
+            *((_IN, name) for name in (*branch.inlets, *branch.hops)),
+        )
+    }
+    # What fails behind such a step is an error of that time.
+    return frozenset(found | {(_OUT, ERRORS)} if moving else found)
 
 
 def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:

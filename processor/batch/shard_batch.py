@@ -167,6 +167,7 @@ def _marker(
         hops_from=tick.hops_from.get(shard, 0),
         seen=emitted.seen,
         hydrated=emitted.hydrated,
+        waiting=emitted.waiting,
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
         took={phase: round(seconds, 6) for phase, seconds in took.items()},
     )

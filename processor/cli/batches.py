@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -14,6 +14,8 @@ from rich.text import Text
 from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor import log_lines
 from ikebana.processor.planning.plan import ERRORS, Plan
+from ikebana.processor.timing.reach import Standing
+from ikebana.processor.watching.standing import held_words, stands_words
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import BatchReport
@@ -46,6 +48,10 @@ class _Bar(Progress):
             yield Text(self._told)
 
 
+def _nowhere() -> None:
+    """Where inputs stand before anybody asks."""
+
+
 class BatchDisplay:
     """Shows the batches of one run on standard error."""
 
@@ -60,6 +66,8 @@ class BatchDisplay:
         self._counted: Counter[str] = Counter()
         self._last_line = 0.0
         self._upper = 0
+        self._waiting = 0
+        self._standing: Callable[[], Standing | None] = _nowhere
 
     def __enter__(self) -> Self:
         if self._live:
@@ -83,6 +91,11 @@ class BatchDisplay:
         else:
             self._line(f"{what} …")
 
+    def watch(self, standing: "Callable[[], Standing | None]", waiting: int) -> None:
+        """Ask `standing` where inputs stand; `waiting` is what waits since before."""
+        self._standing = standing
+        self._waiting = waiting
+
     def batch(self, report: "BatchReport") -> None:
         """Show a committed batch."""
         self._batches += 1
@@ -91,6 +104,7 @@ class BatchDisplay:
         self._updates += sum(n for name, n in report.counts.items() if name != ERRORS)
         self._counted += Counter(report.counted)
         self._upper = report.upper
+        self._waiting = report.waiting
         told = (
             f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s, "
             f"{self._updates:,} updates so far, frontier {report.upper}, "
@@ -100,6 +114,8 @@ class BatchDisplay:
             told += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
         if report.counted:
             told += f"; {_listed(self._counted)} so far"
+        if report.waiting:
+            told += f"; {held_words(self._standing(), report.waiting)}"
         if self._task is not None:
             self._bar.tell(told)
             self._bar.update(
@@ -132,6 +148,10 @@ class BatchDisplay:
             + (f"; {_listed(self._counted)}" if self._counted else "")
             + (f", frontier {self._upper}" if self._batches else "")
         )
+        standing = self._standing()
+        if words := held_words(standing, self._waiting):
+            where = f" ({stands_words(standing)})" if standing is not None else ""
+            self._line(f"{self._plan.name}: {words}{where}")
 
     def _due(self, report: "BatchReport") -> bool:
         return bool(report.records) and time.monotonic() - self._last_line > _LINE_EVERY_S

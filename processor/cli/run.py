@@ -63,7 +63,14 @@ def run_command(
             on_trigger=monitor.trigger if monitor else None,
         )
         if monitor is not None:
-            monitor.started(running.checkpoint_id, running.incarnation, running.spark_ui)
+            monitor.started(
+                running.checkpoint_id,
+                running.incarnation,
+                running.spark_ui,
+                running.standing,
+                running.waiting,
+            )
+        display.watch(running.standing, running.waiting)
         display.step("waiting for records")
         running.wait(stopping.is_set)
         display.done(stopped=stopping.is_set())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
     from ikebana.processor.watching.monitor import Monitor
@@ -44,7 +44,8 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 type=_SECONDS,
                 default=60.0,
                 envvar="IKEBANA_READY_WITHIN",
-                help="The greatest lag at which /ready says yes. "
+                help="The greatest lag at which /ready says yes, beyond the lateness and idle of "
+                "inputs. "
                 "[env: IKEBANA_READY_WITHIN; default: 60]",
             ),
             click.option(
@@ -71,6 +72,14 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def patience_s(plan: Plan) -> float:
+    """How long results are to wait for others, as the plan says: `lateness` and `idle`."""
+    events = [s.event_time for s in plan.inputs if s.event_time is not None]
+    lateness = max((e.lateness_ms for e in events if e.clock not in LOG_CLOCKS), default=0)
+    idle = max((e.idle_ms or 0 for e in events if e.clock != "transaction"), default=0)
+    return (lateness + idle) / 1000
+
+
 @contextmanager
 def watched(
     plan: Plan,
@@ -88,7 +97,8 @@ def watched(
 
     if stuck_after is None:
         stuck_after = _BATCHES_UNTIL_STUCK * settings.max_batch_s
-    health = Health(Limits(ready_within, stuck_after, start_within), time.monotonic)
+    limits = Limits(ready_within + patience_s(plan), stuck_after, start_within)
+    health = Health(limits, time.monotonic)
     monitor = Monitor(plan, health)
     with serving(monitor, *address) as url:
         say(f"serving {url}/metrics, /live and /ready")

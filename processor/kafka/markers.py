@@ -48,6 +48,7 @@ class Marker(msgspec.Struct, frozen=True):
     of inputs' times, `facts` how many facts of CDCv2 were new, by input, packed like
     `times`.  `hops_from` is where the batch began to read the shard's partition of the
     loopback topic.  `hydrated` are new joins that have got all that the shard had before them.
+    `waiting` is how much waits for its time, as `batch.waiting` counts it.
     `epoch` counts rescalings of the checkpoint, `retired` says that it has
     had fewer shards since.
     """
@@ -74,6 +75,7 @@ class Marker(msgspec.Struct, frozen=True):
     took: dict[str, float] = {}
     retired: bool = False
     hydrated: list[str] = []
+    waiting: int = 0
 
 
 def replaced(pipeline: str, own: int, newer: int) -> FencedError:

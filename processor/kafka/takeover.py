@@ -52,6 +52,8 @@ class Takeover(NamedTuple):
     """The last batch whose progress is published."""
     new: frozenset[str]
     """The outputs that have never had progress: nothing has been before their first time."""
+    waiting: int
+    """How much waits for its time, by the markers."""
 
 
 def take_over(
@@ -135,7 +137,8 @@ def take_over(
     reader.close()
     own = set(taken[: birth.shards])
     adopted = own.pop() if len(own) == 1 else None
-    return Takeover(lease, incarnation, adopted, progress, frozenset(new))
+    waiting = sum(marker.waiting for marker in known.values() if marker is not None)
+    return Takeover(lease, incarnation, adopted, progress, frozenset(new), waiting)
 
 
 def _claimed(

@@ -15,6 +15,7 @@ Times are 64-bit integers; negative ones lie before every `lower`.
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -75,6 +76,11 @@ def step(store: Store, facts: Sequence[KeyedUpdate], interval: Interval) -> Foun
     for place in released:
         held.delete(place)
     return Found(updates, dict(counts), len(facts) - counts.total())
+
+
+def waiting(store: Store, upper: int, most: int) -> int:
+    """How many facts are held of times from `upper` on, counted up to `most`."""
+    return sum(1 for _ in islice(Part(store, b"f").scan(b"", _packed(upper)), most))
 
 
 def due_times(store: Store) -> list[int]:

@@ -143,6 +143,16 @@ def due_times(store: Store) -> list[int]:
     return sorted(held.time for place, entry in found for held in _held_by(place, entry))
 
 
+def waiting(store: Store, most: int) -> int:
+    """How many updates are held, counted up to `most` or a few more."""
+    count = 0
+    for place, entry in Part(store, _HELD).scan(b"", _packed(_least(store))):
+        count += len(_held_by(place, entry))
+        if count >= most:
+            break
+    return count
+
+
 def of_one_shard(place: bytes) -> bool:
     """Whether an entry says something of what its shard holds, and is no update itself.
 

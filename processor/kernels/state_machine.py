@@ -294,6 +294,16 @@ def _wait(waiting: Part, events: Sequence[Event]) -> None:
         waiting.put(place, _encode(earlier + by_place[place]))
 
 
+def waiting(store: Store, upper: int, most: int) -> int:
+    """How many events wait for times from `upper` on, counted up to `most` or a few more."""
+    count = 0
+    for _, entry in Part(store, b"w").scan(b"", upper.to_bytes(_TIME_BYTES, "big")):
+        count += len(_waiting_of(entry))
+        if count >= most:
+            break
+    return count
+
+
 def _due(waiting: Part, interval: Interval) -> list[Event]:
     """Take out what waited for a time of the interval."""
     events: list[Event] = []

@@ -109,6 +109,12 @@ def waiting_times(store: Store) -> list[int]:
     return [int.from_bytes(place[:8], "big") for place, _ in Part(store, b"w").scan(b"")]
 
 
+def waiting(store: Store, upper: int, most: int) -> int:
+    """How many symbols wait for times from `upper` on, counted up to `most`."""
+    found = Part(store, b"w").scan(b"", _packed(upper))
+    return sum(1 for _ in islice(found, most))
+
+
 def key_of(place: bytes, entry: bytes) -> bytes:
     """The key that an entry of the store belongs to, whatever kind of entry it is."""
     if place[:1] == b"k":

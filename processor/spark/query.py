@@ -31,8 +31,9 @@ from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
-from ikebana.processor.spark.source import IkebanaSource, SourceConfig
+from ikebana.processor.spark.source import IkebanaSource, SourceConfig, inputs_told
 from ikebana.processor.spark.triggers import Told, listen
+from ikebana.processor.timing.reach import Standing
 
 _LOOK_EVERY_S = 0.1
 _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
@@ -52,17 +53,25 @@ class BatchReport(NamedTuple):
     state_bytes: int
     seconds: float
     markers: list[Marker]
+    waiting: int = 0
 
 
 class Running:
     """A pipeline that is running; made by `start`."""
 
     def __init__(
-        self, query: StreamingQuery, checkpoint: Checkpoint, stop: Path, job: Job, ui: str | None
+        self,
+        query: StreamingQuery,
+        checkpoint: Checkpoint,
+        stop: Path,
+        job: Job,
+        ui: str | None,
+        waiting: int,
     ) -> None:
         self.checkpoint_id = job.checkpoint
         self.incarnation = job.incarnation
         self.spark_ui = ui
+        self.waiting = waiting
         self._query = query
         self._checkpoint = checkpoint
         self._stop = stop
@@ -84,6 +93,10 @@ class Running:
                     return
         except StreamingQueryException as error:
             raise named(error) from error
+
+    def standing(self) -> Standing | None:
+        """Where the inputs stand that have times of their own, as last looked at."""
+        return inputs_told(self._stop)
 
     def _idle(self, asked: float) -> bool:
         if time.monotonic() - asked > _STOP_WITHIN_S:
@@ -170,7 +183,7 @@ def start(
         listen(spark, on_trigger)
     on_step("starting the query")
     query = _query(spark, config, job, birth, taken, settings, on_batch, once=once)
-    return Running(query, checkpoint, stop, job, spark.sparkContext.uiWebUrl)
+    return Running(query, checkpoint, stop, job, spark.sparkContext.uiWebUrl, taken.waiting)
 
 
 def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None) -> None:
@@ -269,6 +282,7 @@ def _report(markers: list[Marker], seconds: float) -> BatchReport:
         state_bytes=sum(marker.manifest.size for marker in markers),
         seconds=seconds,
         markers=markers,
+        waiting=sum(marker.waiting for marker in markers),
     )
 
 

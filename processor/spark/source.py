@@ -33,6 +33,7 @@ from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.spark import worker
 from ikebana.processor.timing import reclock
+from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.reclock import Slice, SourceOffset
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
 
     `adopted` is the digest of a batch that all shards have committed, `released` are the
     parts of the state that are no operator's any more.  While the file
-    `stop` exists no batch is minted; `stop`.ack says that this has been understood.
+    `stop` exists no batch is minted; `stop`.ack says that this has been understood, and
+    `stop`.inputs where inputs stand that have times of their own.
     """
 
     plan: Plan
@@ -105,6 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._target: reclock.Positions | None = None
         self._asked_for_lease = 0.0
         self._looked: reclock.Look | None = None
+        self._told: Standing | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -139,6 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         config = self._config
         found, look = self._look(last)
         self._looked = look
+        self._tell(last, look)
         now_ms = time.time_ns() // 1_000_000
         silent_s = (now_ms - last.upper) / 1000
         minted = reclock.mint(
@@ -151,6 +155,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             first=first,
         )
         return minted if minted.batch != last.batch else None
+
+    def _tell(self, last: SourceOffset, look: reclock.Look) -> None:
+        """Say where the inputs stand, for the process that watches the query."""
+        if self._inputs.dated is None:
+            return
+        found = reach(
+            self._config.plan, look.known, look.closed, last.positions, last.upper, limit=None
+        )
+        standing = found.standing(last.upper)
+        if standing != self._told:
+            path = _told_at(self._config.stop)
+            aside = path.with_suffix(".aside")
+            aside.write_bytes(msgspec.json.encode(standing))
+            aside.replace(path)
+            self._told = standing
 
     def _look(self, last: SourceOffset) -> tuple[inputs.Look, reclock.Look]:
         """The topics now, and what there is for a batch after `last`."""
@@ -274,6 +293,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
+
+
+def inputs_told(stop: Path) -> Standing | None:
+    """Where the inputs of a running pipeline stand; None before that is known."""
+    try:
+        return msgspec.json.decode(_told_at(stop).read_bytes(), type=Standing)
+    except FileNotFoundError:
+        return None
+
+
+def _told_at(stop: str | Path) -> Path:
+    return Path(stop).with_suffix(".inputs")
 
 
 def _messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:

@@ -10,6 +10,8 @@ A collection that is closed for ever is not waited for either, but says nothing 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing import diff_input
 from ikebana.processor.timing.diff_input import Closed
@@ -18,15 +20,31 @@ from ikebana.processor.timing.input_times import Ends, InputTimes, key_of
 LAST_TIME = (1 << 63) - 1
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """Where the inputs stand when times before `upper` are closed, for whoever watches.
+
+    `frontiers` are those of inputs of which anything is known: of a silent one it is behind
+    all that was seen.  `held_by` are those that nothing goes beyond.  `ahead` says that
+    times were seen that are not closed yet.
+    """
+
+    upper: int
+    frontiers: dict[str, int]
+    silent: list[str]
+    held_by: list[str]
+    ahead: bool
+
+
 class Reach(NamedTuple):
     """What each input with times of its own says, by its name.
 
     `awaited` are the frontiers of those that are waited for, `silent` the greatest times of
-    those that are not; None: nothing was ever seen of one.
+    those that are not; None: nothing was ever seen of one.  `greatest` is that of all.
     """
 
     awaited: dict[str, int]
     silent: dict[str, int | None]
+    greatest: int | None
 
     @property
     def all_silent(self) -> bool:
@@ -47,6 +65,17 @@ class Reach(NamedTuple):
         least = min(self._open, default=None)
         return [name for name, at in self.awaited.items() if at == least]
 
+    def standing(self, upper: int) -> Standing:
+        """The same for people, in a pipeline that has closed all times before `upper`."""
+        behind = {name: at + 1 for name, at in self.silent.items() if at is not None}
+        return Standing(
+            upper,
+            {name: min(at, LAST_TIME) for name, at in self.awaited.items()} | behind,
+            sorted(self.silent),
+            self.held_by,
+            self.greatest is not None and self.greatest >= upper,
+        )
+
     @property
     def _open(self) -> list[int]:
         return [at for at in self.awaited.values() if at < LAST_TIME]
@@ -61,18 +90,21 @@ def reach(
     limit: int | None,
 ) -> Reach:
     """How far a batch may go that begins at `lower` and reads about `limit` records."""
-    found = Reach({}, {})
+    awaited: dict[str, int] = {}
+    silent: dict[str, int | None] = {}
+    greatest: list[int] = []
     for source in plan.inputs:
         if source.value_format == "diff":
             (topic,) = source.topics
             own = positions.get(topic, {})
             records = closed.get(source.name, ())
-            found.awaited[source.name] = diff_input.reach(records, own, lower, limit)
+            awaited[source.name] = diff_input.reach(records, own, lower, limit)
         elif source.is_dated:
             times = known.get(key_of(source), InputTimes())
+            seen = [time for by in times.greatest.values() for time in by.values()]
+            greatest += seen
             if times.idle:
-                seen = [time for by in times.greatest.values() for time in by.values()]
-                found.silent[source.name] = max(seen, default=None)
+                silent[source.name] = max(seen, default=None)
             else:
-                found.awaited[source.name] = times.frontier
-    return found
+                awaited[source.name] = times.frontier
+    return Reach(awaited, silent, max(greatest, default=None))

@@ -7,6 +7,9 @@ frontier of every operator has come up to the batch that read the last of them. 
 pipeline that is never without a backlog, but keeps up, is as far behind as that backlog
 is old.  Offsets are summed over partitions, of which each gives a batch its share.
 
+In event time what was read may wait, since its time is not closed: then `upper` lies behind
+the greatest time that was seen, and having nothing to do is not having caught up.
+
 *Ready* is a lag within a limit.  *Live* is a sign of life within a limit: a batch that
 was committed, or a look that found nothing to do.  A limit on that must be longer than
 the longest batch, and than the time for which brokers that are away are waited for: a
@@ -92,10 +95,13 @@ class Health:
             while self._read and self._read[0][1] <= batch.closed:
                 self._caught_up, _ = self._read.popleft()
 
-    def idle(self) -> None:
-        """There is nothing to do."""
+    def idle(self, *, waits: bool = False) -> None:
+        """There is nothing to do; `waits` says that something read is not published yet."""
         with self._lock:
-            self._caught_up = self._sign()
+            now = self._sign()
+            if waits:
+                return
+            self._caught_up = now
             self._offered.clear()
             self._read.clear()
 

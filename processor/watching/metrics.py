@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.health import Health, Progress
 
 if TYPE_CHECKING:
@@ -93,6 +94,19 @@ ARRANGEMENT_INFO = _metric(
     "operator",
     "arrangement",
 )
+INPUT_FRONTIER = _metric(
+    "input_frontier",
+    "gauge",
+    "Times before this are closed in an input with times of its own",
+    "input",
+)
+INPUT_SILENT = _metric(
+    "input_silent", "gauge", "Whether nothing is expected of the input: 1 or 0", "input"
+)
+INPUT_HOLDS = _metric(
+    "input_holds", "gauge", "Whether the pipeline's frontier waits for the input: 1 or 0", "input"
+)
+WAITING = _metric("waiting_records", "gauge", "Records that wait until their times are closed")
 OPERATOR_FRONTIER = _metric(
     "operator_frontier", "gauge", "Times before this are closed for the operator", "operator"
 )
@@ -153,6 +167,8 @@ def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
     """What a committed batch says."""
     yield Sample(BATCH, (), report.batch)
     yield Sample(BEHIND, (), report.behind)
+    if plan.is_dated:
+        yield Sample(WAITING, (), report.waiting)
     yield Sample(RECORDS, (), report.records)
     for output, count in report.counts.items():
         yield Sample(UPDATES, (output,), count)
@@ -182,6 +198,16 @@ def of_trigger(trigger: Trigger) -> Iterator[Sample]:
             yield Sample(BATCH_SECONDS, (), took_ms / 1000)
         else:
             yield Sample(PHASE_SECONDS, (phase,), took_ms / 1000)
+
+
+def of_inputs(plan: Plan, standing: Standing) -> Iterator[Sample]:
+    """Where the inputs stand that have times of their own."""
+    for name, frontier in standing.frontiers.items():
+        yield Sample(INPUT_FRONTIER, (name,), frontier)
+    for source in plan.inputs:
+        if source.is_dated:
+            yield Sample(INPUT_SILENT, (source.name,), source.name in standing.silent)
+            yield Sample(INPUT_HOLDS, (source.name,), source.name in standing.held_by)
 
 
 def of_moment(

@@ -1,17 +1,18 @@
 """Metrics and health of a running pipeline over HTTP, from the driver's process.
 
 `/metrics` is for Prometheus, `/live` and `/ready` for whoever restarts and routes: 200
-or 503, and a line that says why.  `/metrics/spark` passes on what Spark says of its
+or 503, and a line, or JSON, that says why.  `/metrics/spark` passes on what Spark says of its
 driver and executors, if its UI is on.  There is no authentication: what is told are
 names of the pipeline file, numbers and sizes, never data.
 """
 
+import json
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
@@ -30,9 +31,11 @@ from prometheus_client.exposition import choose_encoder
 from ikebana import __version__
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
+from ikebana.processor.watching.standing import held_words
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import BatchReport
@@ -42,6 +45,10 @@ _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TEXT = "text/plain; charset=utf-8"
 _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
+
+
+def _nowhere() -> None:
+    """Where inputs stand that have no times of their own, or are not known yet."""
 
 
 class Monitor:
@@ -57,31 +64,53 @@ class Monitor:
         self._operators: Mapping[str, int] = {}
         self._outputs: Mapping[str, int] = {}
         self._spark_ui: str | None = None
+        self._waiting = 0
+        self._greatest = -1
+        self._standing: Callable[[], Standing | None] = _nowhere
         self._take(metrics.of_plan(plan))
 
     def step(self, what: str) -> None:
         """Start-up has come to this step."""
         self._health.step(what)
 
-    def started(self, checkpoint: str, incarnation: int, spark_ui: str | None) -> None:
-        """The pipeline has been taken over, and its query started."""
+    def started(
+        self,
+        checkpoint: str,
+        incarnation: int,
+        spark_ui: str | None,
+        standing: "Callable[[], Standing | None]" = _nowhere,
+        waiting: int = 0,
+    ) -> None:
+        """The pipeline has been taken over, and its query started.
+
+        `standing` tells where its inputs stand, `waiting` is what waits since before.
+        """
         self._spark_ui = spark_ui
+        self._standing = standing
+        self._waiting = waiting
         self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation))
 
     def batch(self, report: "BatchReport") -> None:
         """A batch has been committed."""
         self._health.committed()
         self._outputs = metrics.frontiers_of(self._plan, report)
+        self._waiting = report.waiting
+        seen = (seen.greatest for marker in report.markers for seen in marker.seen)
+        self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
 
     def trigger(self, trigger: Trigger | None) -> None:
         """Spark has finished a batch, or looked and found nothing to do."""
         if trigger is None:
-            self._health.idle()
+            standing = self._standing()
+            self._health.idle(waits=standing is not None and standing.ahead)
             return
         self._operators = trigger.frontiers
         self._take(metrics.of_trigger(trigger))
-        self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, trigger.progress)
+        # What was read is published when the greatest time in it is closed.
+        reached = max(trigger.progress.upper, self._greatest + 1)
+        progress = trigger.progress._replace(upper=reached)
+        self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, progress)
 
     def live(self) -> Verdict:
         """See `Health.live`."""
@@ -91,12 +120,35 @@ class Monitor:
         """See `Health.ready`."""
         return self._health.ready()
 
+    def readiness(self) -> tuple[bool, bytes]:
+        """Whether it is ready, and why, as JSON: the lag, what waits, and for which inputs."""
+        verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
+        told: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
+        told["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
+        if self._plan.is_dated:
+            told["waiting_records"] = self._waiting
+            if not verdict.good and (words := held_words(standing, self._waiting)):
+                told["reason"] = f"{verdict.reason}; {words}"
+        if standing is not None:
+            told |= {"frontier": standing.upper, "held_by": standing.held_by}
+            told["inputs"] = {
+                source.name: {
+                    "frontier": standing.frontiers.get(source.name),
+                    "silent": source.name in standing.silent,
+                }
+                for source in self._plan.inputs
+                if source.is_dated
+            }
+        return verdict.good, json.dumps(told, indent=2).encode() + b"\n"
+
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """All metrics now, as the asker wants them: content type and text."""
         now_ms = time.time_ns() // 1_000_000
         self._take(
             metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
         )
+        if (standing := self._standing()) is not None:
+            self._take(metrics.of_inputs(self._plan, standing))
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
 
@@ -176,7 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "/live":
                 self._verdict(self.watched.live())
             case "/ready":
-                self._verdict(self.watched.ready())
+                good, body = self.watched.readiness()
+                self._answer(200 if good else 503, "application/json", body)
             case _:
                 self._answer(404, _TEXT, b"there are /metrics, /metrics/spark, /live, /ready\n")
 

@@ -138,7 +138,7 @@ def frontier_after(play: Play, *idle: str) -> int:
     return play.shell.last.upper
 
 
-def shop() -> Play:
+def shop(shards: int = 3) -> Play:
     """Orders and customers, both in one output."""
     return Play(
         Plan(
@@ -150,7 +150,8 @@ def shop() -> Play:
                 Concat("all", ("order", "customer")),
             ),
             (Output("all", "all", "all"),),
-        )
+        ),
+        shards,
     )
 
 
@@ -244,3 +245,18 @@ def test_topics_of_updates_are_always_waited_for(upper: int, expected: int) -> N
 
     assert frontier_after(play) == min(expected, 50)
     assert frontier_after(play, "orders") == expected
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_waits_is_counted(shards: int) -> None:
+    """What was read and is not closed, in all shards together."""
+    play = shop(shards)
+    play.say("customers", "ann", 1, 10)
+    for time in range(10, 100, 10):
+        play.say("orders", time, 1, time)
+    play.shell.read()
+
+    # Those at 10 wait as well: it is not closed yet.
+    assert (play.shell.last.upper, play.shell.waiting) == (10, 10)
+    assert (frontier_after(play, "customers"), play.shell.waiting) == (90, 1)
+    assert (frontier_after(play, "customers", "orders"), play.shell.waiting) == (91, 0)

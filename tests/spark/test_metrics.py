@@ -60,10 +60,16 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
         assert run.stop() == 0, run.text
 
     assert early[0] == 503
-    assert early[1].startswith("not ready: start-up has come to: ")
+    assert json.loads(early[1])["reason"].startswith("not ready: start-up has come to: ")
     assert status == 200
-    # There are no joins.
-    assert watched.missing(text) == ["ikebana_arrangement_info"]
+    # There are no joins, and no inputs with times of their own.
+    assert watched.missing(text) == [
+        "ikebana_arrangement_info",
+        "ikebana_input_frontier",
+        "ikebana_input_holds",
+        "ikebana_input_silent",
+        "ikebana_waiting_records",
+    ]
     values = dict(re.findall(r"^(ikebana_\w+\{.*\}) (\S+)$", text, re.MULTILINE))
     label = f'pipeline="{name}"'
     assert float(values[f"ikebana_records_total{{{label}}}"]) == 601

@@ -9,6 +9,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.errors import LostError
 from ikebana.processor.cli.batches import BatchDisplay, _Bar
 from ikebana.processor.spark.query import BatchReport
+from ikebana.processor.timing.reach import Standing
 
 PLAN = Plan(
     "p",
@@ -56,3 +57,22 @@ def test_a_restart_is_told_with_its_cause(capsys: pytest.CaptureFixture[str]) ->
         "p: a Python worker was lost; starting again in 4 s",
         "starting again …",
     ]
+
+
+def test_a_run_ends_with_what_waits_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was read and is not published is not passed over, be it of this run or before."""
+    standing = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+    for batches in (0, 1):
+        with BatchDisplay(PLAN, once=True) as display:
+            display.watch(lambda: standing, 22)
+            for _ in range(batches):
+                counts = {"d": 0, "errors": 0}
+                display.batch(BatchReport(0, 0, 40, 22, 0, counts, {}, 0, 0.1, [], 22))
+            display.done(stopped=False)
+
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[-1] == (
+            "p: 22 records wait for customers to come past 40 "
+            "(customers is at 40, orders is at 90)"
+        )
+        assert all(line.endswith("wait for customers to come past 40") for line in lines[:batches])

@@ -1,5 +1,6 @@
 """Metrics are a function of what is reported; alerts and dashboard name what there is."""
 
+import json
 import re
 import shutil
 import socket
@@ -12,17 +13,20 @@ from pathlib import Path
 
 import promql_parser
 import pytest
+from msgspec.structs import replace
 
 import watched
-from ikebana import DeltaJoin, JoinInput
+from ikebana import DeltaJoin, EventTime, JoinInput
 from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
+from ikebana.processor.batch.rows import Seen
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.spark.triggers import trigger_of
+from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
@@ -218,12 +222,73 @@ def scrape(monitor: Monitor) -> str:
     return monitor.scrape("")[1].decode()
 
 
+EVENTS = Plan(
+    "shop",
+    inputs=tuple(
+        Input(name, (name,), event_time=EventTime(clock="kafka", idle_ms=None))
+        for name in ("orders", "customers")
+    ),
+    operators=(Upsert("order", "orders"), Upsert("customer", "customers")),
+    outputs=(Output("out", "order", "orders.diffs"), Output("c", "customer", "customers.diffs")),
+)
+HELD = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+
+
+def waits(monitor: Monitor, standing: Standing, greatest: int, waiting: int) -> None:
+    """A batch has read up to a time, and its frontier is where inputs stand."""
+    monitor.started("c", 1, None, lambda: standing)
+    seen = replace(marker(0), seen=[Seen("orders", "orders", 0, greatest)])
+    monitor.batch(report(seen)._replace(waiting=waiting))
+    upper = standing.upper
+    monitor.trigger(Trigger(PHASES, {"order": upper}, Progress(15, 15, upper, upper)))
+
+
+def scraped_of_both(health: Health) -> str:
+    """All metrics, of a pipeline whose times are the clock's and of one whose are its inputs'."""
+    clocked, dated = Monitor(plan_of(), health), Monitor(EVENTS, health)
+    told(clocked)
+    waits(dated, HELD, 90, 22)
+    own = [line for line in scrape(dated).splitlines() if "_input_" in line or "_waiting_" in line]
+    return scrape(clocked) + "\n".join(own) + "\n"
+
+
+def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -> None:
+    """A pipeline that has nothing to do is not ready while its frontier waits for an input."""
+    monitor = Monitor(EVENTS, health)
+    with serving(monitor, "127.0.0.1", 0) as url:
+        waits(monitor, Standing(91, {"orders": 91}, [], ["orders"], ahead=False), 90, 0)
+        assert get(url + "/ready")[0] == 200
+        waits(monitor, HELD, 95, 22)
+        monitor.trigger(None)
+        clock.now += 61
+        monitor.trigger(None)
+        status, text = get(url + "/ready")
+        metrics_told = get(url + "/metrics")[1]
+        waits(monitor, Standing(96, {"orders": 96}, [], ["orders"], ahead=False), 95, 0)
+        assert get(url + "/ready")[0] == 200
+
+    found = json.loads(text)
+    assert status == 503
+    assert "22 records wait for customers to come past 40" in found.pop("reason")
+    assert found.pop("lag_seconds") > 60
+    assert found == {
+        "ready": False,
+        "waiting_records": 22,
+        "frontier": 40,
+        "held_by": ["customers"],
+        "inputs": {
+            "orders": {"frontier": 90, "silent": False},
+            "customers": {"frontier": 40, "silent": False},
+        },
+    }
+    assert 'ikebana_input_holds{input="customers",pipeline="shop"} 1.0' in metrics_told
+    assert 'ikebana_input_holds{input="orders",pipeline="shop"} 0.0' in metrics_told
+    assert 'ikebana_waiting_records{pipeline="shop"} 22.0' in metrics_told
+
+
 def test_every_metric_has_series_once_all_is_told(health: Health) -> None:
     """No metric is defined that nothing ever sets."""
-    monitor = Monitor(plan_of(), health)
-    told(monitor)
-
-    series = watched.scraped(scrape(monitor))
+    series = watched.scraped(scraped_of_both(health))
 
     names = {m.name + ("_count" if m.kind == "histogram" else "") for m in METRICS}
     assert names - series.keys() == set()
@@ -256,10 +321,7 @@ def test_counters_add_up_and_gauges_do_not(health: Health) -> None:
 
 def test_alerts_and_dashboard_name_metrics_and_labels_that_there_are(health: Health) -> None:
     """An alert on a metric that is misspelt would be silent for ever."""
-    monitor = Monitor(plan_of(), health)
-    told(monitor)
-
-    assert watched.missing(scrape(monitor)) == []
+    assert watched.missing(scraped_of_both(health)) == []
 
 
 def test_what_is_missing_is_seen() -> None:
@@ -351,7 +413,9 @@ def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: C
         assert get(url + "/live") == (200, "live: 0 s since the last sign of life\n")
         assert get(url + "/ready")[0] == 503
         health.idle()
-        assert get(url + "/ready?verbose") == (200, "ready: lag 0 s, limit 60 s\n")
+        status, text = get(url + "/ready?verbose")
+        told = {"ready": True, "reason": "ready: lag 0 s, limit 60 s", "lag_seconds": 0}
+        assert (status, json.loads(text)) == (200, told)
         clock.now += 901
         assert get(url + "/live")[0] == 503
         assert get(url + "/metrics")[0] == 200

@@ -1,0 +1,39 @@
+"""How much waits in a shard until its time is closed."""
+
+from collections.abc import Iterable, Mapping
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.batch import parts
+from ikebana.processor.kernels import facts, hold, state_machine, upsert
+from ikebana.processor.planning import ways
+from ikebana.processor.planning.plan import Plan, StateMachine, Upsert
+
+# In each part of the state it is counted up to this, which takes a millisecond or two.
+MOST = 1_000
+
+
+def waiting(
+    plan: Plan, store: Store, intervals: Mapping[str, Interval], holds: Iterable[str]
+) -> int:
+    """How many records, and updates of them, wait for a frontier to pass their times.
+
+    `holds` are the parts of the state where updates are held that do; what a step has moved
+    into the future waits for its time, and nobody for it.
+    """
+
+    def part(kind: str, name: str) -> Part:
+        return parts.operator_part(store, kind + name)
+
+    count = sum(hold.waiting(part("", name), MOST) for name in holds)
+    for operator in plan.operators:
+        name = operator.name
+        if isinstance(operator, Upsert):
+            count += upsert.waiting(part("", name), intervals[name].upper, MOST)
+        elif isinstance(operator, StateMachine):
+            count += state_machine.waiting(part(parts.MACHINE, name), intervals[name].upper, MOST)
+    for source in plan.inputs:
+        if source.is_collection and not ways.comes_out_of_decoding(source):
+            upper = intervals[source.name].upper
+            count += facts.waiting(part(parts.FACTS, source.name), upper, MOST)
+    return count

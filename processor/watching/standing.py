@@ -1,0 +1,38 @@
+"""What waits for its time, and which input it waits for, in words."""
+
+from ikebana.processor.batch.waiting import MOST
+from ikebana.processor.timing.reach import Standing
+
+
+def held_words(standing: Standing | None, waiting: int) -> str | None:
+    """How much waits, and for what; None if nothing does.
+
+    >>> told = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+    >>> held_words(told, 22)
+    '22 records wait for customers to come past 40'
+    """
+    if not waiting:
+        return None
+    count = f"{'at least ' if waiting >= MOST else ''}{waiting:,} records"
+    verb = "wait" if waiting > 1 else "waits"
+    count = count if waiting > 1 else "1 record"
+    if standing is None:
+        return f"{count} {verb} for the frontier to pass their times"
+    if not standing.held_by:
+        return f"{count} {verb} for a record of a later time than all that were seen"
+    names = " and ".join(standing.held_by)
+    return f"{count} {verb} for {names} to come past {standing.upper}"
+
+
+def stands_words(standing: Standing) -> str:
+    """Where each input stands.
+
+    >>> stands_words(Standing(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True))
+    'names is silent after 39, orders is at 90'
+    """
+    told = [
+        f"{name} is silent after {at - 1}" if name in standing.silent else f"{name} is at {at}"
+        for name, at in standing.frontiers.items()
+    ]
+    told += [f"{name} is silent" for name in standing.silent if name not in standing.frontiers]
+    return ", ".join(sorted(told))
