@@ -43,6 +43,17 @@ def batches(seconds: tuple[str, str]) -> dict[str, str]:
     return {least: "0x30", most: "0+1x30", f'{name}{{{ONE},le="+Inf"}}': "0+1x30"}
 
 
+def held_up(frontier: str) -> dict[str, str]:
+    """Records wait for one of two inputs, while the output's frontier does this."""
+    each = f'{ONE},instance="i"'
+    return {
+        f'ikebana_input_holds{{{each},input="customers"}}': "1x30",
+        f'ikebana_input_holds{{{each},input="orders"}}': "0x30",
+        f"ikebana_waiting_records{{{each}}}": "22x30",
+        f'ikebana_output_frontier{{{each},output="o"}}': frontier,
+    }
+
+
 SCENARIOS = [
     Scenario(
         "IkebanaGone",
@@ -103,6 +114,14 @@ SCENARIOS = [
         {f'ikebana_output_frontier_lag_seconds{{{ONE},output="o"}}': "300x10"},
         "The frontier of output o of pipeline p is 6m 40s old",
         {**LABELS, "output": "o"},
+    ),
+    Scenario(
+        "IkebanaTimeHeldUp",
+        21,
+        held_up("40x30"),
+        held_up("40+1x30"),
+        "Records of pipeline p wait for input customers",
+        {**SCRAPED, "input": "customers"},
     ),
     Scenario(
         "IkebanaBatchesNearTimeout",
