@@ -3,10 +3,12 @@
 Joins may come and go, with what is behind them and the outputs that show it.  A new one asks
 the arrangements that are there: it begins where the others are, with what was there before
 (`batch.hydrating`).  What a removed one kept is released.  Everything else stays, for its
-state was made by it, and its outputs are its history.
+state was made by it, and its outputs are its history; but it may be written otherwise
+(`planning.identity`).
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,11 +17,53 @@ from ikebana.arrangements.errors import CheckpointError, PlanError
 from ikebana.processor.batch.parts import parts_of
 from ikebana.processor.checkpoint import Birth, check_shards, described, differences
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import identity, planner, ways
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Concat, Linear, Operator, Plan, Reduce
 
 _MAY_GO = (DeltaJoin, AsOfJoin, Linear, Concat, Reduce)
+
+
+def resumed(birth: Birth, plan: Plan) -> Plan:
+    """The plan to go on with: what is the same as it was stays as the checkpoint knows it."""
+    old = _recorded(birth)
+    return plan if old is None else identity.resumed(old, plan)
+
+
+def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
+    """What a plan that is resumed is called in the log of its checkpoint, by any version."""
+    found = {plan.fingerprint(), plan.former_fingerprint()}
+    old = _recorded(birth)
+    if old is not None:
+        # As it was, with what the record does not hold.
+        times = {source.name: source.event_time for source in old.inputs}
+        inputs = tuple(
+            replace(source, event_time=times.get(source.name, source.event_time))
+            for source in plan.inputs
+        )
+        before = identity.replace_parts(plan, inputs, plan.operators)
+        if before is not None and before.fingerprint() == plan.fingerprint():
+            found.add(before.former_fingerprint())
+    return frozenset(found)
+
+
+def hints_kept(birth: Birth, plan: Plan) -> list[str]:
+    """Where a plan's hints are not followed, since state was laid out by those of before."""
+    old = _recorded(birth)
+    return [] if old is None else identity.hints_kept(old, plan)
+
+
+def _recorded(birth: Birth) -> Plan | None:
+    """The plan that a checkpoint is of, if this version can make it."""
+    try:
+        return msgspec.convert(_known(birth), Plan)
+    except (msgspec.ValidationError, PlanError):
+        return None
+
+
+def _known(birth: Birth) -> dict[str, Any]:
+    # Checkpoints of before know the policy, which may change as well.
+    return {name: part for name, part in birth.plan.items() if name != "on_error"}
 
 
 def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
@@ -29,15 +73,13 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
         CheckpointError: with everything that may not change.
     """
     check_shards(birth, shards)
-    # Checkpoints of before know the policy, which may change as well.
-    known = {name: part for name, part in birth.plan.items() if name != "on_error"}
-    found = list(differences("", known, described(plan)))
+    plan = resumed(birth, plan)
+    found = list(differences("", _bound(_known(birth)), _bound(described(plan))))
     if not found:
         return birth
-    try:
-        old = msgspec.convert(known, Plan)
-    except (msgspec.ValidationError, PlanError):
-        raise _refused(found) from None
+    old = _recorded(birth)
+    if old is None:
+        raise _refused(found)
     if problems := [*_problems(old, plan), *_gone_before(birth, old, plan)]:
         raise _refused(problems)
     parts = parts_of(plan)
@@ -55,13 +97,16 @@ def changes(birth: Birth, plan: Plan) -> list[str]:
 def _refused(problems: Iterable[str]) -> CheckpointError:
     return CheckpointError(
         "the checkpoint was made by another plan: " + "; ".join(problems),
-        hint="Go on with the old plan, or use a new checkpoint and new output topics. Only "
-        "joins may come and go, with what is behind them.",
+        hint="Go on with the old plan, or start anew: with a new checkpoint, under a new name "
+        "of the pipeline, with new output topics and a new errors.topic if one is named. What "
+        "may change is how SQL is spelt, lateness, idle, size, unique, columns that nothing "
+        "reads, errors.policy and all settings; and joins may come and go, with what is behind "
+        "them.",
     )
 
 
 def _problems(old: Plan, new: Plan) -> Iterator[str]:
-    before, after = described(old), described(new)
+    before, after = _bound(described(old)), _bound(described(new))
     parts = ("operators", "outputs")
     yield from differences("", _without(before, parts), _without(after, parts))
     for kind in parts:
@@ -156,6 +201,17 @@ def _missing(old: Plan, new: Plan) -> Iterator[str]:
         if name not in kept and not each.is_own:
             joins = ", ".join(each.joins)
             yield f"{joins} needs the arrangement {each.arrangement}, which is not there"
+
+
+def _bound(plain: dict[str, Any]) -> dict[str, Any]:
+    """What of a plan as plain data stays as it is: how far batches go may change."""
+    inputs = [
+        {**source, "event_time": _without(source["event_time"], ("lateness_ms", "idle_ms"))}
+        if source.get("event_time")
+        else source
+        for source in plain["inputs"]
+    ]
+    return {**plain, "inputs": inputs}
 
 
 def _without(plain: dict[str, Any], parts: tuple[str, ...]) -> dict[str, Any]:

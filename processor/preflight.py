@@ -17,7 +17,7 @@ import msgspec
 from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evolution import changes, evolved
+from ikebana.processor.evolution import changes, evolved, hints_kept
 from ikebana.processor.planning.plan import Plan
 
 Status = Literal["ok", "failed", "unknown"]
@@ -80,9 +80,12 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         birth = Checkpoint(settings.checkpoint).birth()
         if birth is None:
             return "nothing to compare with yet"
-        if evolved(birth, plan, settings.shards) == birth:
-            return "the plan and the number of shards are the checkpoint's"
-        return f"the plan has changed as it may: {', '.join(changes(birth, plan))}"
+        same = evolved(birth, plan, settings.shards) == birth
+        told = "the plan and the number of shards are the checkpoint's"
+        if not same:
+            told = f"the plan has changed as it may: {', '.join(changes(birth, plan))}"
+        kept = hints_kept(birth, plan)
+        return f"{told}; joins stay laid out by {', '.join(kept)} as before" if kept else told
 
     readable = checked(f"{where}: read", look)
     yield readable

@@ -20,7 +20,8 @@ from ikebana.processor.joins.qualified import Flat, flat_name
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import Arrangement, Extend, Lookup, Path, Step
-from ikebana.processor.linear.expressions import asked, parse
+from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import Scope
 

@@ -5,14 +5,17 @@ Keys are always text, and one given twice is a problem.  `${NAME}` and
 for what a file holds, `$${` for `${`; what they stand for is text and is never read as
 YAML.  Dates and merge keys have
 no meaning here.  Which keys and values are wanted is not known here.
+
+No file costs more than its length: nesting, values and what is read of a file are bounded,
+and aliases count as what they stand for.
 """
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 
 from ikebana.arrangements.errors import ConfigError
@@ -21,6 +24,11 @@ _VARIABLE = re.compile(
     r"\$(?:(?P<escaped>\$\{)|\{file:(?P<file>[^}]+)\}"
     r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
 )
+
+
+_DEEPEST = 40
+_MOST_VALUES = 20_000
+_LARGEST_FILE = 1 << 20
 
 
 class Document(NamedTuple):
@@ -39,14 +47,14 @@ def read_yaml(text: str, source: str, environ: Mapping[str, str]) -> Document:
 
     Raises: ConfigError, with line and column, for what is not YAML.
     """
-    reader = _Reader(environ)
+    reader = _Reader(source, environ)
     value = reader.value(_composed(text, source), ())
     return Document(value, reader.lines, reader.problems, frozenset(reader.unread))
 
 
 def _composed(text: str, source: str) -> yaml.Node | None:
     try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as err:
         mark = err.problem_mark or err.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -61,10 +69,28 @@ def _composed(text: str, source: str) -> yaml.Node | None:
         ) from None
 
 
+class _Loader(yaml.SafeLoader):
+    """Composes nodes up to a depth that no pipeline needs."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self._depth > _DEEPEST:
+            problem = f"nested more than {_DEEPEST} levels deep"
+            at = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise ComposerError(None, None, problem, at)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
 class _Reader:
     """Walks the nodes of a document and remembers where it has been."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, source: str, environ: Mapping[str, str]) -> None:
+        self._source = source
+        self._values = 0
         self.lines: dict[str, int] = {}
         self.problems: list[tuple[str, str]] = []
         self.unread: set[str] = set()
@@ -74,6 +100,12 @@ class _Reader:
 
     def value(self, node: yaml.Node | None, path: tuple[str, ...]) -> object:
         """The value of a node; of one that cannot be read, its text."""
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise ConfigError(
+                f"cannot read pipeline file {self._source}: it has more than "
+                f"{_MOST_VALUES:,} values, counting what aliases stand for"
+            )
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, ".".join(path))
         if node in self._open:
@@ -99,7 +131,7 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append((where, f"has a key that is not text, at line {line}"))
                 continue
-            key = key_node.value
+            key = self._whole(key_node.value, ".".join(path) or "the file")
             given.setdefault(key, []).append(line)
             self.lines[".".join((*path, key))] = line
             values[key] = self.value(value_node, (*path, key))
@@ -122,11 +154,11 @@ class _Reader:
         match node.tag.removeprefix("tag:yaml.org,2002:"):
             # Dates and merge keys have no meaning here, so they are the text they are.
             case "str" | "timestamp" | "merge" | "value":
-                return self._substituted(text, path)
+                return self._whole(self._substituted(text, path), path)
             case "null" | "bool" | "int" | "float" as kind:
                 try:
                     value: object = construct[kind](node)
-                except (ValueError, KeyError):
+                except (ValueError, KeyError, IndexError):
                     self._refuse(
                         path, f'is not a readable "{kind}"; put it in quotes if it is text'
                     )
@@ -135,6 +167,13 @@ class _Reader:
             case tag:
                 self._refuse(path, f'has a tag that has no meaning here, "{tag}"')
                 return text
+
+    def _whole(self, text: str, path: str) -> str:
+        """Text of whole characters: an escape can make half of one, and so can a variable."""
+        if not any("\ud800" <= character <= "\udfff" for character in text):
+            return text
+        self._refuse(path, "holds half of a character, a surrogate, which no text may")
+        return text.encode("utf-8", "replace").decode()
 
     def _substituted(self, text: str, path: str) -> str:
         def variable(found: re.Match[str]) -> str:
@@ -161,11 +200,18 @@ class _Reader:
     def _content(self, file: str, path: str) -> str:
         """What a file holds, without the line end that editors leave behind it."""
         try:
-            return Path(file).read_text(encoding="utf-8").removesuffix("\n")
+            with open(file, encoding="utf-8") as content:
+                text = content.read(_LARGEST_FILE + 1)
         except OSError as err:
             self._refuse(path, f"the file {file} could not be read: {err.strerror}")
         except UnicodeDecodeError:
             self._refuse(path, f"the file {file} is not UTF-8 text")
+        except ValueError as err:
+            self._refuse(path, f"{file!a} is not the name of a file: {err}")
+        else:
+            if len(text) <= _LARGEST_FILE:
+                return text.removesuffix("\n")
+            self._refuse(path, f"the file {file} is longer than a setting may be")
         return ""
 
     def _refuse(self, path: str, problem: str) -> None:

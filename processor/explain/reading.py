@@ -11,11 +11,12 @@ from typing import NamedTuple
 from ikebana.processor.explain import joining
 from ikebana.processor.explain.words import counted, listed, named_lines, one_line, printable
 from ikebana.processor.linear.chain import Named, chain
-from ikebana.processor.linear.expressions import conjuncts, parse
+from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+from ikebana.processor.linear.syntax import conjuncts
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading

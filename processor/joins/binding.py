@@ -28,9 +28,9 @@ from ikebana.processor.joins.problems import (
 from ikebana.processor.joins.qualified import Flat, Sides
 from ikebana.processor.joins.query import AsOfJoin, Join
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.linear.expressions import conjuncts, tree_of
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.syntax import conjuncts, tree_of
 
 
 class JoinError(Exception):

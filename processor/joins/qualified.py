@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ikebana.processor.linear.expressions import parse, tree_of, written
+from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import (
@@ -23,8 +23,8 @@ from ikebana.processor.linear.scope import (
     StepError,
 )
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node, select_of, written
 
-_Node = dict[str, Any]
 _MADE = "made"
 _Names = Sequence[str]
 
@@ -98,7 +98,7 @@ def own(text: str, alias: str) -> str:
 
 def sides(text: str) -> Sides | None:
     """The sides of a condition that is one equality."""
-    node = _select(text)
+    node = select_of(text)
     (root,) = node["select_list"]
     if root.get("type") != "COMPARE_EQUAL":
         return None
@@ -123,7 +123,7 @@ def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
 
 def _with_names(text: str, renamed: Callable[[_Names], _Names]) -> str:
     """An expression with its columns named anew; the parameters of lambdas stay."""
-    node = _select(text)
+    node = select_of(text)
     try:
         made = [_walked(root, renamed, frozenset()) for root in node["select_list"]]
     except RecursionError:
@@ -151,23 +151,11 @@ def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[st
     return {name: _walked(item, renamed, bound) for name, item in value.items()}
 
 
-def _parameters(node: _Node) -> frozenset[str]:
+def _parameters(node: Node) -> frozenset[str]:
     if node.get("class") == "COLUMN_REF":
         return frozenset(node["column_names"][:1])
     inner = (_parameters(argument["expression"]) for argument in node.get("arguments", []))
     return frozenset().union(*inner)
-
-
-def _select(text: str) -> _Node:
-    """The syntax tree of an expression, as a SELECT of it."""
-    answer = tree_of(text)
-    nodes = [] if answer["error"] else [each["node"] for each in answer["statements"]]
-    if len(nodes) != 1 or len(nodes[0].get("select_list", [])) != 1:
-        # What is wrong with it is for those to say who say it of all expressions.
-        parse(text, Scope({}, open=True))
-        raise ExpressionError("it is not one expression")
-    node: _Node = nodes[0]
-    return node
 
 
 @functools.lru_cache(maxsize=4096)

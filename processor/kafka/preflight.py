@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, newborn
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.evolution import resumed
 from ikebana.processor.explain.words import counted
 from ikebana.processor.kafka import client, markers, takeover, topics
 from ikebana.processor.kafka.client import patiently
@@ -266,6 +267,7 @@ def _together(
     if birth is None:
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
         birth = newborn(settings.checkpoint, plan, settings.shards, nothing)
+    plan = resumed(birth, plan)
     reader = Reader(settings.kafka)
     try:
         topic = plan.markers_topic

@@ -20,6 +20,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint import Birth, Logged
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.evolution import names_of
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress
@@ -315,16 +316,13 @@ def check_markers(
     birth: Birth, logged: Logged, known: Mapping[int, Marker | None], plan: Plan
 ) -> None:
     """Refuse markers that are not of what the checkpoint has logged."""
-    if (
-        logged.offset is not None
-        and logged.batch > logged.committed
-        and logged.offset.plan != plan.fingerprint()
-    ):
+    other = logged.offset is not None and logged.offset.plan not in names_of(birth, plan)
+    if other and logged.batch > logged.committed:
         raise CheckpointError(
             f"batch {logged.batch} is unfinished, and is one of another plan",
             hint="Run the old pipeline file once more, with --once, then change it.",
         )
-    if logged.offset is not None and logged.offset.plan != plan.fingerprint():
+    if other:
         _check_level(logged)
     for shard, marker in known.items():
         if marker is None or (marker.retired and marker.epoch < birth.epoch):

@@ -13,42 +13,42 @@ here is on its syntax tree:
 """
 
 import functools
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
-import msgspec
 
+from ikebana.processor.linear import fitting
+from ikebana.processor.linear.allowed import refuse_bare, refuse_call
+from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.json_text import JSON, literal, quoted
-from ikebana.processor.linear.scope import OURS, ExpressionError, Scope
+from ikebana.processor.linear.scope import (
+    OURS,
+    UNKNOWN,
+    ExpressionError,
+    Scope,
+    UnknownError,
+)
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, root_of, select_of, shown, written
 from ikebana.processor.linear.typed_json import from_json
+from ikebana.processor.spelling import did_you_mean
 
-_Node = dict[str, Any]
-# Names that SQL takes for functions when there is no column of theirs.
-_BARE_FUNCTIONS = {
-    *("current_catalog", "current_date", "current_role", "current_schema", "current_time"),
-    *("current_timestamp", "current_user", "get_current_time", "localtime", "localtimestamp"),
-    *("session_user", "user"),
-}
 # JSON given to one of these is taken apart or carried along, not compared.
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}
 _CARRIERS = {"struct_pack", "list_value", "row"}
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
-# DuckDB calls these consistent, but they ask the clock, the catalog, or the program.
-_DEPENDENT = {
-    *("alias", "current_localtime", "current_localtimestamp", "index_key"),
-    *("json_serialize_plan", "version"),
-}
-# Aggregates over a list by name, and those of them that draw a sample.
-_LIST_AGGREGATES = {
-    *("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"),
-}
-_SAMPLING = ("reservoir_quantile",)
 _KINDS = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
     *("CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR", "TYPE"),
+}
+_NOT_OVER_ONE = {
+    "WINDOW": "a window has no meaning over one datum; what the rows of a key come to is for a "
+    "reduce operator, such as top(3, …)",
+    "SUBQUERY": "a subquery has no meaning over one datum; what another collection has is for a "
+    "delta_join",
+    "STAR": '"*" has no meaning here; name the columns',
+    "PARAMETER": "a parameter has no meaning here",
 }
 
 
@@ -67,207 +67,110 @@ class Expression:
         return frozenset(self.reads)
 
 
-def connection() -> duckdb.DuckDBPyConnection:
-    """This thread's database in memory, which reaches no file and no network."""
-    found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
-    if found is None:
-        found = duckdb.connect(
-            ":memory:", config={"threads": 1, "enable_external_access": "false"}
-        )
-        found.execute("SET TimeZone = 'UTC'").fetchall()
-        # A statement is run as it is written: casts for every row, conditions in order.
-        found.execute("PRAGMA disable_optimizer").fetchall()
-        found.execute("SET autoinstall_known_extensions = false").fetchall()
-        found.execute("SET autoload_known_extensions = false").fetchall()
-        _local.connection = found
-    return found
-
-
-def parsed(sql: str) -> duckdb.Statement:
-    """A statement for this thread's database, parsed once."""
-    database = connection()
-    known: dict[str, duckdb.Statement] = _local.__dict__.setdefault("statements", {})
-    if sql not in known:
-        (known[sql],) = database.extract_statements(sql)
-    return known[sql]
-
-
-_local = threading.local()
-
-
-def asked(sql: str, *parameters: str) -> list[tuple[Any, ...]]:
-    """All rows of a statement's answer."""
-    rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()
-    return rows
-
-
-@functools.lru_cache(maxsize=4096)
-def _parsed(text: str) -> bytes:
-    ((tree,),) = asked("SELECT json_serialize_sql(?)", "SELECT " + text)
-    return str(tree).encode()
-
-
-def tree_of(text: str) -> _Node:
-    """The syntax tree of an expression, as a SELECT of it."""
-    try:
-        tree: _Node = msgspec.json.decode(_parsed(text))
-    except RecursionError:
-        return {"error": True, "error_message": _TOO_DEEP}
-    return tree
-
-
-_TOO_DEEP = "it is nested too deeply"
-
-
 def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
     """Check an expression and find out what it reads.
 
     Raises:
-        ExpressionError: it cannot be parsed, or must not stand.
+        ExpressionError: it cannot be parsed, or must not stand; with all that is wrong.
+        UnknownError: nothing is wrong that can be told, but it reads what is unknown.
     """
-    _refuse_unwritable(text)
-    answer = tree_of(text)
-    if answer["error"]:
-        problem = _first_line(answer["error_message"])
-        if problem.startswith("syntax error"):
-            problem += '; names that SQL reserves stand in double quotes, as in "at"'
-        raise ExpressionError(problem)
-    node = answer["statements"][0]["node"]
-    listed = node.get("select_list", [])
-    if len(answer["statements"]) != 1 or len(listed) != 1 or not _only_an_expression(node):
-        raise ExpressionError("it is not one expression")
-    (root,) = listed
-    if root.get("alias"):
-        raise ExpressionError("an alias has no meaning here")
-    checked = _Checked(scope)
     try:
-        root = checked.node(root, outermost=True)
+        node = select_of(text)
+        (root,) = node["select_list"]
+        checked = _Checked(scope)
+        root = checked.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
+        checked.refuse()
         if condition:
             root = _ordered(root)
-        node["select_list"] = [root]
+        node = {**node, "select_list": [root]}
         return Expression(text, written(node), dict(checked.reads), root)
     except RecursionError:
-        raise ExpressionError(_TOO_DEEP) from None
-
-
-def _refuse_unwritable(text: str) -> None:
-    if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
-        raise ExpressionError("it holds a character that SQL cannot")
-
-
-def written(node: _Node) -> str:
-    """The expression that a SELECT node has, as SQL."""
-    statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
-    return _printed(msgspec.json.encode(statement).decode())
-
-
-@functools.lru_cache(maxsize=4096)
-def _printed(tree: str) -> str:
-    ((sql,),) = asked("SELECT json_deserialize_sql(?)", tree)
-    return str(sql).removeprefix("SELECT ").removesuffix(";")
-
-
-def conjuncts(text: str) -> list[str]:
-    """The conditions that AND joins in a condition, each as SQL of its own."""
-    answer = tree_of(text)
-    if answer["error"]:
-        return [text]
-    node = answer["statements"][0]["node"]
-    (root,) = node["select_list"]
-    if root.get("type") != "CONJUNCTION_AND":
-        return [text]
-    parts = [written({**node, "select_list": [child]}) for child in root["children"]]
-    return [condition for part in parts for condition in conjuncts(part)]
-
-
-def called(text: str) -> tuple[str, str] | None:
-    """The function that an expression is a call of, and its one argument."""
-    answer = tree_of(text)
-    if answer["error"] or len(answer["statements"]) != 1:
-        return None
-    node = answer["statements"][0]["node"]
-    listed = node.get("select_list", [])
-    if len(listed) != 1 or listed[0].get("class") != "FUNCTION":
-        return None
-    arguments = listed[0]["arguments"]
-    if len(arguments) != 1:
-        return None
-    argument = written({**node, "select_list": [arguments[0]["expression"]]})
-    return listed[0]["function_name"].lower(), argument
-
-
-def _only_an_expression(node: _Node) -> bool:
-    return (
-        node["type"] == "SELECT_NODE"
-        and node["from_table"]["type"] == "EMPTY"
-        and not node["modifiers"]
-        and not any(
-            node.get(part)
-            for part in ("where_clause", "group_expressions", "having", "qualify", "sample")
-        )
-    )
+        raise ExpressionError(TOO_DEEP) from None
 
 
 class _Checked:
-    """Walks a syntax tree, refuses what must not stand, names columns anew."""
+    """Walks a syntax tree, finds what must not stand, names columns anew."""
 
     def __init__(self, scope: Scope) -> None:
         self.reads: dict[str, str] = {}
         self._scope = scope
         self._bound: list[str] = []
+        self._problems: dict[str, None] = {}
+        self._unknown = False
 
-    def node(self, node: _Node, *, outermost: bool = False, takes_json: bool = False) -> _Node:
-        """The node with its columns named as the query names them."""
+    def refuse(self) -> None:
+        """Raise all that is wrong, if anything is."""
+        if self._problems:
+            raise ExpressionError("; and ".join(self._problems))
+        if self._unknown:
+            raise UnknownError
+
+    def node(
+        self,
+        node: Node,
+        *,
+        outermost: bool = False,
+        takes_json: bool = False,
+        fits: Callable[[], str | None] = lambda: None,
+    ) -> Node:
+        """The node with its columns named as the query names them.
+
+        `fits` tells to which type a column of JSON would best be cast here.
+        """
         kind = node.get("class")
-        match kind:
-            case "COLUMN_REF":
-                return self._column(node, takes_json=outermost or takes_json)
-            case "FUNCTION":
-                return self._function(node)
-            case "CAST":
-                return self._cast(node)
-            case "LAMBDA":
-                return self._lambda(node)
-            case "WINDOW":
-                raise ExpressionError("a window has no meaning over one datum")
-            case "SUBQUERY":
-                raise ExpressionError("a subquery has no meaning over one datum")
-            case "STAR":
-                raise ExpressionError('"*" has no meaning here; name the columns')
-            case "PARAMETER":
-                raise ExpressionError("a parameter has no meaning here")
-        if kind not in _KINDS:
-            raise ExpressionError(f"a {str(kind).lower().replace('_', ' ')} has no meaning here")
-        json_allowed = node.get("type") in _NULL_TESTS
-        return self._children(node, takes_json=json_allowed)
+        try:
+            match kind:
+                case "COLUMN_REF":
+                    return self._column(node, takes_json=outermost or takes_json, fits=fits)
+                case "FUNCTION":
+                    return self._function(node)
+                case "CAST":
+                    return self._cast(node)
+                case "LAMBDA":
+                    return self._lambda(node)
+            if kind in _NOT_OVER_ONE:
+                raise ExpressionError(_NOT_OVER_ONE[kind])
+            if kind not in _KINDS:
+                named = str(kind).lower().replace("_", " ")
+                raise ExpressionError(f"a {named} has no meaning here")
+        except UnknownError:
+            self._unknown = True
+            return node
+        except ExpressionError as error:
+            self._problems[str(error)] = None
+            return node
+        return self._children(node, takes_json=node.get("type") in _NULL_TESTS)
 
-    def _children(self, node: _Node, *, takes_json: bool = False) -> _Node:
+    def _children(self, node: Node, *, takes_json: bool = False) -> Node:
         def walked(value: Any) -> Any:
             if isinstance(value, list):
                 return [walked(item) for item in value]
             if isinstance(value, dict):
                 if "class" in value:
-                    return self.node(value, takes_json=takes_json)
+                    fits = functools.partial(fitting.within, node, value, self._scope, _type_text)
+                    return self.node(value, takes_json=takes_json, fits=fits)
                 return {name: walked(item) for name, item in value.items()}
             return value
 
         return {name: walked(value) for name, value in node.items()}
 
-    def _column(self, node: _Node, *, takes_json: bool) -> _Node:
+    def _column(self, node: Node, *, takes_json: bool, fits: Callable[[], str | None]) -> Node:
         name = node["column_names"][0]
         if name in self._bound:
             return node
-        if name.lower() in _BARE_FUNCTIONS and name not in self._scope.types:
-            raise ExpressionError(f"{name} depends on more than the datum")
+        if name not in self._scope.types:
+            refuse_bare(name)
         if name.startswith(OURS):
             raise ExpressionError(
                 f'the name "{name}" is taken; a field of it is value->>{literal(name)}'
             )
         declared = self._scope.type_of(name)
+        if declared == UNKNOWN:
+            raise UnknownError
         if declared == JSON and not takes_json:
             raise ExpressionError(
                 f'the type of "{name}" is not known here{self._declare(name)}'
-                f"cast it, as in {name}::BIGINT"
+                f"cast it, as in {shown(name)}::{fits() or 'BIGINT'}"
             )
         for other in self.reads:
             if other == name or other.lower() != name.lower():
@@ -283,22 +186,13 @@ class _Checked:
             return "; "
         return f"; declare it under {self._scope.declare}.{name}, or "
 
-    def _function(self, node: _Node) -> _Node:
+    def _function(self, node: Node) -> Node:
+        refuse_call(node)
         name = node["function_name"].lower()
-        if reason := _refused_functions().get(name):
-            raise ExpressionError(f"{name}() {reason}")
-        if name not in _functions():
-            raise ExpressionError(f"there is no function {name}()")
-        arguments = [argument["expression"] for argument in node["arguments"]]
-        if name == "age" and len(arguments) == 1:
-            raise ExpressionError("age() of one argument depends on more than the datum")
-        if name in _LIST_AGGREGATES and any(_text_of(a) in _SAMPLING for a in arguments[1:]):
-            raise ExpressionError(f"{name}() with a sample depends on more than the datum")
-        known = _JSON_FUNCTIONS | _CARRIERS
-        takes_json = name in known or name.startswith("json")
+        takes_json = name in _JSON_FUNCTIONS | _CARRIERS or name.startswith("json")
         return self._children(node, takes_json=takes_json)
 
-    def _cast(self, node: _Node) -> _Node:
+    def _cast(self, node: Node) -> Node:
         child = node["child"]
         kind = _type_text(node)
         if (
@@ -309,15 +203,13 @@ class _Checked:
         ):
             # What a declaration would do, so that x::VARCHAR is x and not its JSON text; but
             # here, where a condition before it guards it.
-            self._column(child, takes_json=True)
+            self._column(child, takes_json=True, fits=lambda: kind)
             text = f"{quoted(child['column_names'][0])}::VARCHAR"
-            made_of = from_json(text, kind)
-            wanted = f"TRY({made_of})" if node["try_cast"] else made_of
-            (made,) = tree_of(wanted)["statements"][0]["node"]["select_list"]
-            return dict(made)
+            made = from_json(text, kind)
+            return root_of(f"TRY({made})" if node["try_cast"] else made)
         return self._children(node, takes_json=True)
 
-    def _lambda(self, node: _Node) -> _Node:
+    def _lambda(self, node: Node) -> Node:
         if node.get("syntax_type") == "SINGLE_ARROW":
             # `x -> y` on columns parses as a lambda and binds as an access to JSON.
             left = self.node(node["lhs"], takes_json=True)
@@ -329,43 +221,44 @@ class _Checked:
         return walked
 
 
-def _column_names(node: _Node) -> Iterator[str]:
+def _column_names(node: Node) -> Iterator[str]:
     if node.get("class") == "COLUMN_REF":
         yield node["column_names"][0]
     for argument in node.get("arguments", []):
         yield from _column_names(argument["expression"])
 
 
-def _type_text(cast: _Node) -> str:
+def _type_text(cast: Node) -> str:
     """The type of a cast as SQL writes it in full."""
-    node = msgspec.json.decode(_parsed("typeof(CAST(NULL AS BIGINT))"))["statements"][0]["node"]
+    node = select_of("typeof(CAST(NULL AS BIGINT))")
     (root,) = node["select_list"]
     root["arguments"][0]["expression"]["type_expr"] = cast["type_expr"]
     try:
         ((found,),) = asked("SELECT " + written(node))
     except duckdb.Error as error:
-        raise ExpressionError(_first_line(str(error))) from None
+        raise ExpressionError(first_line(error)) from None
     return str(found)
 
 
 @functools.lru_cache(maxsize=256)
 def type_named(text: str) -> str:
     """The full name of a SQL type.  Raises: ExpressionError."""
-    answer = tree_of(f"CAST(NULL AS {text})")
-    if answer["error"]:
-        raise ExpressionError(f'"{text}" is not a SQL type')
-    node = answer["statements"][0]["node"]
-    root = node.get("select_list", [])
-    single = len(answer["statements"]) == 1 and len(root) == 1 and _only_an_expression(node)
-    if not single or root[0].get("class") != "CAST":
-        raise ExpressionError(f'"{text}" is not a SQL type')
     try:
-        return _type_text(root[0])
-    except ExpressionError:
-        raise ExpressionError(f'"{text}" is not a SQL type') from None
+        # On a line of its own, so that a comment hides nothing that is ours.
+        root = root_of(f"CAST(NULL AS {text}\n)")
+        if root.get("class") == "CAST":
+            return _type_text(root)
+    except (ExpressionError, RecursionError):
+        pass
+    raise ExpressionError(f'"{text}" is not a SQL type{_close_type(text)}')
 
 
-def _ordered(node: _Node) -> _Node:
+def _close_type(text: str) -> str:
+    close = did_you_mean(text, fitting.type_names())
+    return f"; did you mean {close}?" if close else ""
+
+
+def _ordered(node: Node) -> Node:
     """A condition whose AND and OR are CASEs, wherever only true or not true matters."""
     kind = node.get("type")
     if kind not in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
@@ -380,7 +273,7 @@ def _ordered(node: _Node) -> _Node:
     return made
 
 
-def _case(condition: _Node, then: _Node, otherwise: _Node) -> _Node:
+def _case(condition: Node, then: Node, otherwise: Node) -> Node:
     at = {"alias": "", "query_location": 0, "query_location_length": 0}
     check = {"when_expr": condition, "then_expr": then}
     return {
@@ -392,7 +285,7 @@ def _case(condition: _Node, then: _Node, otherwise: _Node) -> _Node:
     }
 
 
-def _boolean(*, value: bool) -> _Node:
+def _boolean(*, value: bool) -> Node:
     at = {"alias": "", "query_location": 0, "query_location_length": 0}
     text = "true" if value else "false"
     return {
@@ -401,83 +294,3 @@ def _boolean(*, value: bool) -> _Node:
         **at,
         "literal": {"kind": "BOOLEAN", "text": text},
     }
-
-
-def _text_of(node: _Node) -> str:
-    literal_ = node.get("literal") or {}
-    return str(literal_.get("text", "")).lower()
-
-
-_WITHIN = "depends on more than the datum"
-_AGGREGATE = "is an aggregate, which has no meaning over one datum"
-_REPEATS = "can only stand in flat_map"
-
-
-@functools.cache
-def _functions() -> frozenset[str]:
-    """The names of all functions of values, be they built in or macros."""
-    rows = asked(
-        "SELECT DISTINCT function_name FROM duckdb_functions() "
-        "WHERE function_type IN ('scalar', 'macro')"
-    )
-    return frozenset(name for (name,) in rows if not name.startswith(OURS))
-
-
-@functools.cache
-def _refused_functions() -> dict[str, str]:
-    """Why a function must not be called, by its name."""
-    refused = dict.fromkeys(_DEPENDENT | _BARE_FUNCTIONS, _WITHIN)
-    kinds: dict[str, set[str]] = {}
-    macros: dict[str, set[str]] = {}
-    wanted = "function_name, function_type, stability, macro_definition"
-    for name, kind, stability, definition in asked(f"SELECT {wanted} FROM duckdb_functions()"):
-        kinds.setdefault(name, set()).add(kind)
-        if kind == "scalar" and stability != "CONSISTENT":
-            refused[name] = _WITHIN
-        if kind == "macro":
-            macros.setdefault(name, set()).update(_names_in(definition or "NULL"))
-    for name, found in kinds.items():
-        if "aggregate" in found and not found & {"scalar", "macro"}:
-            refused.setdefault(name, _AGGREGATE)
-    refused["count_star"] = _AGGREGATE
-    for name in ("unnest", "repeat_row"):
-        refused[name] = _REPEATS
-    # A macro is what it stands for, and it may stand for another.
-    for _ in macros:
-        found_more = {
-            name: refused[used]
-            for name, uses in macros.items()
-            for used in sorted(uses, reverse=True)
-            if name not in refused and used in refused
-        }
-        if not found_more:
-            break
-        refused |= found_more
-    return refused
-
-
-def _names_in(definition: str) -> set[str]:
-    """The functions that the definition of a macro names; a subquery counts as one."""
-    answer = tree_of(definition)
-    if answer["error"]:
-        return {"now"}
-    found: set[str] = set()
-    waiting: list[Any] = [answer["statements"]]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, dict):
-            waiting += node.values()
-            match node.get("class"):
-                case "FUNCTION":
-                    found.add(node["function_name"].lower())
-                case "COLUMN_REF":
-                    found |= _BARE_FUNCTIONS & {node["column_names"][-1].lower()}
-                case "SUBQUERY" | "WINDOW":
-                    found.add("now")
-    return found
-
-
-def _first_line(message: str) -> str:
-    return message.strip().partition("\n")[0]

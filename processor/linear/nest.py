@@ -13,7 +13,8 @@ from typing import NamedTuple, NoReturn
 import duckdb
 import pyarrow as pa
 
-from ikebana.processor.linear.expressions import called, connection, parse
+from ikebana.processor.linear.database import connection, first_line
+from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import (
     BLOB,
     INSTANTS,
@@ -29,6 +30,7 @@ from ikebana.processor.linear.json_text import (
 )
 from ikebana.processor.linear.scope import KEY, OURS, VALUE, ExpressionError, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
+from ikebana.processor.linear.syntax import called
 from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
@@ -352,7 +354,7 @@ class _Nest:
         try:
             self._type(name)
         except duckdb.Error as error:
-            self._refuse(part, str(error).strip().partition("\n")[0], text)
+            self._refuse(part, first_line(error), text)
         return name
 
     def _read(self, part: str, reads: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
 """SQL steps in a row, compiled to one DuckDB statement and run over batches of rows.
 
-The statement is run as it is written (`expressions.connection` switches the optimizer
+The statement is run as it is written (`database.connection` switches the optimizer
 off), so casts happen for every row, and whether a row fails does not depend on the others.
 A batch that fails is run once more in the statement's checked form, which tells the rows
 that fail and the expressions that they fail at, and has the results of all others.
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.linear.expressions import connection, parsed
+from ikebana.processor.linear.database import connection, parsed
 from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.nest import (
     BAD,

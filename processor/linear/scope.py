@@ -5,16 +5,26 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.spelling import instead
 
 # The columns that stand for the whole key and the whole value.
 KEY = "key"
 VALUE = "value"
 # The names of columns that are ours begin like this.
 OURS = "__"
+# The type of what cannot be told because of a mistake elsewhere.
+UNKNOWN = "?"
 
 
 class ExpressionError(Exception):
     """An expression that cannot stand where it does; the message says why."""
+
+
+class UnknownError(ExpressionError):
+    """An expression that reads what another mistake leaves unknown; it is none by itself."""
+
+    def __init__(self) -> None:
+        super().__init__("it reads what is not known, because of another problem")
 
 
 class StepError(Exception):
@@ -32,7 +42,9 @@ class Scope:
     """What an expression may name.
 
     `types` are SQL types by column.  With `open`, any other name is a field of the
-    value, of type JSON; `declare` then says where its type can be declared.
+    value, of type JSON; `declare` then says where its type can be declared.  A type that
+    cannot be told because of a mistake elsewhere is `UNKNOWN`: nothing is said of what
+    reads it; a scope that is `UNKNOWN` to `declare` has such types alone.
     """
 
     types: Mapping[str, str]
@@ -44,10 +56,13 @@ class Scope:
         if name in self.types:
             return self.types[name]
         if not self.open:
-            raise ExpressionError(
-                f'there is no column "{name}"; there are {", ".join(sorted(self.types))}'
-            )
-        return JSON
+            raise ExpressionError(f'there is no column "{name}"{instead(name, self.types)}')
+        return UNKNOWN if self.declare == UNKNOWN else JSON
+
+
+def unknown() -> Scope:
+    """The scope of a relation of which nothing can be told."""
+    return Scope({KEY: UNKNOWN, VALUE: UNKNOWN}, open=True, declare=UNKNOWN)
 
 
 class FrozenScope(NamedTuple):

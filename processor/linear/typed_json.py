@@ -211,7 +211,7 @@ def _parts(text: str, kind: str) -> str:
 @functools.lru_cache(maxsize=1024)
 def reads(text: str, kind: str) -> bool:
     """Whether the text of canonical JSON, which is not null, fits a type."""
-    from ikebana.processor.linear.expressions import asked
+    from ikebana.processor.linear.database import asked
 
     try:
         ((found,),) = asked(

@@ -7,7 +7,7 @@ that is not raises a `PlanError` that lists every problem.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -352,12 +352,25 @@ class Plan:
         return replace(self, operators=tuple(operators))
 
     def fingerprint(self) -> str:
-        """Names the plan in offsets and markers: a replay under another plan is refused."""
+        """Names the plan in offsets and markers: a replay under another plan is refused.
+
+        What decides how far the next batches go is no part of it: a batch that is logged
+        goes as far as it was logged.
+        """
+        return self._hashed(_UNDATED)
+
+    def former_fingerprint(self) -> str:
+        """What the fingerprint was in versions in which lateness and idle were a part of it."""
+        return self._hashed({})
+
+    def _hashed(self, of_event_time: Mapping[str, int]) -> str:
         plain = msgspec.to_builtins(self, enc_hook=_function_name)
         for part in (*plain["inputs"], *plain["operators"]):
             for name in _ADDED_LATER & part.keys():
                 if part[name] in (None, ()):
                     del part[name]
+            if "event_time" in part:
+                part["event_time"].update(of_event_time)
         for output in plain["outputs"]:
             # It decides about messages alone.
             del output["tombstones"]
@@ -380,6 +393,8 @@ def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
 ERRORS = "errors"
 # Where they are not used, plans are known by what they were before there were these.
 _ADDED_LATER = {"event_time", "function", "unique", "size"}
+# Plans that differ in these alone are one: they stand as where nothing is said of them.
+_UNDATED = {name: getattr(EventTime(), name) for name in ("lateness_ms", "idle_ms")}
 
 
 def _function_name(value: Any) -> str:

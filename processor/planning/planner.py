@@ -342,7 +342,8 @@ def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tupl
     """The conditions over the key alone that every datum has to pass first."""
     if not any(isinstance(step, Sql) and step.where for _, step in steps):
         return ()
-    from ikebana.processor.linear.expressions import conjuncts, parse
+    from ikebana.processor.linear.expressions import parse
+    from ikebana.processor.linear.syntax import conjuncts
 
     found: list[str] = []
     own = {KEY, *source.key}

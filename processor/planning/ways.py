@@ -237,7 +237,7 @@ def signs(step: AnyStep) -> bool:
         case Sql():
             if step.flat_map is None:
                 return step.diff is not None
-            from ikebana.processor.linear.expressions import called
+            from ikebana.processor.linear.syntax import called
 
             repeats = called(step.flat_map[1])
             return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")

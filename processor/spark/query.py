@@ -22,7 +22,7 @@ from ikebana.processor import faults
 from ikebana.processor.batch.shard_batch import Job, encode_state
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evolution import evolved
+from ikebana.processor.evolution import evolved, hints_kept, resumed
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
@@ -135,6 +135,9 @@ def start(
     known = birth
     if birth is None:
         birth = newborn(settings.checkpoint, plan, settings.shards, start_offset)
+    for hint in hints_kept(birth, plan):
+        on_step(f"going on as joins were laid out, with {hint} as it was")
+    plan = resumed(birth, plan)
     birth = evolved(birth, plan, settings.shards)
     on_step("taking over the outputs")
     taken = take_over(

@@ -7,6 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,6 +117,44 @@ def test_late_records_count_at_the_frontier_and_are_told() -> None:
 
     assert shell.counted["late"] == 1
     assert (b'"b"', b'{"t":3,"v":2}', 100 - LATENESS, 1) in shell.found["current"]
+
+
+@pytest.mark.parametrize(
+    ("lateness_ms", "reached"), [(0, 100), (5, 95), (10, 90), (50, 90)], ids=str
+)
+def test_lateness_may_change_between_two_runs(lateness_ms: int, reached: int) -> None:
+    """With less the frontier goes on at once, with more it stays until it is reached again."""
+    (source,) = EVENTS.inputs
+    assert source.event_time is not None
+    first, then = (
+        replace(
+            EVENTS,
+            inputs=(
+                replace(
+                    source,
+                    event_time=msgspec.structs.replace(source.event_time, lateness_ms=ms),
+                ),
+            ),
+        )
+        for ms in (10, lateness_ms)
+    )
+    topics = Topics()
+    shell = Shell(first, topics)
+    topics.send("rows", b'"a"', row(100, 1))
+    shell.read()
+    assert shell.last.upper == 90
+
+    shell.replan(then)
+    shell.read()
+    assert shell.last.upper == reached
+
+    # What comes in between is neither lost nor before what was closed.
+    topics.send("rows", b'"b"', row(93, 2))
+    topics.send("rows", b'"a"', row(200, 3))
+    shell.read()
+    assert shell.last.upper == 200 - lateness_ms
+    times = [update.time for update in shell.found["current"] if update.time < 150]
+    assert sorted(times) == sorted([100, max(93, reached)])
 
 
 def test_a_silent_partition_holds_the_frontier_until_it_is_idle() -> None:

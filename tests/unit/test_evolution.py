@@ -12,7 +12,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.batch import hydrating, parts
 from ikebana.processor.checkpoint import Birth, newborn
-from ikebana.processor.evolution import changes, evolved
+from ikebana.processor.evolution import changes, evolved, hints_kept, names_of, resumed
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.plan import Operator
@@ -172,3 +172,164 @@ def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
 
     assert [place for place, _ in store.scan(b"") if not parts.of_one_shard(place)] == []
     assert len(list(store.scan(b""))) == 1
+
+
+LATE = EventTime(clock="kafka", lateness_ms=5_000, idle_ms=10_000)
+SPELT = Linear(
+    "large",
+    "first",
+    (
+        steps.Sql(
+            where=("n>1", "(n <> 7) -- not seven"),
+            select=(("m", "n*2"),),
+            key="n+0",
+            valid_until="n::BIGINT",
+        ),
+        steps.Sql(flat_map=("x", "[m,2]"), diff="abs(m)", valid_from="m"),
+    ),
+)
+OTHERWISE = Linear(
+    "large",
+    "first",
+    (
+        steps.Sql(
+            where=("n > 1", "(n <> 7)"),
+            select=(("m", '("n" * 2)'),),
+            key="(n + 0)",
+            valid_until="CAST(n AS BIGINT)",
+        ),
+        steps.Sql(flat_map=("x", "[m, 2]"), diff="abs( m )", valid_from="(m)"),
+    ),
+)
+COUNTED = Reduce("counted", "first", (("n", "count( * )"), ("most", "max(n+1)")), "n  +  1")
+COUNTED_OTHERWISE = Reduce(
+    "counted", "first", (("n", "count(*)"), ("most", "max((n + 1))")), "n+1"
+)
+PRICED_OTHERWISE = AsOfJoin("priced", *PAIR, ("(o.ck=c.ck)",), (("n", 'o."n"'),))
+
+
+def dated(*inputs: EventTime | None) -> tuple[Input, ...]:
+    return tuple(
+        replace(source, event_time=event_time)
+        for source, event_time in zip(INPUTS, inputs, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(plan_of(FIRST, SPELT), plan_of(FIRST, OTHERWISE), id="SQL of steps"),
+        pytest.param(
+            plan_of(FIRST, COUNTED), plan_of(FIRST, COUNTED_OTHERWISE), id="SQL of a reduction"
+        ),
+        pytest.param(plan_of(PRICED), plan_of(PRICED_OTHERWISE), id="SQL of a join"),
+        pytest.param(
+            plan_of(FIRST, inputs=dated(LATE, LATE)),
+            plan_of(FIRST, inputs=dated(msgspec.structs.replace(LATE, lateness_ms=1), LATE)),
+            id="lateness",
+        ),
+        pytest.param(
+            plan_of(FIRST, inputs=dated(LATE, LATE)),
+            plan_of(FIRST, inputs=dated(LATE, msgspec.structs.replace(LATE, idle_ms=None))),
+            id="idle",
+        ),
+        pytest.param(
+            plan_of(FIRST),
+            plan_of(FIRST, inputs=(replace(INPUTS[0], size=10), replace(INPUTS[1], size=9))),
+            id="size",
+        ),
+        pytest.param(
+            plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], unique=(("ck",),)))),
+            plan_of(FIRST),
+            id="unique",
+        ),
+        pytest.param(
+            plan_of(FIRST),
+            plan_of(
+                FIRST,
+                inputs=(
+                    replace(INPUTS[0], columns=(Column("ck", "int8"), INPUTS[0].columns[1])),
+                    *INPUTS[1:],
+                ),
+            ),
+            id="SQL of a type",
+        ),
+    ],
+)
+def test_what_computes_the_same_may_be_written_otherwise(old: Plan, new: Plan) -> None:
+    """The checkpoint goes on, as it was made: its record and the names in its log stay."""
+    birth = born(old)
+
+    assert evolved(birth, new, 2) == birth
+    going = resumed(birth, new)
+    assert (going.operators, going.fingerprint()) == (old.operators, old.fingerprint())
+    assert old.fingerprint() in names_of(birth, going)
+    assert old.former_fingerprint() in names_of(birth, going)
+    for source, was, now in zip(going.inputs, old.inputs, new.inputs, strict=True):
+        assert source == replace(was, event_time=now.event_time)
+
+
+def selecting(*columns: Column) -> Plan:
+    """A plan that reads two columns of its input and has no use for others."""
+    return Plan(
+        "p",
+        (Input("in", ("in",), columns=(Column("a", "BIGINT"), Column("b", "BIGINT"), *columns)),),
+        (Upsert("all", "in"), Linear("some", "all", (steps.select(a="a + b"),))),
+        (Output("some", "some", "some"),),
+    )
+
+
+def test_a_column_that_nothing_reads_may_come_and_go() -> None:
+    """It is not even decoded."""
+    with_it = selecting(Column("c", "DECIMAL(9,2)"))
+
+    for old, new in ((selecting(), with_it), (with_it, selecting())):
+        birth = born(old)
+        assert evolved(birth, new, 2) == birth
+        assert resumed(birth, new) == old
+
+
+def test_a_column_that_is_kept_may_not() -> None:
+    """Rows that are kept whole would be read otherwise than they were."""
+    whole = plan_of()
+    more = replace(INPUTS[0], columns=(*INPUTS[0].columns, Column("c", "BIGINT")))
+
+    with pytest.raises(CheckpointError, match=r"inputs\[0\].columns"):
+        evolved(born(whole), plan_of(inputs=(more, INPUTS[1])), 2)
+
+
+def test_a_batch_of_a_version_before_is_known_by_its_name_of_then() -> None:
+    """Lateness was a part of it; also when the file has changed since."""
+    old, new = (
+        plan_of(FIRST, inputs=dated(LATE, msgspec.structs.replace(LATE, lateness_ms=at)))
+        for at in (5_000, 60_000)
+    )
+    birth = born(old)
+    # As it was made then, with lateness in it.
+    logged = old.former_fingerprint()
+
+    assert logged != old.fingerprint()
+    assert logged in names_of(birth, resumed(birth, new))
+    assert plan_of(FIRST, inputs=dated(None, LATE)).former_fingerprint() not in names_of(
+        birth, resumed(birth, new)
+    )
+
+
+def test_hints_that_joins_were_not_laid_out_by_are_told() -> None:
+    """A checkpoint keeps the arrangements that it has."""
+    sized = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], size=9)))
+
+    assert hints_kept(born(plan_of(FIRST)), sized) == ["inputs.customers_in.size"]
+    assert hints_kept(born(plan_of()), plan_of(inputs=sized.inputs)) == []
+
+
+def test_a_refusal_says_all_that_starting_anew_takes() -> None:
+    """Else the next start is refused for the next reason."""
+    other = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",))))
+
+    with pytest.raises(CheckpointError) as error:
+        evolved(born(plan_of(FIRST)), other, 2)
+
+    assert error.value.hint is not None
+    for needed in ("a new checkpoint", "new name of the pipeline", "new output topics"):
+        assert needed in error.value.hint

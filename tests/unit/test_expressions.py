@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.processor.linear.expressions import (
-    asked,
-    called,
-    conjuncts,
-    connection,
-    parse,
-    type_named,
-)
+from ikebana.processor.linear.database import asked, connection
+from ikebana.processor.linear.expressions import parse, type_named
 from ikebana.processor.linear.scope import ExpressionError, Scope
+from ikebana.processor.linear.syntax import called, conjuncts
 from strategies import unhurried
 
 CLOSED = Scope(
@@ -60,6 +55,18 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
         ("[uuid() for x in l]", f"uuid() {BEYOND}"),
         ("CASE WHEN b THEN setseed(0.5) END", f"setseed() {BEYOND}"),
         ("list_aggr(l, 'reservoir_quantile', 0.5)", f"list_aggr() with a sample {BEYOND}"),
+        (
+            "list_aggregate(l, 'reservoir_' || 'quantile', 0.5)",
+            "list_aggregate() needs the aggregate's name as a constant",
+        ),
+        ("aggregate(l, s)", "aggregate() needs the aggregate's name as a constant"),
+        (
+            "array_aggr(l, 'sum'::VARCHAR)",
+            "array_aggr() needs the aggregate's name as a constant",
+        ),
+        ("list_aggr(l, 'smu')", 'there is no aggregate "smu"; did you mean "sum"?'),
+        ("finalize(a)", f"finalize() {BEYOND}"),
+        ("to_aggregate_state(a, 'x', [])", f"to_aggregate_state() {BEYOND}"),
         ("nextval('s')", f"nextval() {BEYOND}"),
         ("currval('s')", f"currval() {BEYOND}"),
         ("current_setting('threads')", f"current_setting() {BEYOND}"),
@@ -104,7 +111,15 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
         ("a LIMIT 1", "it is not one expression"),
         ("a ORDER BY a", "it is not one expression"),
         ("DISTINCT a", "it is not one expression"),
-        ("a UNION SELECT 1", "it is not one expression"),
+        ("a UNION SELECT 1", "it is not one expression; the updates of several operators"),
+        ("a GROUP BY ALL", "it is not one expression; GROUP BY is a reduce operator's by"),
+        ("a GROUP BY a", "it is not one expression; GROUP BY is a reduce operator's by"),
+        ("a HAVING b", "it is not one expression; HAVING is a where in a linear operator"),
+        ("length(s) FILTER (b)", "length() is no aggregate: FILTER has no meaning in it"),
+        ("upper(DISTINCT s)", "upper() is no aggregate: DISTINCT has no meaning in it"),
+        ("length(s ORDER BY a)", "length() is no aggregate: ORDER BY has no meaning in it"),
+        ("uper(s)", "there is no function uper(); did you mean upper()?"),
+        ("now() > s AND nam AND vlaue", f"now() {BEYOND}; until when a row counts is its valid_"),
         ("a\0", "it holds a character that SQL cannot"),
         ("'\ud800'", "it holds a character that SQL cannot"),
         ("__row", "the name \"__row\" is taken; a field of it is value->>'__row'"),
@@ -154,7 +169,42 @@ def test_what_is_no_expression_is_refused(statement: str) -> None:
 def test_no_name_that_is_not_declared_is_let_through() -> None:
     """Where columns are declared, a misspelt one is told with those that there are."""
     assert refusal("nam", CLOSED) == 'there is no column "nam"; there are a, b, key, l, s, value'
-    assert refusal("A", CLOSED) == 'there is no column "A"; there are a, b, key, l, s, value'
+    assert refusal("A", CLOSED) == 'there is no column "A"; did you mean "a"?'
+    assert refusal("vlaue", CLOSED) == 'there is no column "vlaue"; did you mean "value"?'
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("x = 1", "BIGINT"),
+        ("1 < x", "BIGINT"),
+        ("x > 1.50", "DECIMAL(18,2)"),
+        ("x = 'a'", "VARCHAR"),
+        ("x IN ('a', 'b')", "VARCHAR"),
+        ("x LIKE 'a%'", "VARCHAR"),
+        ("x BETWEEN DATE '2020-01-01' AND DATE '2020-12-31'", "DATE"),
+        ("x > s::TIMESTAMP", "TIMESTAMP"),
+        ("x = a", "BIGINT"),
+        ("x + 1 > a", "BIGINT"),
+        ("upper(x) = 'A'", "VARCHAR"),
+        ("date_trunc('day', x)", "TIMESTAMP"),
+        ("x AND b", "BOOLEAN"),
+        ("CASE WHEN x THEN 1 END", "BOOLEAN"),
+    ],
+)
+def test_the_cast_that_is_proposed_fits(text: str, type_: str) -> None:
+    """By what stands beside the column, and by the function that takes it."""
+    assert refusal(text).endswith(f"or cast it, as in x::{type_}")
+
+
+def test_all_that_is_wrong_with_an_expression_is_told() -> None:
+    """Each column and each function once."""
+    told = refusal("nam = 1 AND random() > 0.5 AND nam = 2 AND vlaue = 's'", CLOSED)
+
+    assert told == (
+        'there is no column "nam"; there are a, b, key, l, s, value; and random() '
+        f'{BEYOND}; and there is no column "vlaue"; did you mean "value"?'
+    )
 
 
 def functions(condition: str) -> list[str]:
@@ -285,11 +335,20 @@ def test_types_have_one_name(text: str, expected: str) -> None:
     assert type_named(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "nothing", "INT); SELECT (1", "INT) + (1", "INT), (1", "1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "nothing", "INT); SELECT (1", "INT) --", "INT) AS x --", "INT) + (1", "INT), (1", "1"],
+)
 def test_what_is_no_type_is_refused(text: str) -> None:
     """The message quotes it."""
     with pytest.raises(ExpressionError, match=re.escape(f'"{text}" is not a SQL type')):
         type_named(text)
+
+
+def test_a_misspelt_type_is_told_with_what_it_is_like() -> None:
+    """Whatever DuckDB calls it."""
+    with pytest.raises(ExpressionError, match="did you mean TIMESTAMP"):
+        type_named("TIMESTMP")
 
 
 def test_the_parts_of_a_condition() -> None:
@@ -301,7 +360,8 @@ def test_the_parts_of_a_condition() -> None:
         "((a = 2) OR b)",
     ]
     assert conjuncts("a = 1 OR b") == ["a = 1 OR b"]
-    assert conjuncts("a = ") == ["a = "]
+    for text in ("a = ", "a AND b, s", "a UNION SELECT b", "a AND b AS c", "a AND b FROM t"):
+        assert conjuncts(text) == [text]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,7 @@ def problems(join: str) -> list[str]:
         ),
         (
             DELTA + "where: o.product = p.prodct",
-            'operators.j.where: input "p": there is no column "prodct"; there are key, price, '
-            "product, value",
+            'operators.j.where: input "p": there is no column "prodct"; did you mean "product"?',
         ),
         (
             DELTA + "where: o.product = product",
@@ -102,6 +101,26 @@ def problems(join: str) -> list[str]:
         (
             AS_OF + EQUAL,
             'operators.j: as_of_join takes no where; its conditions are "on"',
+        ),
+        (
+            DELTA + "where: 'o.product = p.product, o.id > 1'",
+            "operators.j.where: it is not one expression; several are several columns of a "
+            "select, or a list of conditions",
+        ),
+        (
+            DELTA + "where: o.product = p.product UNION SELECT 1",
+            "operators.j.where: it is not one expression; the updates of several operators "
+            "together are a concat operator",
+        ),
+        (
+            DELTA + "where: o.product = p.product AS same",
+            "operators.j.where: an alias has no meaning here; names stand under select, as in "
+            '{"same": …}',
+        ),
+        (
+            AS_OF + "on: o.product = p.product AND o.id > 1 AS same",
+            "operators.j.on: an alias has no meaning here; names stand under select, as in "
+            '{"same": …}',
         ),
         (DELTA + EQUAL + "at: neu", "operators.j: delta_join takes no at"),
         (AS_OF + ON + "cartesian: true", "operators.j: as_of_join takes no cartesian"),

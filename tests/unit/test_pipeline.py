@@ -592,6 +592,65 @@ def test_what_is_not_a_yaml_mapping_is_refused(text: str, message: str) -> None:
     assert str(refused.value) == f"cannot read pipeline file p.yaml: {message}"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("checkpoint: c", 'checkpoint: !!int ""', 'run.checkpoint: is not a readable "int"'),
+        ("checkpoint: c", 'checkpoint: !!float "_"', 'run.checkpoint: is not a readable "float"'),
+        (
+            "checkpoint: c",
+            'checkpoint: "${file:\\0x}"',
+            "run.checkpoint: '\\x00x' is not the name of a file",
+        ),
+        (
+            "checkpoint: c",
+            'checkpoint: "${file:/dev/zero}"',
+            "run.checkpoint: the file /dev/zero is longer than a setting may be",
+        ),
+        (
+            "topic: in}",
+            'topic: in, format: "\\ud800"}',
+            "inputs.i.format: holds half of a character, a surrogate, which no text may",
+        ),
+        (
+            "{upsert: i}",
+            '{upsert: i, key: "\\ud800"}',
+            "operators.o.key: holds half of a character, a surrogate, which no text may",
+        ),
+        (
+            "{topic: in}",
+            '{topic: in, columns: {"\\ud800": BIGINT}}',
+            "inputs.i.columns: holds half of a character, a surrogate, which no text may",
+        ),
+    ],
+)
+def test_what_no_setting_can_be_has_its_place(old: str, new: str, problem: str) -> None:
+    """Whatever YAML lets a value be."""
+    assert problems(LEAST.replace(old, new))[0].startswith(problem)
+
+
+def test_what_files_may_cost_is_bounded() -> None:
+    """Neither nesting nor aliases of aliases make a short file a long one."""
+    laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    with pytest.raises(ConfigError, match="more than 20,000 values, counting what aliases"):
+        parsed(laughs)
+    for deep in ("a: " + "[" * 5_000, "{a: " * 5_000, "- " * 5_000):
+        with pytest.raises(ConfigError, match=r"line 1, column .*nested more than 40 levels deep"):
+            parsed(deep)
+
+
+def test_a_variable_that_is_no_text_has_its_place() -> None:
+    """Python keeps bytes of the environment that are not UTF-8 as halves of characters."""
+    told = problems(LEAST.replace("checkpoint: c", 'checkpoint: "${X}"'), {"X": "\udcff"})
+
+    assert told == [
+        "run.checkpoint: holds half of a character, a surrogate, which no text may (line 6)"
+    ]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A missing file, a directory and a file that is not text are told by their path."""
     not_text = tmp_path / "not-text.yaml"

@@ -142,7 +142,11 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
         ),
         pytest.param(
             [select(a="1", b="now()")],
-            ("operators.op.select.b", "now(): now() depends on more than the datum"),
+            (
+                "operators.op.select.b",
+                "now(): now() depends on more than the datum; until when a row counts is its "
+                "valid_until, and when it happened its input's event_time",
+            ),
             id="select",
         ),
         pytest.param(
@@ -162,7 +166,8 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
             [rekey("sum(1)")],
             (
                 "operators.op.key",
-                "sum(1): sum() is an aggregate, which has no meaning over one datum",
+                "sum(1): sum() is an aggregate, which has no meaning over one datum; what rows "
+                "come to is for a reduce operator",
             ),
             id="key",
         ),
@@ -186,7 +191,11 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
         ),
         pytest.param(
             [valid_between(None, "(SELECT 1)")],
-            ("operators.op.valid_until", "(SELECT 1): a subquery has no meaning over one datum"),
+            (
+                "operators.op.valid_until",
+                "(SELECT 1): a subquery has no meaning over one datum; what another collection "
+                "has is for a delta_join",
+            ),
             id="valid_until",
         ),
         pytest.param(
@@ -250,7 +259,7 @@ def test_a_step_has_to_fit_every_way_to_it() -> None:
         pytest.param([Column("a", "int")], [], id="none"),
         pytest.param(
             [Column("a", "number")],
-            [("inputs.rows.columns.a", '"number" is not a SQL type')],
+            [("inputs.rows.columns.a", '"number" is not a SQL type; did you mean NUMERIC?')],
             id="no type",
         ),
         pytest.param(
@@ -299,7 +308,7 @@ def test_a_declared_input_has_no_other_columns() -> None:
     assert of_steps(where("amont > 1"), source=declared) == [
         (
             "operators.op.where",
-            'amont > 1: there is no column "amont"; there are amount, key, value',
+            'amont > 1: there is no column "amont"; did you mean "amount"?',
         )
     ]
     assert of_steps(where("amount > 1"), source=declared) == []

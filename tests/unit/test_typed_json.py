@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.linear.expressions import asked
+from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.typed_json import from_json, reads
 
 # By type: texts that fit it, and texts that do not.

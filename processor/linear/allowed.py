@@ -1,0 +1,171 @@
+"""Which functions an expression may call: those whose result is that of their arguments alone.
+
+DuckDB says of each function whether it is consistent.  What it calls so but asks the clock,
+the catalog or the program is refused here as well, and so is what takes the name of an
+aggregate as text, unless that is a constant: a computed one might draw a sample.
+"""
+
+import functools
+from typing import Any
+
+from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.scope import OURS, ExpressionError
+from ikebana.processor.linear.syntax import Node, modified, tree_of
+from ikebana.processor.spelling import did_you_mean
+
+# Names that SQL takes for functions when there is no column of theirs.
+BARE_FUNCTIONS = {
+    *("current_catalog", "current_date", "current_role", "current_schema", "current_time"),
+    *("current_timestamp", "current_user", "get_current_time", "localtime", "localtimestamp"),
+    *("session_user", "user"),
+}
+# DuckDB calls these consistent, but they ask the clock, the catalog, or the program; or they
+# go on with the state of an aggregate, which may be one that draws a sample.
+_DEPENDENT = {
+    *("alias", "current_localtime", "current_localtimestamp", "index_key"),
+    *("json_serialize_plan", "version"),
+    *("combine", "finalize", "to_aggregate_state"),
+}
+# Aggregates over a list by name, and those of them that draw a sample.
+_LIST_AGGREGATES = {
+    *("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"),
+}
+_SAMPLING = ("reservoir_quantile",)
+_CLOCKS = {
+    *("ago", "current_date", "current_localtime", "current_localtimestamp", "current_time"),
+    *("current_timestamp", "get_current_time", "get_current_timestamp", "localtime"),
+    *("localtimestamp", "now", "today", "transaction_timestamp"),
+}
+_WITHIN = "depends on more than the datum"
+_TIMES = (
+    "; until when a row counts is its valid_until, and when it happened its input's event_time"
+)
+_AGGREGATE = "is an aggregate, which has no meaning over one datum"
+_REPEATS = "can only stand in flat_map"
+
+
+def refuse_call(call: Node) -> None:
+    """Refuse a call that must not stand.  Raises: ExpressionError."""
+    name = call["function_name"].lower()
+    arguments = [argument["expression"] for argument in call["arguments"]]
+    if reason := refused_functions().get(name):
+        raise ExpressionError(f"{name}() {reason}{_remedy(name, reason)}")
+    if name not in functions():
+        raise ExpressionError(f"there is no function {name}(){_close(name)}")
+    if name == "age" and len(arguments) == 1:
+        raise ExpressionError(f"age() of one argument {_WITHIN}{_TIMES}")
+    if name in _LIST_AGGREGATES:
+        _refuse_aggregate(name, arguments)
+    if more := modified(call):
+        raise ExpressionError(f"{name}() is no aggregate: {more} has no meaning in it")
+
+
+def refuse_bare(name: str) -> None:
+    """Refuse a name that SQL takes for a function.  Raises: ExpressionError."""
+    if name.lower() in BARE_FUNCTIONS:
+        raise ExpressionError(f"{name} {_WITHIN}{_remedy(name.lower(), _WITHIN)}")
+
+
+def _remedy(name: str, reason: str) -> str:
+    if name in _CLOCKS:
+        return _TIMES
+    return "; what rows come to is for a reduce operator" if reason == _AGGREGATE else ""
+
+
+def _close(name: str) -> str:
+    close = did_you_mean(name, functions() - refused_functions().keys())
+    return f"; did you mean {close}()?" if close else ""
+
+
+def _refuse_aggregate(name: str, arguments: list[Node]) -> None:
+    """Of a list's aggregate, refuse a name that is computed, or that of a sample."""
+    for argument in arguments[1:2]:
+        if argument.get("class") != "CONSTANT":
+            raise ExpressionError(f"{name}() needs the aggregate's name as a constant")
+        named = text_of(argument)
+        if named not in _SAMPLING and named not in _aggregates():
+            close = did_you_mean(named, _aggregates())
+            hint = f'; did you mean "{close}"?' if close else ""
+            raise ExpressionError(f'there is no aggregate "{named}"{hint}')
+    if any(text_of(argument) in _SAMPLING for argument in arguments[1:]):
+        raise ExpressionError(f"{name}() with a sample {_WITHIN}")
+
+
+def text_of(node: Node) -> str:
+    """The text of a constant, in lower case; empty of what is none."""
+    literal = node.get("literal") or {}
+    return str(literal.get("text", "")).lower()
+
+
+@functools.cache
+def _aggregates() -> frozenset[str]:
+    rows = asked(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    )
+    return frozenset(name.lower() for (name,) in rows)
+
+
+@functools.cache
+def functions() -> frozenset[str]:
+    """The names of all functions of values, be they built in or macros."""
+    rows = asked(
+        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "WHERE function_type IN ('scalar', 'macro')"
+    )
+    return frozenset(name.lower() for (name,) in rows if not name.startswith(OURS))
+
+
+@functools.cache
+def refused_functions() -> dict[str, str]:
+    """Why a function must not be called, by its name."""
+    refused = dict.fromkeys(_DEPENDENT | BARE_FUNCTIONS, _WITHIN)
+    kinds: dict[str, set[str]] = {}
+    macros: dict[str, set[str]] = {}
+    wanted = "lower(function_name), function_type, stability, macro_definition"
+    for name, kind, stability, definition in asked(f"SELECT {wanted} FROM duckdb_functions()"):
+        kinds.setdefault(name, set()).add(kind)
+        if kind == "scalar" and stability != "CONSISTENT":
+            refused[name] = _WITHIN
+        if kind == "macro":
+            macros.setdefault(name, set()).update(_names_in(definition or "NULL"))
+    for name, found in kinds.items():
+        if "aggregate" in found and not found & {"scalar", "macro"}:
+            refused.setdefault(name, _AGGREGATE)
+    refused["count_star"] = _AGGREGATE
+    for name in ("unnest", "repeat_row"):
+        refused[name] = _REPEATS
+    # A macro is what it stands for, and it may stand for another.
+    for _ in macros:
+        found_more = {
+            name: refused[used]
+            for name, uses in macros.items()
+            for used in sorted(uses, reverse=True)
+            if name not in refused and used in refused
+        }
+        if not found_more:
+            break
+        refused |= found_more
+    return refused
+
+
+def _names_in(definition: str) -> set[str]:
+    """The functions that the definition of a macro names; a subquery counts as one."""
+    answer = tree_of(definition)
+    if answer["error"]:
+        return {"now"}
+    found: set[str] = set()
+    waiting: list[Any] = [answer["statements"]]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            match node.get("class"):
+                case "FUNCTION":
+                    found.add(node["function_name"].lower())
+                case "COLUMN_REF":
+                    found |= BARE_FUNCTIONS & {node["column_names"][-1].lower()}
+                case "SUBQUERY" | "WINDOW":
+                    found.add("now")
+    return found

@@ -1,0 +1,168 @@
+"""Syntax trees of SQL expressions: text to tree and back, and what is no expression at all.
+
+DuckDB parses and writes.  What a name or a function means is not known here.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import msgspec
+
+from ikebana.processor.linear.database import asked, first_line
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import ExpressionError
+
+Node = dict[str, Any]
+
+TOO_DEEP = "it is nested too deeply"
+_NOT_ONE = "it is not one expression"
+# Parts of a SELECT, and where a pipeline file says what they would.
+_ELSEWHERE = {
+    "where_clause": "a condition stands under where",
+    "group_expressions": "GROUP BY is a reduce operator's by",
+    "having": "HAVING is a where in a linear operator behind the reduce",
+    "qualify": "what the rows of a key come to is for a reduce operator, such as top(3, …)",
+    "sample": "a sample depends on more than the datum",
+}
+_MODIFIERS = {
+    "DISTINCT_MODIFIER": "DISTINCT is a reduce operator by these columns",
+    "LIMIT_MODIFIER": "LIMIT is a reduce operator's top(n, …)",
+    "LIMIT_PERCENT_MODIFIER": "LIMIT is a reduce operator's top(n, …)",
+    "ORDER_MODIFIER": "a collection has no order; the first of it are a reduce's top(n, …)",
+}
+_SET_OPERATIONS = {
+    "UNION": "the updates of several operators together are a concat operator",
+    "INTERSECT": "what stands in two collections is for a delta_join",
+}
+
+
+def tree_of(text: str) -> Node:
+    """The syntax tree of a text, as a SELECT of it; with `error` true, why there is none."""
+    if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
+        return {"error": True, "error_message": "it holds a character that SQL cannot"}
+    try:
+        tree: Node = msgspec.json.decode(_parsed(text))
+    except RecursionError:
+        return {"error": True, "error_message": TOO_DEEP}
+    except duckdb.Error as error:
+        return {"error": True, "error_message": first_line(error)}
+    return tree
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str) -> bytes:
+    # A line of its own, so that a comment ends with the text.
+    ((tree,),) = asked("SELECT json_serialize_sql(?)", f"SELECT {text}\n")
+    return str(tree).encode()
+
+
+def select_of(text: str) -> Node:
+    """The SELECT of one expression and nothing else.  Raises: ExpressionError."""
+    answer = tree_of(text)
+    if answer["error"]:
+        problem = first_line(answer["error_message"])
+        if problem.startswith("syntax error"):
+            problem += '; names that SQL reserves stand in double quotes, as in "at"'
+        raise ExpressionError(problem)
+    if len(answer["statements"]) != 1:
+        raise ExpressionError(_NOT_ONE)
+    node: Node = answer["statements"][0]["node"]
+    for hint in _more_than_one(node):
+        raise ExpressionError(f"{_NOT_ONE}; {hint}" if hint else _NOT_ONE)
+    if alias := node["select_list"][0].get("alias"):
+        raise ExpressionError(
+            f'an alias has no meaning here; names stand under select, as in {{"{alias}": …}}'
+        )
+    return node
+
+
+def _more_than_one(node: Node) -> Iterator[str]:
+    """Why a statement is no single expression: what to write instead, where that is known."""
+    if node["type"] != "SELECT_NODE":
+        yield _SET_OPERATIONS.get(node.get("setop_type", ""), "")
+        return
+    if node["from_table"]["type"] != "EMPTY":
+        yield "an operator names what it reads; what another one has is for a delta_join"
+    yield from (hint for part, hint in _ELSEWHERE.items() if node.get(part))
+    if node.get("group_sets") or node.get("aggregate_handling") != "STANDARD_HANDLING":
+        yield _ELSEWHERE["group_expressions"]
+    yield from (_MODIFIERS.get(modifier["type"], "") for modifier in node["modifiers"])
+    if node.get("cte_map", {}).get("map"):
+        yield ""
+    if len(node["select_list"]) != 1:
+        yield "several are several columns of a select, or a list of conditions"
+
+
+def root_of(text: str) -> Node:
+    """The tree of one expression.  Raises: ExpressionError."""
+    root: Node = select_of(text)["select_list"][0]
+    return root
+
+
+def written(node: Node) -> str:
+    """The expression that a SELECT node has, as SQL."""
+    statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
+    return _printed(msgspec.json.encode(statement).decode())
+
+
+@functools.lru_cache(maxsize=4096)
+def _printed(tree: str) -> str:
+    try:
+        ((sql,),) = asked("SELECT json_deserialize_sql(?)", tree)
+    except duckdb.Error as error:
+        raise ExpressionError(first_line(error)) from None
+    return str(sql).removeprefix("SELECT ").removesuffix(";")
+
+
+def conjuncts(text: str) -> list[str]:
+    """The conditions that AND joins in a condition, each as SQL of its own.
+
+    What is no expression is left as it is, for those to refuse who read it.
+    """
+    try:
+        node = select_of(text)
+        (root,) = node["select_list"]
+        if root.get("type") != "CONJUNCTION_AND":
+            return [text]
+        parts = [written({**node, "select_list": [child]}) for child in root["children"]]
+        return [condition for part in parts for condition in conjuncts(part)]
+    except (ExpressionError, RecursionError):
+        return [text]
+
+
+def called(text: str) -> tuple[str, str] | None:
+    """The function that an expression is a call of, and its one argument."""
+    try:
+        node = select_of(text)
+        (root,) = node["select_list"]
+        if root.get("class") != "FUNCTION" or len(root["arguments"]) != 1 or modified(root):
+            return None
+        argument = written({**node, "select_list": [root["arguments"][0]["expression"]]})
+    except (ExpressionError, RecursionError):
+        return None
+    return root["function_name"].lower(), argument
+
+
+def modified(call: Node) -> str:
+    """What a call has beside its arguments: FILTER, ORDER BY, DISTINCT; empty for nothing."""
+    if call.get("filter"):
+        return "FILTER"
+    if (call.get("order_bys") or {}).get("orders"):
+        return "ORDER BY"
+    return "DISTINCT" if call.get("distinct") else ""
+
+
+def shown(name: str) -> str:
+    """A column's name as one would write it: in quotes only where SQL needs them.
+
+    >>> shown("amount"), shown("order")
+    ('amount', '"order"')
+    """
+    try:
+        root = root_of(name)
+    except ExpressionError:
+        root = {}
+    plain = root.get("class") == "COLUMN_REF" and root["column_names"] == [name]
+    return name if plain else quoted(name)

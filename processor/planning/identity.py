@@ -1,0 +1,183 @@
+"""What of a plan a checkpoint is bound to, and what may be written otherwise.
+
+Two plans that differ in nothing else than these compute the same from the same state:
+
+* how SQL is spelt: equal syntax trees are one expression;
+* `lateness` and `idle` of event time: they say how far the next batches may go, and a
+  frontier that has been reached is never taken back;
+* hints, by which joins are laid out: `size` and `unique`;
+* declared columns that nothing reads and that are not decoded.
+
+What state was made by stays as it was made, so a checkpoint goes on with the operators and
+inputs *as it knows them*: errors that it has recorded name expressions as they were
+spelt then, and arrangements are those that the hints of then have led to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from ikebana.arrangements.errors import PlanError
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.steps import Sql, Step
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import EventTime, Input, Linear, Operator, Plan, Reduce
+
+WithSql = TypeVar("WithSql", bound=Sql | Reduce | DeltaJoin | AsOfJoin)
+
+
+def resumed(old: Plan, new: Plan) -> Plan:
+    """The new plan, with the inputs and operators that are those of the old one as they were."""
+    inputs = {source.name: source for source in old.inputs}
+    operators = {operator.name: operator for operator in old.operators}
+    whole = replace_parts(
+        new,
+        tuple(_input_as_it_was(inputs.get(each.name), each, old, new) for each in new.inputs),
+        tuple(
+            was if (was := operators.get(each.name)) and is_same(was, each) else each
+            for each in new.operators
+        ),
+    )
+    return new if whole is None else whole
+
+
+def replace_parts(
+    plan: Plan, inputs: tuple[Input, ...], operators: tuple[Operator, ...]
+) -> Plan | None:
+    """The plan with other inputs and operators, if that is one."""
+    if (inputs, operators) == (plan.inputs, plan.operators):
+        return plan
+    try:
+        return replace(plan, inputs=inputs, operators=operators)
+    except PlanError:
+        return None
+
+
+def is_same(one: Operator, other: Operator) -> bool:
+    """Whether two operators differ in nothing but the spelling of SQL."""
+    return one == other or _spelt(one) == _spelt(other)
+
+
+def hints_kept(old: Plan, new: Plan) -> list[str]:
+    """The hints of a new plan that go by what the old one says, since joins were laid out by it.
+
+    The names are paths of the pipeline file.
+    """
+    if not new.joins:
+        return []
+    known = {source.name: source for source in old.inputs}
+    return [
+        f"inputs.{source.name}.{hint}"
+        for source in new.inputs
+        if source.name in known
+        for hint in ("size", "unique")
+        if getattr(source, hint) != getattr(known[source.name], hint)
+    ]
+
+
+def _input_as_it_was(was: Input | None, now: Input, old: Plan, new: Plan) -> Input:
+    """The input as it was, with what is new of it that may be."""
+    if was is None or was == now:
+        return now
+    event_time = was.event_time
+    if event_time is not None and now.event_time is not None:
+        event_time = msgspec.structs.replace(
+            event_time, lateness_ms=now.event_time.lateness_ms, idle_ms=now.event_time.idle_ms
+        )
+    as_it_was = replace(was, event_time=event_time, start=now.start)
+    if _bare(was) != _bare(now) or not _unread(was, now, old, new):
+        return now
+    return as_it_was
+
+
+def _bare(source: Input) -> Input:
+    """What of an input is never harmless to change."""
+    event = source.event_time
+    if event is not None:
+        of = None if event.of is None else spelt(event.of)
+        timeless = EventTime()
+        event = msgspec.structs.replace(
+            event, of=of, lateness_ms=timeless.lateness_ms, idle_ms=timeless.idle_ms
+        )
+    return replace(source, start="earliest", columns=(), event_time=event, unique=(), size=None)
+
+
+def _unread(was: Input, now: Input, old: Plan, new: Plan) -> bool:
+    """Whether all columns that are declared otherwise are neither read nor decoded."""
+    from ikebana.processor.linear.expressions import type_named
+
+    declared = [
+        {column.name: (type_named(column.type), column.encoding) for column in source.columns}
+        for source in (was, now)
+    ]
+    changed = {
+        name
+        for name in declared[0].keys() | declared[1].keys()
+        if declared[0].get(name) != declared[1].get(name)
+    }
+    if not changed:
+        return True
+    read = [planner.physical(plan).readings[was.name].columns for plan in (old, new)]
+    return changed.isdisjoint(was.key) and all(
+        columns is not None and changed.isdisjoint(columns) for columns in read
+    )
+
+
+def _spelt(operator: Operator) -> Any:
+    match operator:
+        case Linear():
+            steps: tuple[Step, ...] = tuple(
+                _with_spelt(step) if isinstance(step, Sql) else step for step in operator.steps
+            )
+            return msgspec.structs.replace(operator, steps=steps)
+        case Reduce() | DeltaJoin() | AsOfJoin():
+            return _with_spelt(operator)
+        case _:
+            return operator
+
+
+# Of what is SQL: expressions, lists of them, and mappings of names to them.
+_SQL: Mapping[Any, tuple[str, ...]] = {
+    Sql: ("where", "select", "key", "flat_map", "diff", "valid_from", "valid_until"),
+    Reduce: ("aggregates", "by"),
+    DeltaJoin: ("where", "select", "key"),
+    AsOfJoin: ("on", "select", "key"),
+}
+_PAIRS = ("select", "aggregates")
+
+
+def _with_spelt(part: WithSql) -> WithSql:
+    changed: Mapping[str, Any] = {
+        name: _spelt_value(name, getattr(part, name)) for name in _SQL[type(part)]
+    }
+    return msgspec.structs.replace(part, **changed)
+
+
+def _spelt_value(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return spelt(value)
+    if name == "flat_map":
+        return value[0], spelt(value[1])
+    if name in _PAIRS:
+        return tuple((column, spelt(text)) for column, text in value)
+    return tuple(map(spelt, value))
+
+
+def spelt(text: str) -> str:
+    """An expression in the one spelling of its syntax tree; what is none as it is.
+
+    >>> spelt("orders>=2"), spelt("(orders  >= 2) -- enough")
+    ('(orders >= 2)', '(orders >= 2)')
+    """
+    # DuckDB takes a while to import, and memory: only where there is SQL.
+    from ikebana.processor.linear.syntax import select_of, written
+
+    try:
+        return written(select_of(text))
+    except (ExpressionError, RecursionError):
+        return text
