@@ -3,7 +3,8 @@
 Settings change nothing of what is computed; that is the plan.  Settings that exist are
 in range and leave alone what ikebana itself has to set; making any others raises a
 `SettingsError` that lists every problem under its path in the pipeline file.  Their
-repr shows no secret.  Whether a broker knows a setting is not checked here.
+repr shows no secret.  Names of Kafka settings are those of librdkafka; their values are
+for the clients to judge.
 """
 
 import math
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
+from ikebana.processor.spelling import did_you_mean
 
 # Client settings that ikebana sets, each with the one to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {
@@ -37,9 +40,12 @@ OWNED_SPARK: Mapping[str, str] = {
 }
 
 _SECRET = re.compile(
-    r"password|secret|token|user\.info|sasl\.jaas|sasl\.oauthbearer\.config|ssl\.key|account\.key",
+    r"pass|pwd|secret|token|credential|user\.info|jaas|sasl\.oauthbearer\.config|ssl\.key"
+    r"|account\.key|private",
     re.IGNORECASE,
 )
+# Of the registry's client; a name that is not known may be that of a secret, misspelt.
+_HARMLESS = {"url", "ssl.ca.location", "ssl.certificate.location", "timeout", "max.retries"}
 _USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
 
@@ -96,15 +102,20 @@ class Settings:
 
 
 def redacted(mapping: Mapping[str, str]) -> dict[str, str]:
-    """Hide the values of the keys that name secrets, and who is named in a URI.
+    """Hide the values of keys that name secrets, or nothing that is known, and who is in a URI.
 
-    >>> redacted({"sasl.username": "ann", "sasl.password": "hunter2"})
-    {'sasl.username': 'ann', 'sasl.password': '***'}
+    >>> redacted({"sasl.username": "ann", "sasl.pasword": "hunter2"})
+    {'sasl.username': 'ann', 'sasl.pasword': '***'}
     """
     return {
-        key: "***" if _SECRET.search(key) else _USER_OF_URI.sub("***", value)
+        key: _USER_OF_URI.sub("***", value) if _may_be_shown(key) else "***"
         for key, value in mapping.items()
     }
+
+
+def _may_be_shown(key: str) -> bool:
+    known = key in KAFKA_NAMES or key in _HARMLESS or key.startswith("spark.")
+    return known and not _SECRET.search(key)
 
 
 def _shown(value: object) -> str:
@@ -133,6 +144,10 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
             if key in owned:
                 instead = f"; use {owned[key]}" if owned[key] else ""
                 yield f"{path}.{key}", f"is for ikebana alone to set{instead}"
+            elif path != "spark" and key not in KAFKA_NAMES:
+                close = did_you_mean(key, KAFKA_NAMES - owned.keys())
+                hint = f'; did you mean "{close}"?' if close else ""
+                yield f"{path}.{key}", f"Kafka's client has no such setting{hint}"
     for path, count in (
         ("run.shards", settings.shards),
         ("source.max_records_per_batch", settings.max_records_per_batch),

@@ -15,9 +15,9 @@ from ikebana.processor.linear.steps import project
 from ikebana.processor.planning.plan import Format, KeyFormat
 
 _FORMATS: tuple[str, ...] = get_args(Format)
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
 _LONGEST_S = 9e15
-_SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600}
+_SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def shown(value: object) -> str:
@@ -73,7 +73,7 @@ def _seconds(value: object) -> object:
         return float(duration[1]) * _SECONDS[duration[2]]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    refuse(value, "a number of seconds, or a duration such as 500ms, 10s or 5m")
+    refuse(value, "a number of seconds, or a duration such as 500ms, 10s, 5m or 7d")
 
 
 def as_finite_seconds(value: object) -> object:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.configuring.pipeline import Pipeline, parse, read
 from ikebana.processor.configuring.pipeline_file import Part, PipelineFile
 from ikebana.processor.configuring.settings import (
@@ -45,7 +47,7 @@ kafka:
   bootstrap.servers: localhost:9092
   socket.keepalive.enable: true
   retries: 7
-  retry.backoff.jitter: 0.5
+  retry.backoff.ms: 0.5
 source: {max_records_per_batch: 1000, kafka: {fetch.min.bytes: 1}}
 sink: {kafka: {linger.ms: 5}, topics: {min.insync.replicas: "2"}, replication_factor: 3}
 run:
@@ -103,7 +105,7 @@ def test_every_key_of_a_file_is_in_its_plan_and_settings() -> None:
                 "bootstrap.servers": "localhost:9092",
                 "socket.keepalive.enable": "true",
                 "retries": "7",
-                "retry.backoff.jitter": "0.5",
+                "retry.backoff.ms": "0.5",
             },
             source_kafka={"fetch.min.bytes": "1"},
             sink_kafka={"linger.ms": "5"},
@@ -180,6 +182,7 @@ def test_formats(written: str, key: str, value: str) -> None:
         pytest.param("90s", 90.0, id="s"),
         pytest.param("1.5m", 90.0, id="m"),
         pytest.param("2h", 7200.0, id="h"),
+        pytest.param("2d", 172_800.0, id="d"),
         pytest.param("${LONG}", 150.0, id="variable"),
     ],
 )
@@ -375,7 +378,7 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "{checkpoint: c, heartbeat: 10x, max_batch: 0, shards: 0, driver_memory: big}",
             [
                 "run.heartbeat: must be a number of seconds, or a duration such as 500ms, "
-                '10s or 5m; is "10x" (line 6)',
+                '10s, 5m or 7d; is "10x" (line 6)',
                 "run.shards: must be at least 1; is 0 (line 6)",
                 "run.max_batch: must be at least 1 second; is 0.0 (line 6)",
                 'run.driver_memory: must be a size such as "512m" or "2g"; is "big" (line 6)',
@@ -679,6 +682,9 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
         ("sasl.oauthbearer.client.secret", True),
         ("spark.hadoop.fs.s3a.secret.key", True),
         ("spark.ssl.keyPassword", True),
+        ("sasl.pasword", True),
+        ("basic.auth.user.inof", True),
+        ("spark.hadoop.fs.s3a.session.token", True),
         ("sasl.username", False),
         ("ssl.ca.location", False),
         ("bootstrap.servers", False),
@@ -687,6 +693,34 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_secrets_are_known_by_their_keys(key: str, *, secret: bool) -> None:
     """A key that names a secret hides its value, any other shows it."""
     assert redacted({key: "value"}) == {key: "***" if secret else "value"}
+
+
+def test_a_misspelt_kafka_setting_is_refused_without_its_value() -> None:
+    """All of them at once, each with its line; the value may be a secret."""
+    text = LEAST.replace(
+        'kafka: {bootstrap.servers: "b:1"}',
+        'kafka:\n  bootstrap.servers: "b:1"\n  sasl.pasword: hunter2\n'
+        "source: {kafka: {nothing.like.it: hunter2}}\nsink: {kafka: {lingr.ms: 5}}",
+    )
+
+    assert problems(text) == [
+        'kafka.sasl.pasword: Kafka\'s client has no such setting; did you mean "sasl.password"? '
+        "(line 7)",
+        "source.kafka.nothing.like.it: Kafka's client has no such setting (line 8)",
+        'sink.kafka.lingr.ms: Kafka\'s client has no such setting; did you mean "linger.ms"? '
+        "(line 9)",
+    ]
+
+
+def test_the_kafka_settings_are_those_of_the_library() -> None:
+    """Each name is known to the client that is installed."""
+    for name in sorted(KAFKA_NAMES):
+        try:
+            Producer({name: "\x01", "log_level": "0"})
+        except KafkaException as error:
+            assert "No such configuration property" not in str(error), name  # noqa: PT017
+    with pytest.raises(KafkaException, match="No such configuration property"):
+        Producer({"sasl.pasword": "x"})
 
 
 def test_the_repr_of_settings_shows_no_secret() -> None:
