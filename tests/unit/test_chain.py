@@ -292,8 +292,8 @@ def test_the_error_is_of_the_step_that_failed_and_of_its_datum() -> None:
         pytest.param(
             [Sql(diff=N), negate()],
             ("k", {"n": -(2**63)}, 5, 1),
-            [("step1", "could not evaluate negate -1", "k", 5, -(2**63))],
-            id="a diff beyond 64 bits",
+            [("step1", "could not evaluate negate -1", "k", 5, -1)],
+            id="a diff beyond 64 bits, which no diff of an error can be",
         ),
         pytest.param(
             [select(r="x::DOUBLE / 0"), select(s="isfinite(r)")],

@@ -460,7 +460,8 @@ def hostile() -> Explanation:
         source, NEWEST, Linear("odd", "newest", (odd, taken)), join, show=("odd", "pairs")
     )
     return explained(
-        plan, Settings("<&>", {"bootstrap.servers": "b", **{name: name for name in HOSTILE}})
+        plan,
+        Settings("<&>", {"bootstrap.servers": "b"}, spark={name: name for name in HOSTILE}),
     )
 
 

@@ -717,6 +717,8 @@ def test_the_kafka_settings_are_those_of_the_library() -> None:
     for name in sorted(KAFKA_NAMES):
         try:
             Producer({name: "\x01", "log_level": "0"})
+        except TypeError:
+            pass  # the binding's own: it wants a truth value or a function
         except KafkaException as error:
             assert "No such configuration property" not in str(error), name  # noqa: PT017
     with pytest.raises(KafkaException, match="No such configuration property"):

@@ -492,7 +492,7 @@ def test_bounds(value: Any, expected: list[tuple[int, int]]) -> None:
         ("DATE", "1970-01-02", "infinity", [(86_400_000, None)]),
         ("TIMESTAMP", "infinity", "infinity", []),
         ("TIMESTAMP", "1970-01-01", "-infinity", []),
-        ("TIMESTAMPTZ", "-infinity", "1970-01-01", [(-(2**63 - 1), 0)]),
+        ("TIMESTAMPTZ", "-infinity", "1970-01-01", [(None, 0)]),
     ],
 )
 def test_bounds_of_instants(
