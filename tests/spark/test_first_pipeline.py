@@ -48,7 +48,7 @@ def test_the_first_pipeline_shows_old_values_leaving(
     # The broker of the tests makes no topic by itself; that of `ikebana broker` does.
     create(broker.bootstrap_servers, flights, 1)
     (tmp_path / "first.yaml").write_text(ours(named("README-2").text))
-    exec(compile(ours(named("README-1").text), "README-1", "exec"), {})  # noqa: S102
+    exec(compile(ours(named("README-1").text), "README-1", "exec"), {})
 
     ikebana("run", "first.yaml", "--once")
 
