@@ -24,7 +24,7 @@ class Cost(NamedTuple):
 
 
 class Watched:
-    """A command in a session of its own, sampled until it ends."""
+    """A command and all that it starts, sampled until it ends."""
 
     def __init__(
         self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
@@ -39,6 +39,7 @@ class Watched:
         )
         self._begun = time.monotonic()
         self._cpu: dict[int, tuple[str, float]] = {}
+        self._sessions = {self.process.pid}
         self._peak = 0.0
         self._ended = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -53,7 +54,7 @@ class Watched:
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            for process in self._session():
+            for process in self._processes():
                 process.kill()
             self.process.wait()
         wall = time.monotonic() - self._begun
@@ -69,7 +70,7 @@ class Watched:
         while True:
             last = self._ended.is_set()
             rss = 0
-            for process in self._session():
+            for process in self._processes():
                 try:
                     with process.oneshot():
                         times, name = process.cpu_times(), process.name()
@@ -86,12 +87,16 @@ class Watched:
                 return
             self._ended.wait(_SAMPLE_S)
 
-    def _session(self) -> list[psutil.Process]:
-        found = []
+    def _processes(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
-                if os.getsid(process.pid) == self.process.pid:
+                session = os.getsid(process.pid)
+                # Spark's JVM, and a broker, lead sessions of their own.
+                if session == process.pid and process.ppid() in {each.pid for each in found}:
+                    self._sessions.add(session)
+                if session in self._sessions:
                     found.append(process)
-            except ProcessLookupError:
+            except (ProcessLookupError, psutil.Error):
                 continue
         return found

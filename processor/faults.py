@@ -3,8 +3,9 @@
 The environment variable `IKEBANA_FAULT` names a point, the least batch, the shard or
 `*`, and a file that is made first, so that the fault occurs once:
 `after_commit:3:0:/tmp/once`.  `before_commit*2` lets the point pass once before it is
-fatal.  A further field names what else is killed: a process id, or `session` for
-everything in our session, the driver among it, which must not see the task fail.
+fatal.  A further field names what else is killed: a process id, or `all` for every
+process that this variable was given to, the driver among them, which must not see the
+task fail.  `worker` and a number kill the worker alone, so many times in a row.
 """
 
 import os
@@ -25,7 +26,7 @@ def point(name: str, batch: int, shard: int | None = None) -> None:
     for passed in range(1, int(times or 1)):
         if _made(f"{once}.{passed}"):
             return
-    if not _made(once):
+    if not any(_made(path) for path in _times(once, others)):
         return
     for pid in _targets(others):
         os.kill(pid, signal.SIGKILL)
@@ -41,17 +42,27 @@ def _made(path: str) -> bool:
     return True
 
 
+def _times(once: str, others: list[str]) -> list[str]:
+    """The files that are made first, one for each time that the fault occurs."""
+    if others[:1] != ["worker"]:
+        return [once]
+    return [once, *(f"{once}-{time}" for time in range(1, int(others[1])))]
+
+
 def _targets(others: list[str]) -> list[int]:
-    """`session`: every process of our session but us, the driver among them."""
-    if others != ["session"]:
+    """`all`: every process but us that was given the same variable."""
+    if others[:1] == ["worker"]:
+        return []
+    if others != ["all"]:
         return [int(pid) for pid in others]
-    own = os.getsid(0)
+    own = f"{_VARIABLE}={os.environ[_VARIABLE]}".encode()
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
-                if os.getsid(int(entry)) == own:
-                    found.append(int(entry))
-            except ProcessLookupError:
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    if own in file.read().split(b"\0"):
+                        found.append(int(entry))
+            except OSError:
                 continue
     return found

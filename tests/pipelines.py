@@ -1,7 +1,7 @@
 """Pipelines as fault tests run them: a file, a real process, and ways to end it.
 
-A pipeline runs as `ikebana run` in a session of its own, so that all that it starts,
-the JVM and Python workers too, can be found and killed.  What is in the topics is for
+A pipeline runs as `ikebana run`, and all that it starts, the JVM and Python workers too,
+can be found and killed.  What is in the topics is for
 `judge` to tell.
 """
 
@@ -34,6 +34,7 @@ from confluent_kafka.admin import (
 )
 
 from judge import Progress, committed, progress_of
+from processes import Family, kill, name_of
 from waiting import wait_until
 
 START_S = 120.0
@@ -119,10 +120,11 @@ class Pipeline:
         environment["TMPDIR"] = str(self.folder)
         # Where functions of steps are found, here and in Spark's workers.
         tests = Path(__file__).parent
-        environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent / "examples")])
+        paths = [str(tests), str(tests.parent / "examples"), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
         log = log.with_name(f"run-{log.name}.log")
-        command = [str(Path(sys.executable).with_name("ikebana")), "run", str(self.file())]
+        command = [sys.executable, "-m", "ikebana", "run", str(self.file())]
         return Run([*command, *options], environment, log, once)
 
     def drained(self, *options: str, timeout_s: float = 120.0) -> "Run":
@@ -214,20 +216,22 @@ def written(
 
 
 class Run:
-    """A running `ikebana run`, with everything in its session."""
+    """A running `ikebana run`, with everything that it has started."""
 
     def __init__(
         self, command: list[str], environment: Mapping[str, str], log: Path, once: Path
     ) -> None:
         self.log = log
         self.once = once
+        self.family = Family()
+        self.begun = time.monotonic()
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env=dict(environment),
+                env={**environment, **self.family.environment},
                 cwd=log.parent,
                 start_new_session=True,
             )
@@ -272,20 +276,10 @@ class Run:
         os.kill(self.pid, signal.SIGTERM)
         return self.wait(timeout_s)
 
-    def session(self) -> list[psutil.Process]:
-        """All living processes of its session."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(ProcessLookupError, psutil.Error):
-                alive = process.status() != psutil.STATUS_ZOMBIE
-                if os.getsid(process.pid) == self.pid and alive:
-                    found.append(process)
-        return found
-
     def workers(self) -> list[psutil.Process]:
         """The Python workers that Spark's daemon has forked."""
         found = []
-        for process in self.session():
+        for process in self.family.alive():
             with contextlib.suppress(psutil.Error):
                 daemon = "pyspark.daemon" in " ".join(process.cmdline())
                 if daemon and not process.children():
@@ -294,42 +288,22 @@ class Run:
 
     def kill_driver(self) -> None:
         """Kill the driver alone; the others notice by and by."""
-        _kill(p for p in self.session() if p.pid == self.pid)
+        self._process.kill()
         self._process.wait(10)
 
     def kill_jvm(self) -> bool:
         """Kill the JVM alone; whether there was one."""
-        return _kill(p for p in self.session() if _name(p) == "java")
+        return kill(p for p in self.family.alive() if name_of(p) == "java")
 
     def kill_worker(self, choice: Random) -> bool:
         """Kill one Python worker; whether there was one."""
         workers = self.workers()
-        return _kill([choice.choice(workers)] if workers else [])
+        return kill([choice.choice(workers)] if workers else [])
 
     def kill(self) -> None:
-        """Kill everything in the session, and return when nothing is left of it."""
-
-        def gone() -> bool:
-            self.poll()
-            return not _kill(self.session())
-
-        wait_until(gone, 30, f"the end of session {self.pid}")
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return str(process.name())
-    except psutil.Error:
-        return ""
-
-
-def _kill(processes: Iterable[psutil.Process]) -> bool:
-    any_there = False
-    for process in processes:
-        any_there = True
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    return any_there
+        """Kill everything that it has started, and return when nothing is left of it."""
+        self.family.kill()
+        self._process.wait(10)
 
 
 class Load(threading.Thread):

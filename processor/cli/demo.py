@@ -8,7 +8,7 @@ says is compared with a plain loop over the same flights.
 
 import json
 import shutil
-import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -28,6 +28,7 @@ from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.stopping import Stopped, Stopping, on_signals
 
 PLAN = Plan(
     "whereabouts",
@@ -56,25 +57,33 @@ class Flight(NamedTuple):
 def demo_command(*, flights: int | None, keep: Path | None) -> None:
     """Turn a year of flights into differential updates, and check the result."""
     console = Console(highlight=False, soft_wrap=True)
-    begun = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _folder(keep) as folder:
-        records = list(_flights(flights))
-        console.print(f"[bold]1[/]  {len(records):,} flights of 2013, as upserts by tail number")
-        with broker.running(folder / "kafka") as running:
-            servers = running.bootstrap_servers
-            console.print(f"[bold]2[/]  Kafka runs at {servers}")
-            demo_topics.write(
-                servers,
-                "flights",
-                track(records, "   writing", console=console, transient=True),
-            )
-            console.print("[bold]3[/]  the pipeline runs: flights -> whereabouts")
-            _run(servers, folder)
-            updates, upper = _updates(servers, PLAN.outputs[0].topic)
-            errors, _ = _updates(servers, PLAN.error_topic)
-            _show(console, updates, upper, errors)
-            problems = list(_problems(records, updates, upper, len(errors)))
+    try:
+        with on_signals(patient=False) as stopping, _folder(keep) as folder:
+            begun = time.monotonic()
+            _demonstrate(console, folder, flights, stopping)
+            _next(console, keep, time.monotonic() - begun)
+    except Stopped as stopped:
+        console.print("demo stopped: nothing was checked, and nothing is left running")
+        sys.exit(128 + stopped.number)
+
+
+def _demonstrate(console: Console, folder: Path, flights: int | None, stopping: Stopping) -> None:
+    records = list(_flights(flights))
+    console.print(f"[bold]1[/]  {len(records):,} flights of 2013, as upserts by tail number")
+    with broker.running(folder / "kafka") as running:
+        servers = running.bootstrap_servers
+        console.print(f"[bold]2[/]  Kafka runs at {servers}")
+        demo_topics.write(
+            servers,
+            "flights",
+            track(records, "   writing", console=console, transient=True),
+        )
+        console.print("[bold]3[/]  the pipeline runs: flights -> whereabouts")
+        _run(servers, folder, stopping)
+        updates, upper = _updates(servers, PLAN.outputs[0].topic)
+        errors, _ = _updates(servers, PLAN.error_topic)
+        _show(console, updates, upper, errors)
+        problems = list(_problems(records, updates, upper, len(errors)))
     for problem in problems:
         console.print(f"   [red]wrong:[/] {problem}")
     if problems:
@@ -83,7 +92,6 @@ def demo_command(*, flights: int | None, keep: Path | None) -> None:
         "[bold]5[/]  [green]checked[/]: at the end, and at eleven times before, the collection "
         "equals a plain loop over the flights"
     )
-    _next(console, keep, time.monotonic() - begun)
 
 
 @contextmanager
@@ -132,8 +140,8 @@ def _flights(limit: int | None) -> Iterator[Flight]:
         yield Flight(tail, json.dumps(value).encode())
 
 
-def _run(servers: str, folder: Path) -> None:
-    from ikebana.processor.spark import query
+def _run(servers: str, folder: Path, stopping: Stopping) -> None:
+    from ikebana.processor.spark import supervised
 
     settings = Settings(
         checkpoint=str(folder / "checkpoint"),
@@ -144,12 +152,8 @@ def _run(servers: str, folder: Path) -> None:
         master="local[2]",
     )
     with BatchDisplay(PLAN, once=True) as display:
-        running = query.start(
-            PLAN, settings, once=True, on_batch=display.batch, on_step=display.step
-        )
-        running.wait(lambda: False)
+        supervised.run(PLAN, settings, once=True, stopping=stopping, watcher=display)
         display.done(stopped=False)
-        query.end_spark()
 
 
 def _updates(servers: str, topic: str) -> tuple[list[Update[Any]], int]:

@@ -1,19 +1,20 @@
 """`ikebana run`: a pipeline over Kafka topics, until it is stopped or has caught up."""
 
 import os
-import signal
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from ikebana.processor.cli.batches import BatchDisplay
 from ikebana.processor.cli.watching import watchable, watched
+from ikebana.processor.stopping import Stopped, on_signals
 
-Told = TypeVar("Told")
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import BatchReport, Running
+    from ikebana.processor.watching.monitor import Monitor
 
 
 @click.command("run")
@@ -36,8 +37,9 @@ def run_command(
     """Run PIPELINE, a YAML file, exactly once.
 
     It goes on where its checkpoint left off.  SIGTERM or Ctrl-C ends it between two
-    micro-batches; a second one at once.  Exit status 3 says that a newer instance has
-    taken over.
+    micro-batches; a second one at once.  What may go by itself, such as a lost worker,
+    starts its query again, up to run.restarts times an hour.  Exit status 3 says that a
+    newer instance has taken over.
     """
     # Who asks for help does not wait for a database of expressions.
     from ikebana.processor.configuring import pipeline
@@ -45,23 +47,52 @@ def run_command(
     plan, settings = pipeline.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
-    with BatchDisplay(plan, once=once) as display, ExitStack() as opened:
+    with on_signals() as stopping, BatchDisplay(plan, once=once) as display, ExitStack() as opened:
         monitor = None
         if http is not None:
             limits = ready_within, stuck_after, start_within
             monitor = opened.enter_context(watched(plan, settings, http, *limits, display.say))
-        stopping = _stop_on_signals()
-        # Importing Spark takes a second: a mistake in the file is told before that.
-        from ikebana.processor.spark import query
+        try:
+            # Importing Spark takes a second: a mistake in the file is told before that.
+            from ikebana.processor.spark import supervised
 
-        running = query.start(
-            plan,
-            settings,
-            once=once,
-            on_batch=_both(display.batch, monitor.batch if monitor else None),
-            on_step=_both(display.step, monitor.step if monitor else None),
-            on_trigger=monitor.trigger if monitor else None,
-        )
+            supervised.run(
+                plan,
+                settings,
+                once=once,
+                stopping=stopping,
+                watcher=display if monitor is None else _Watchers(display, monitor),
+                on_start=_started(display, monitor),
+                on_trigger=None if monitor is None else monitor.trigger,
+            )
+        except Stopped:
+            display.stopped_early()
+        else:
+            display.done(stopped=stopping.asked)
+
+
+class _Watchers:
+    """Tells both, the person and the machines."""
+
+    def __init__(self, display: BatchDisplay, monitor: "Monitor") -> None:
+        self._both = display, monitor
+
+    def step(self, what: str) -> None:
+        for each in self._both:
+            each.step(what)
+
+    def batch(self, report: "BatchReport") -> None:
+        for each in self._both:
+            each.batch(report)
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        for each in self._both:
+            each.restart(cause, pause_s)
+
+
+def _started(display: BatchDisplay, monitor: "Monitor | None") -> "Callable[[Running], None]":
+    def tell(running: "Running") -> None:
+        display.watch(running.standing, running.waiting)
         if monitor is not None:
             monitor.started(
                 running.checkpoint_id,
@@ -70,31 +101,5 @@ def run_command(
                 running.standing,
                 running.waiting,
             )
-        display.watch(running.standing, running.waiting)
-        display.step("waiting for records")
-        running.wait(stopping.is_set)
-        display.done(stopped=stopping.is_set())
-
-
-def _both(
-    one: Callable[[Told], None], other: Callable[[Told], None] | None
-) -> Callable[[Told], None]:
-    def tell(value: Told) -> None:
-        one(value)
-        if other is not None:
-            other(value)
 
     return tell
-
-
-def _stop_on_signals() -> threading.Event:
-    stopping = threading.Event()
-
-    def stop(number: int, _: object) -> None:
-        if stopping.is_set():
-            raise SystemExit(128 + number)
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    return stopping

@@ -384,6 +384,7 @@ class RunPart(Part):
     driver_memory: Text = "1g"
     retained_batches: Whole = 20
     max_batch: Seconds = 300.0
+    restarts: Whole = 10
 
 
 class PlanPart(Part):
@@ -452,6 +453,7 @@ class SettingsPart(Part):
             spark=self.spark,
             retained_batches=self.run.retained_batches,
             max_batch_s=self.run.max_batch,
+            restarts=self.run.restarts,
             topic_settings=self.sink.topics,
             replication_factor=self.sink.replication_factor,
         )

@@ -88,6 +88,8 @@ class Settings:
     retained_batches: int = 20
     max_batch_s: float = 300.0
     """The longest a micro-batch may take; the timeout of its transactions."""
+    restarts: int = 10
+    """How often within an hour the query is started again after what may go by itself."""
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the topics that are made, such as `min.insync.replicas`."""
     replication_factor: int = 1
@@ -156,6 +158,8 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     ):
         if count < 1:
             yield path, f"must be at least 1; is {count}"
+    if settings.restarts < 0:
+        yield "run.restarts", f"must be 0 or more; is {settings.restarts}"
     for path, seconds in (
         ("run.trigger_interval", settings.trigger_interval_s),
         ("run.heartbeat", settings.heartbeat_s),

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import re
 import socket
 import tempfile
 import time
@@ -12,12 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from ikebana.arrangements import errors
-from ikebana.arrangements.errors import FencedError, IkebanaError, QueryError
 from ikebana.processor import faults
 from ikebana.processor.batch.shard_batch import Job, encode_state
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
@@ -31,13 +27,12 @@ from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
+from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig, inputs_told
 from ikebana.processor.spark.triggers import Told, listen
 from ikebana.processor.timing.reach import Standing
 
 _LOOK_EVERY_S = 0.1
-_PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
-_STOP_WITHIN_S = 60.0
 
 
 class BatchReport(NamedTuple):
@@ -77,48 +72,42 @@ class Running:
         self._stop = stop
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Return when the query has ended, or has been stopped between two batches.
-
-        Raises:
-            IkebanaError: what ended the query, by its name.
-        """
-        asked: float | None = None
-        try:
-            while not self._query.awaitTermination(_LOOK_EVERY_S):
-                if asked is None and stopping():
-                    self._stop.touch()
-                    asked = time.monotonic()
-                if asked is not None and self._idle(asked):
-                    self._query.stop()
-                    return
-        except StreamingQueryException as error:
-            raise named(error) from error
+        """Return when the query has ended, or has been stopped between two batches."""
+        asked = False
+        while not self._query.awaitTermination(_LOOK_EVERY_S):
+            if not asked and stopping():
+                self._stop.touch()
+                asked = True
+            if asked and self._is_between_batches():
+                self._query.stop()
+                return
 
     def standing(self) -> Standing | None:
         """Where the inputs stand that have times of their own, as last looked at."""
         return inputs_told(self._stop)
 
-    def _idle(self, asked: float) -> bool:
-        if time.monotonic() - asked > _STOP_WITHIN_S:
-            return True
-        if not self._stop.with_suffix(".ack").exists():
-            return False
+    def _is_between_batches(self) -> bool:
+        """Whether no batch is being made, nor will be: the source has been told to stop."""
+        told = self._stop.with_suffix(".ack").exists() or not self._query.status["isTriggerActive"]
         logged = self._checkpoint.logged(0)
-        return logged.batch == logged.committed
+        return told and logged.batch == logged.committed
 
 
 def start(
+    spark: Spark,
     plan: Plan,
     settings: Settings,
     *,
     once: bool,
     on_batch: Callable[[BatchReport], None],
     on_step: Callable[[str], None],
+    on_begin: Callable[[], None],
     on_trigger: Told | None = None,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
-    `on_trigger` is also told of triggers that found nothing to do.
+    `on_begin` is called right before the query starts, which from then on has to be ended
+    between two batches; `on_trigger` is also told of triggers that found nothing to do.
 
     Raises:
         IkebanaError: checkpoint, topics and plan do not belong together.
@@ -149,16 +138,16 @@ def start(
         holder=f"{socket.gethostname()}:{os.getpid()}",
     )
     on_step("starting Spark")
-    spark = session.build(settings, plan.name)
-    spark.dataSource.register(IkebanaSource)
-    labels = session.labels(spark, settings.shards)
-    stop = Path(tempfile.mkdtemp(prefix="ikebana-run-")) / "stop"
+    running = spark.session()
+    running.dataSource.register(IkebanaSource)
+    labels = session.labels(running, settings.shards)
+    stop = spark.folder / f"stop-{taken.incarnation}"
     config = SourceConfig(
         plan=plan,
         kafka=kafka,
         start=birth.start,
         labels=list(labels),
-        readers=spark.sparkContext.defaultParallelism,
+        readers=running.sparkContext.defaultParallelism,
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
         stop=str(stop),
@@ -176,17 +165,18 @@ def start(
         incarnation=taken.incarnation,
         first_batch=birth.first_batch,
         location=settings.checkpoint,
-        local=settings.local_directory or f"{tempfile.gettempdir()}/ikebana-shards",
+        local=settings.local_directory or _local_directory(spark, settings),
         labels=labels,
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
     )
     if on_trigger is not None:
-        listen(spark, on_trigger)
+        listen(running, on_trigger)
     on_step("starting the query")
-    query = _query(spark, config, job, birth, taken, settings, on_batch, once=once)
-    return Running(query, checkpoint, stop, job, spark.sparkContext.uiWebUrl, taken.waiting)
+    on_begin()
+    query = _query(running, config, job, birth, taken, settings, on_batch, once=once)
+    return Running(query, checkpoint, stop, job, running.sparkContext.uiWebUrl, taken.waiting)
 
 
 def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None) -> None:
@@ -194,6 +184,13 @@ def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None) -> None:
     if birth != known:
         checkpoint.write(birth)
     checkpoint.forget_nothing(birth.first_batch)
+
+
+def _local_directory(spark: Spark, settings: Settings) -> str:
+    """Where the local databases lie if nobody says: gone with this run, if it is all here."""
+    if settings.master.startswith("local"):
+        return str(spark.folder / "shards")
+    return f"{tempfile.gettempdir()}/ikebana-shards"
 
 
 def _query(
@@ -287,52 +284,3 @@ def _report(markers: list[Marker], seconds: float) -> BatchReport:
         markers=markers,
         waiting=sum(marker.waiting for marker in markers),
     )
-
-
-def named(error: StreamingQueryException) -> Exception:
-    """The error of ours that ended a query, found in the text that Spark passes on."""
-    text = str(error)
-    known = {
-        name: kind
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, IkebanaError)
-    }
-    module = errors.__name__ + "."
-    for line_at, line in enumerate(lines := text.splitlines()):
-        start_at = line.find(module)
-        if start_at < 0:
-            continue
-        name, _, message = line[start_at + len(module) :].partition(": ")
-        if name in known and name != "PlanError":
-            following = lines[line_at + 1] if line_at + 1 < len(lines) else ""
-            hint = following.removeprefix("Hint: ") if following.startswith("Hint: ") else None
-            return known[name](message, hint=hint)
-    if "SparkConcurrentModificationException" in text or "CONCURRENT_STREAM_LOG_UPDATE" in text:
-        return FencedError("another instance writes to this checkpoint's offset log")
-    return _unknown(text)
-
-
-def _unknown(text: str) -> QueryError:
-    """An error that has no name: its gist for a person, the whole of it in a file."""
-    descriptor, path = tempfile.mkstemp(prefix="ikebana-error-", suffix=".log")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    python = [line for line in text.splitlines() if _PYTHON_ERROR.match(line)]
-    gist = (python or text.strip().splitlines() or ["no reason given"])[-1 if python else 0]
-    return QueryError(
-        f"the query ended with an error: {gist.strip()[:300]}",
-        hint=f"The whole of it is in {path}. The checkpoint is as the last batch left it: "
-        "starting again is safe.",
-    )
-
-
-def end_spark() -> None:
-    """End the JVM that `start` started, and wait until it is gone."""
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        return
-    gateway = spark.sparkContext._gateway
-    spark.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=30)

@@ -4,12 +4,14 @@ Some of these are frozen into a checkpoint by its first batch (the state store p
 and the number of state partitions); the others can change from restart to restart.
 """
 
-import contextlib
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +19,8 @@ from ikebana.arrangements.errors import SparkStartError
 from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.java import find_java
+from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
+from ikebana.processor.stopping import Stopped
 
 # What a user may not change: the user's own settings come before these.
 _STATE_STORE = "spark.sql.streaming.stateStore."
@@ -46,74 +50,153 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
+    # How long a Python worker, or who fetches a result from the JVM, may take to say who it
+    # is; on a machine that is busy, Spark's 15 s are too few.
+    "spark.python.authenticate.socketTimeout": "120s",
     # The JVM moves packed rows and little else: the second compiler never pays back.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
+# In one process nobody is lost: who is silent has no processor.  Questions of Spark's to itself
+# (spark.rpc.askTimeout) and its heartbeats have the network's patience.
+_LOCAL_PATIENCE = {
+    "spark.network.timeout": "1200s",
+    "spark.rpc.lookupTimeout": "1200s",
+    "spark.executor.heartbeatInterval": "60s",
+}
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_FILE = "log4j2.configurationFile"
 
 
-def build(settings: Settings, name: str) -> SparkSession:
-    """The session that a pipeline runs in."""
-    find_java(os.environ)
-    master = settings.master
+def _options(settings: Settings, name: str) -> dict[str, str]:
+    """Spark's settings for a run."""
     options = {
         **DEFAULTS,
         **settings.spark,
         **OWNED,
+        "spark.app.name": name,
+        "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shards),
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if master.startswith("local[") and "," not in master:
-            master = f"{master[:-1]},{_LOCAL_FAILURES}]"
-        elif master == "local":
-            master = f"local[1,{_LOCAL_FAILURES}]"
-        options.setdefault("spark.driver.host", "127.0.0.1")
-    else:
+    master = settings.master
+    if not master.startswith("local"):
         del options["spark.driver.bindAddress"]
-    own_log = "log4j2.configurationFile" in options["spark.driver.extraJavaOptions"]
-    if not own_log:
+    else:
+        options.setdefault("spark.driver.host", "127.0.0.1")
+        for key, value in _LOCAL_PATIENCE.items():
+            options.setdefault(key, value)
+        if master.startswith("local[") and "," not in master:
+            options["spark.master"] = f"{master[:-1]},{_LOCAL_FAILURES}]"
+        elif master == "local":
+            options["spark.master"] = f"local[1,{_LOCAL_FAILURES}]"
+    if not _logs_itself(settings):
         told = "log4j2-json.properties" if log_lines.wanted() else "log4j2.properties"
         path = resources.files("ikebana.processor.spark") / told
-        options["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={path}"
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    session: SparkSession
-    # Who says how the JVM is to log wants to read it.
-    shown = own_log or log_lines.wanted()
-    with _jvm_words(aside=master.startswith("local") and not shown):
-        session = builder.getOrCreate()
-    return session
+        options[_JAVA_OPTIONS] += f" -D{_LOG_FILE}={path}"
+    return options
 
 
-@contextlib.contextmanager
-def _jvm_words(*, aside: bool) -> Iterator[None]:
-    """Let the JVM that is started here write to a log file instead of to our stderr.
+def _logs_itself(settings: Settings) -> bool:
+    """Whether the user says how the JVM is to log."""
+    return _LOG_FILE in settings.spark.get(_JAVA_OPTIONS, "")
 
-    It inherits the descriptor, so the exchange need only last until it runs.
+
+class Spark:
+    """Spark for one run: started when it is asked for, and again once its JVM has died.
+
+    `folder` is for what a run needs while it lasts; it is gone at the end.
     """
-    if not aside:
-        yield
-        return
-    descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
-    sys.stderr.flush()
-    ours = os.dup(2)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    except Exception as error:
-        raise SparkStartError(
-            f"could not start Spark: {str(error).splitlines()[0]}",
-            hint=f"Its words are in {path}.",
-        ) from error
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._jvm: Jvm | None = None
+        self._session: SparkSession | None = None
+        self._log: Path | None = None
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Whoever does not even wait for an error to be told has asked twice.
+        hurried = error is not None and not isinstance(error, Exception | Stopped)
+        try:
+            self._end(within_s=0.0 if hurried else END_WITHIN_S)
+        finally:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """A temporary folder of this run."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="ikebana-run-"))
+        return self._folder
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM runs."""
+        return self._jvm is not None and self._jvm.alive
+
+    def session(self) -> SparkSession:
+        """The session, started if there is none.
+
+        Raises:
+            SparkStartError: it did not come up.
+            JavaError: there is no Java for it.
+        """
+        if self._session is None or not self.alive:
+            self._end(within_s=0.0)
+            self._session = self._started()
+        return self._session
+
+    def _started(self) -> SparkSession:
+        find_java(os.environ)
+        settings = self._settings
+        options = _options(settings, self._name)
+        if settings.master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            if "SPARK_LOCAL_DIRS" not in os.environ:
+                options.setdefault("spark.local.dir", str(self.folder / "spark"))
+            # Who says how the JVM is to log wants to read it.
+            if not log_lines.wanted() and not _logs_itself(settings):
+                self._log = self.folder / "spark.log"
+        address = Path(tempfile.mkdtemp(dir=self.folder))
+        self._jvm = Jvm(options, address, self._log)
+        builder = SparkSession.builder
+        try:
+            self._jvm.context()
+            for key, value in options.items():
+                builder = builder.config(key, value)
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            raise SparkStartError(
+                f"could not start Spark: {str(error).splitlines()[0]}", hint=self._kept_log()
+            ) from error
+        return session
+
+    def _kept_log(self) -> str | None:
+        """Keep what the JVM wrote beyond the end of the run; where that is."""
+        if self._log is None or not self._log.exists() or not self._log.stat().st_size:
+            return None
+        descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
         os.close(descriptor)
+        shutil.copyfile(self._log, path)
+        return f"Its words are in {path}."
+
+    def _end(self, within_s: float) -> None:
+        jvm, self._jvm, self._session = self._jvm, None, None
+        if jvm is not None:
+            jvm.end(within_s)
 
 
 def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.batch.shard_batch import decode_state
 from ikebana.processor.checkpoint import Birth, Checkpoint
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.spark import session
+from ikebana.processor.spark.session import Spark
 
 
 def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:
@@ -38,22 +38,20 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
         shards=birth.shards,
         master="local[1]",
     )
-    spark = session.build(settings, "ikebana state")
-    try:
-        rows = (
-            spark.read.format("statestore")
-            .option("batchId", wanted - birth.first_batch)
-            .load(checkpoint.location)
-            .selectExpr("value.groupState.manifest AS manifest")
-            .collect()
-        )
-    except Exception as error:
-        raise CheckpointError(
-            f"cannot read the state after batch {wanted}: {str(error).splitlines()[0]}",
-            hint="Spark keeps the last run.retained_batches batches.",
-        ) from error
-    finally:
-        spark.stop()
+    with Spark(settings, "ikebana state") as spark:
+        reading = spark.session().read.format("statestore")
+        try:
+            rows = (
+                reading.option("batchId", wanted - birth.first_batch)
+                .load(checkpoint.location)
+                .selectExpr("value.groupState.manifest AS manifest")
+                .collect()
+            )
+        except Exception as error:
+            raise CheckpointError(
+                f"cannot read the state after batch {wanted}: {str(error).splitlines()[0]}",
+                hint="Spark keeps the last run.retained_batches batches.",
+            ) from error
     for row in rows:
         manifest = decode_state(bytes(row.manifest))
         found[manifest.shard] = manifest

@@ -61,6 +61,9 @@ INFO = _metric(
     "info", "gauge", "Which pipeline this is; always 1", "version", "checkpoint", "time"
 )
 INCARNATION = _metric("incarnation", "gauge", "How often the pipeline has been started so far")
+RESTARTS = _metric(
+    "restarts_total", "counter", "How often this run has started its query again after a failure"
+)
 LIVE = _metric("live", "gauge", "What /live says: 1 or 0")
 READY = _metric("ready", "gauge", "What /ready says: 1 or 0")
 QUIET = _metric("quiet_seconds", "gauge", "Time since the last sign of life")
@@ -149,6 +152,7 @@ def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
 def of_plan(plan: Plan) -> Iterator[Sample]:
     """What the plan alone says, and counters that are 0 before anything has happened."""
     yield Sample(RECORDS, (), 0)
+    yield Sample(RESTARTS, (), 0)
     for output in plan.published:
         yield Sample(UPDATES, (output.name,), 0)
     for kind in COUNTED:
@@ -161,6 +165,11 @@ def of_start(plan: Plan, version: str, checkpoint: str, incarnation: int) -> Ite
     """What is known once the pipeline has been taken over."""
     yield Sample(INFO, (version, checkpoint, plan.time), 1)
     yield Sample(INCARNATION, (), incarnation)
+
+
+def of_restart() -> Iterator[Sample]:
+    """What it says that the query is started again."""
+    yield Sample(RESTARTS, (), 1)
 
 
 def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:

@@ -99,6 +99,11 @@ class Monitor:
         self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
 
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        """The query has ended by this, and is started again after a pause."""
+        self._health.step(f"starting again after: {cause}"[:200].splitlines()[0])
+        self._take(metrics.of_restart())
+
     def trigger(self, trigger: Trigger | None) -> None:
         """Spark has finished a batch, or looked and found nothing to do."""
         if trigger is None:

@@ -44,7 +44,7 @@ def test_whatever_dies_and_whenever_each_batch_counts_once(
                 pipeline.wait_for_batch(batch + 1)
                 assert run.poll() is None, run.text
         else:
-            with pipeline.start(fault=f"{point}:{batch}:{shard}:session") as run:
+            with pipeline.start(fault=f"{point}:{batch}:{shard}:all") as run:
                 run.wait_for_fault()
                 run.wait(30)
         batch = len(pipeline.progress()) + 1

@@ -26,7 +26,7 @@ def test_progress_goes_on_without_a_gap_when_old_records_of_it_were_deleted(
     create(servers, source, 2)
     produce(servers, source, upserts(1000, 100, Random(1)))
     pipeline = Pipeline(tmp_path, servers, topic_name("progress"), source, limit=150)
-    with pipeline.start(fault="after_progress:3:*:session") as run:
+    with pipeline.start(fault="after_progress:3:*:all") as run:
         run.wait_for_fault()
         run.wait(30)
     delete_before(servers, pipeline.target + ".progress", {0: -1})

@@ -60,6 +60,7 @@ run:
   driver_memory: 512m
   retained_batches: 5
   max_batch: 5m
+  restarts: 3
 spark:
   spark.ui.enabled: false
 """
@@ -119,6 +120,7 @@ def test_every_key_of_a_file_is_in_its_plan_and_settings() -> None:
             spark={"spark.ui.enabled": "false"},
             retained_batches=5,
             max_batch_s=300.0,
+            restarts=3,
             topic_settings={"min.insync.replicas": "2"},
             replication_factor=3,
         ),

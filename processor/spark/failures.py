@@ -1,0 +1,113 @@
+"""What ended a query: an error of ours by its name, and whether it is worth another start.
+
+A worker that was lost, a time-out and brokers that are away may be well again by
+themselves.  Everything else, what we refuse above all, would be the same the next time.
+"""
+
+import os
+import re
+import tempfile
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+
+from ikebana.arrangements import errors
+from ikebana.arrangements.errors import (
+    AwayError,
+    FencedError,
+    IkebanaError,
+    LostError,
+    QueryError,
+    SparkStartError,
+)
+from ikebana.processor.kafka import client
+
+_PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
+_SAFE = "The checkpoint is as the last batch left it: starting again is safe."
+
+# Errors of ours that another start may not meet again.
+_TRANSIENT = (AwayError, LostError, SparkStartError)
+# What Spark says of a task or a question that failed for no reason of ours, and what that is.
+_LOST = (
+    ("Python worker failed to connect back", "a Python worker did not connect within 10 s"),
+    ("Python worker exited unexpectedly", "a Python worker was lost"),
+    ("Python worker process", "a Python worker was lost"),
+    ("No port number in pyspark", "a Python worker did not start"),
+    ("EOFException occurred while reading the port number", "a Python worker did not start"),
+    ("Python daemon failed to launch worker", "a Python worker did not start"),
+    ("ExecutorLostFailure", "an executor was lost"),
+    ("Executor heartbeat timed out", "an executor was lost"),
+    ("FetchFailed", "a result of another task was lost"),
+    ("RpcTimeoutException", "Spark did not answer itself in time"),
+    ("Futures timed out", "Spark did not answer itself in time"),
+    ("SocketTimeoutException", "a Python worker did not answer in time"),
+    ("could not open socket", "a result could not be fetched from Spark"),
+    ("java.net.SocketException", "a Python worker was lost"),
+    ("java.io.EOFException", "a Python worker was lost"),
+)
+_RIVAL = ("SparkConcurrentModificationException", "CONCURRENT_STREAM_LOG_UPDATE")
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the query may go on when it is started again."""
+    return isinstance(error, _TRANSIENT)
+
+
+def named(error: Exception, *, alive: bool = True) -> Exception:
+    """The error of ours for what ended a query; what is none of Spark's or Kafka's stays.
+
+    `alive` says whether Spark's JVM still runs.
+    """
+    if isinstance(error, StreamingQueryException):
+        return from_text(str(error))
+    if isinstance(error, Py4JError) and not alive:
+        return LostError("Spark's JVM ended by itself", hint=_SAFE)
+    return client.away(error) or error
+
+
+def from_text(text: str) -> IkebanaError:
+    """The error of ours in the text that Spark passes on."""
+    if ours := _ours(text):
+        return ours
+    if any(rival in text for rival in _RIVAL):
+        return FencedError("another instance writes to this checkpoint's offset log")
+    if reason := client.away_in(text):
+        return AwayError(f"the brokers did not answer: {reason}", hint=_SAFE)
+    for sign, what in _LOST:
+        if sign in text:
+            return LostError(f"{what} ({_gist(text)})", hint=_in_full(text))
+    return QueryError(f"the query ended with an error: {_gist(text)}", hint=_in_full(text))
+
+
+def _ours(text: str) -> IkebanaError | None:
+    known = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, IkebanaError)
+    }
+    module = errors.__name__ + "."
+    for line_at, line in enumerate(lines := text.splitlines()):
+        start_at = line.find(module)
+        if start_at < 0:
+            continue
+        name, _, message = line[start_at + len(module) :].partition(": ")
+        if name in known and name != "PlanError":
+            following = lines[line_at + 1] if line_at + 1 < len(lines) else ""
+            hint = following.removeprefix("Hint: ") if following.startswith("Hint: ") else None
+            found: IkebanaError = known[name](message, hint=hint)
+            return found
+    return None
+
+
+def _gist(text: str) -> str:
+    python = [line for line in text.splitlines() if _PYTHON_ERROR.match(line)]
+    found = (python or text.strip().splitlines() or ["no reason given"])[-1 if python else 0]
+    return found.strip()[:300]
+
+
+def _in_full(text: str) -> str:
+    """Keep all of an error that has no name, for whoever looks into it."""
+    descriptor, path = tempfile.mkstemp(prefix="ikebana-error-", suffix=".log")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    return f"The whole of it is in {path}. {_SAFE}"

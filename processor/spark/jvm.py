@@ -1,0 +1,201 @@
+"""Spark's JVM: a child in a session of its own, which ends when we do.
+
+What is sent to our process group, such as Ctrl-C in a terminal, is for us to answer: a
+JVM that ended by itself would cut a batch in two.  So it has a session of its own, in which
+SIGINT and SIGTERM are ignored, and blocked in Python's workers: a service manager may
+send them to every process that we have started.
+
+It ends at the end of its standard input, which the kernel closes however we die, and
+the workers end with it in the same way.  `Jvm.end` does not rely on that: when it
+returns, the session is empty.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql import SparkSession
+
+from ikebana.arrangements.errors import SparkStartError
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+Made = TypeVar("Made")
+
+_LOOK_EVERY_S = 0.05
+# What Spark's own shutdown may take; it removes its folders.
+END_WITHIN_S = 30.0
+# What is killed and stays is stuck in the kernel.
+_KILLED_WITHIN_S = 10.0
+_SHIELDED = {signal.SIGINT, signal.SIGTERM}
+# A shell that ignores signals, and then is the program: what is ignored stays so.
+_IGNORING = ("/bin/sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
+
+
+class Jvm:
+    """A JVM that runs Spark, and the context in it; used by one thread at a time."""
+
+    def __init__(self, options: Mapping[str, str], folder: Path, log: Path | None) -> None:
+        """Start one; it may write to a log file instead of to our standard error."""
+        self._options = options
+        self._address = folder / "gateway"
+        self._gateway: JavaGateway | None = None
+        self._context: SparkContext | None = None
+        self._process = _spawned(options, self._address, log)
+
+    def context(self) -> SparkContext:
+        """Wait for the JVM to listen, and start Spark in it.
+
+        Raises:
+            SparkStartError: it ended before.
+        """
+        while not self._address.exists():
+            if (status := self._process.poll()) is not None:
+                raise SparkStartError(f"could not start Spark: its JVM ended with status {status}")
+            time.sleep(_LOOK_EVERY_S)
+        with self._address.open("rb") as file:
+            port, secret = read_int(file), UTF8Deserializer().loads(file)
+        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+            self._gateway = launch_gateway()
+        # In the main thread, pyspark would put its answer to SIGINT in the place of ours.
+        conf = SparkConf().setAll(list(self._options.items()))
+        self._context = _in_a_thread(lambda: SparkContext(conf=conf, gateway=self._gateway))
+        return self._context
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def end(self, within_s: float = END_WITHIN_S) -> None:
+        """End it and all that it has started; what takes longer is killed."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            # Before it listens nobody would notice, and there is nothing to clean up.
+            if self._gateway is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(within_s)
+        finally:
+            with _undisturbed():
+                _kill_session(self._process.pid)
+                self._process.wait()
+                self._forget()
+
+    def _forget(self) -> None:
+        """Let pyspark start anew in this process."""
+        if self._context is not None:
+            # There is no JVM to stop it in.
+            self._context._jsc = None
+            self._context.stop()
+        if self._gateway is not None:
+            with contextlib.suppress(Exception):
+                self._gateway.shutdown()
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _spawned(
+    options: Mapping[str, str], address: Path, log: Path | None
+) -> "subprocess.Popen[bytes]":
+    """Start the JVM as pyspark does, but for its session."""
+    submit = [str(Path(_find_spark_home()) / "bin" / "spark-submit")]
+    for key, value in options.items():
+        submit += ["--conf", f"{key}={value}"]
+    submit += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    environment = {
+        **os.environ,
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address),
+    }
+    with contextlib.ExitStack() as files:
+        told = files.enter_context(log.open("ab")) if log is not None else None
+        # Blocked is what this thread blocks; and no signal can come before we hold it.
+        with _undisturbed():
+            return subprocess.Popen(
+                [*_IGNORING, *submit],
+                stdin=subprocess.PIPE,
+                stderr=told,
+                env=environment,
+                start_new_session=True,
+            )
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+
+
+def _in_a_thread(make: Callable[[], Made]) -> Made:
+    """Wait for what another thread makes; a signal ends the waiting."""
+    made: Future[Made] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(make())
+        except Exception as error:  # noqa: BLE001 -- handed on
+            made.set_exception(error)
+
+    Thread(target=run, name="starting Spark", daemon=True).start()
+    return made.result()
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what is left of a session, and return when nothing is.
+
+    Where there is no /proc the leader alone is killed: what it has started ends with it.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    deadline = time.monotonic() + _KILLED_WITHIN_S
+    while left := [pid for pid in _processes() if _session(pid) == leader]:
+        if time.monotonic() > deadline:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_EVERY_S / 10)
+
+
+def _processes() -> Iterator[int]:
+    with contextlib.suppress(FileNotFoundError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _session(pid: int) -> int | None:
+    """The session of a process; None of one that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else int(session)

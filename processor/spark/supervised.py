@@ -1,0 +1,90 @@
+"""A run: a plan's query, started again as long as what ends it may go by itself.
+
+Each start takes over the pipeline anew, so it is as if another instance had come: it
+has an incarnation of its own, fences what the one before has left, and goes on at the
+last committed batch.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.restarts import Failed, Restarts, persistently
+from ikebana.processor.spark import query
+from ikebana.processor.spark.failures import is_transient, named
+from ikebana.processor.spark.query import BatchReport, Running
+from ikebana.processor.spark.session import Spark
+from ikebana.processor.spark.triggers import Told
+from ikebana.processor.stopping import Stopping
+
+
+class Watcher(Protocol):
+    """Who is told what happens in a run."""
+
+    def step(self, what: str) -> None:
+        """Start-up has come to this."""
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch is committed."""
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        """The query has ended, and is started again after a pause."""
+
+
+def run(
+    plan: Plan,
+    settings: Settings,
+    *,
+    once: bool,
+    stopping: Stopping,
+    watcher: Watcher,
+    on_start: Callable[[Running], None] = lambda _: None,
+    on_trigger: Told | None = None,
+) -> None:
+    """Run a plan until it is asked to stop, or with `once` until it has caught up.
+
+    Nothing that was started is left when this returns.
+
+    Raises:
+        IkebanaError: what ended it, by its name.
+        Stopped: it was asked to stop when there was nothing to finish.
+    """
+    with Spark(settings, plan.name) as spark:
+        has_begun = False
+
+        def begin() -> None:
+            nonlocal has_begun
+            has_begun = True
+            stopping.finish_first()
+
+        def attempt() -> None:
+            stopping.at_once()
+            try:
+                running = query.start(
+                    spark,
+                    plan,
+                    settings,
+                    once=once,
+                    on_batch=watcher.batch,
+                    on_step=watcher.step,
+                    on_begin=begin,
+                    on_trigger=on_trigger,
+                )
+                on_start(running)
+                watcher.step("waiting for records")
+                running.wait(lambda: stopping.asked)
+            except Exception as error:
+                cause = named(error, alive=spark.alive)
+                # A mistake is likelier than bad luck when nothing has run yet.
+                if has_begun and is_transient(cause):
+                    if stopping.asked:
+                        return
+                    stopping.at_once()
+                    raise Failed from cause
+                if cause is error:
+                    raise
+                raise cause from error
+
+        persistently(attempt, Restarts(settings.restarts), time, watcher.restart)

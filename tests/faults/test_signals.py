@@ -1,0 +1,80 @@
+"""SIGINT and SIGTERM at a few moments; `bench/signals.py` goes through all of them."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ikebana.processor.kafka.broker import Broker
+from pipelines import Pipeline, Run, create, produce, upserts
+from signalled import OF_DEMO, OF_RUN, Target, problems, signalled
+from waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "target"),
+    [
+        ("the JVM is there", signal.SIGINT, "group"),
+        ("first batch", signal.SIGTERM, "all"),
+        ("idle", signal.SIGINT, "group"),
+    ],
+)
+def test_a_signal_ends_a_run_with_status_0_and_leaves_nothing(
+    broker: Broker,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
+    name: str,
+    number: signal.Signals,
+    target: Target,
+) -> None:
+    """To the process or to all that it has started: no stack, no JVM, no worker, no file.
+
+    What is logged is committed then, unless a worker got the signal too.
+    """
+    source = topic_name("signalled")
+    create(broker.bootstrap_servers, source, 1)
+    produce(broker.bootstrap_servers, source, upserts(500, 100, Random(1)))
+    pipeline = Pipeline(tmp_path, broker.bootstrap_servers, topic_name("run"), source, limit=100)
+    moment = next(moment for moment in OF_RUN if moment.name == name)
+
+    outcome = signalled(pipeline.start(), pipeline, moment, number, target)
+
+    assert problems(outcome, moment) == [], outcome.text
+    assert pipeline.log("offsets") == pipeline.log("commits")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ikebana-")] == []
+
+
+def test_a_signal_ends_the_demo_with_its_broker_and_spark(tmp_path: Path) -> None:
+    """Its status says that nothing was checked."""
+    pipeline = Pipeline(tmp_path, "", "demo", "flights")
+    arguments = [sys.executable, "-m", "ikebana", "demo", "--flights", "3000"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = Run(arguments, environment, tmp_path / "demo.log", tmp_path / "once")
+    moment = next(moment for moment in OF_DEMO if moment.name == "query started")
+
+    outcome = signalled(run, pipeline, moment, signal.SIGINT, "group")
+
+    assert problems(outcome, moment) == [], outcome.text
+    assert outcome.status == 128 + signal.SIGINT
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ikebana-")] == []
+
+
+def test_a_driver_that_is_killed_takes_spark_with_it(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The JVM is in a session of its own, and still ends with who has started it."""
+    source = topic_name("killed")
+    create(broker.bootstrap_servers, source, 1)
+    produce(broker.bootstrap_servers, source, upserts(100, 50, Random(1)))
+    pipeline = Pipeline(tmp_path, broker.bootstrap_servers, topic_name("run"), source)
+    with pipeline.start() as run:
+        pipeline.wait_for_batch(0)
+        assert run.workers()
+        run.kill_driver()
+        wait_until(lambda: not run.family.alive(), 60, "the end of the JVM and its workers")

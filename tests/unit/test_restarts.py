@@ -1,0 +1,230 @@
+"""A query is started again after what may go by itself, later and later, and not for ever."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements import errors
+from ikebana.arrangements.errors import AwayError, FencedError, IkebanaError, LostError
+from ikebana.processor.restarts import WINDOW_S, Failed, Restarts, persistently
+from ikebana.processor.spark import failures
+
+AWAY = AwayError("the brokers are away")
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float, /) -> None:
+        self.now_s += seconds
+
+
+def failing(times: int, each_takes_s: float = 0.0) -> tuple[Clock, Callable[[], float]]:
+    """An attempt that fails so often, each time after a while; then it says when it succeeds."""
+    clock = Clock()
+    left = iter(range(times))
+
+    def attempt() -> float:
+        clock.sleep(each_takes_s)
+        if next(left, None) is not None:
+            raise Failed from AWAY
+        return clock.now_s
+
+    return clock, attempt
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    """The last attempt comes after all of them."""
+    clock, attempt = failing(8)
+    told: list[tuple[Exception, float]] = []
+
+    ended_s = persistently(
+        attempt, Restarts(10), clock, lambda cause, pause_s: told.append((cause, pause_s))
+    )
+
+    assert told == [(AWAY, pause_s) for pause_s in (1, 2, 4, 8, 16, 32, 60, 60)]
+    assert ended_s == 183
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_what_fails_every_time_is_raised_in_the_end(most: int) -> None:
+    """By its own name, after as many restarts as there may be."""
+    clock, attempt = failing(100)
+    told: list[Exception] = []
+
+    with pytest.raises(AwayError) as raised:
+        persistently(attempt, Restarts(most), clock, lambda cause, _: told.append(cause))
+
+    assert raised.value is AWAY
+    assert told == [AWAY] * most
+
+
+def test_what_fails_now_and_then_may_do_so_for_ever() -> None:
+    """Restarts of more than an hour ago don't count, neither for the number nor the pause."""
+    clock, attempt = failing(50, each_takes_s=WINDOW_S / 2 + 1)
+    pauses: list[float] = []
+
+    persistently(attempt, Restarts(2), clock, lambda _, pause_s: pauses.append(pause_s))
+
+    assert pauses == [1, *[2] * 49]
+
+
+@given(
+    most=st.integers(0, 5),
+    times=st.lists(st.floats(0, WINDOW_S), max_size=30).map(
+        lambda gaps: [sum(gaps[:n]) for n in range(len(gaps))]
+    ),
+)
+def test_no_hour_has_more_restarts_than_allowed(most: int, times: list[float]) -> None:
+    """Whenever failures come."""
+    restarts = Restarts(most)
+
+    given = [at for at in times if restarts.pause_s(at) is not None]
+
+    for first, after in zip(given, given[most:], strict=False):
+        assert after >= first + WINDOW_S
+    assert all(before <= after for before, after in pairwise(given))
+
+
+def test_another_error_is_raised_at_once() -> None:
+    """It is none that an attempt has found to be worth another one."""
+
+    def attempt() -> None:
+        raise FencedError("a newer instance has taken over")
+
+    with pytest.raises(FencedError):
+        persistently(attempt, Restarts(5), Clock(), lambda *_: pytest.fail("told"))
+
+
+# Every error of ours, and whether the query is started again after it.
+TRANSIENT = {
+    "AwayError": True,
+    "LostError": True,
+    "SparkStartError": True,
+    "BrokerError": False,
+    "CheckpointError": False,
+    "ConfigError": False,
+    "FencedError": False,
+    "IkebanaError": False,
+    "JavaError": False,
+    "OutputError": False,
+    "PlanError": False,
+    "QueryError": False,
+    "RecordError": False,
+    "SourceError": False,
+    "StateFileError": False,
+}
+
+
+def test_of_every_error_it_is_known_whether_it_may_go_by_itself() -> None:
+    """What we refuse is refused for good."""
+    found = {
+        name: issubclass(kind, failures._TRANSIENT)
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, IkebanaError)
+    }
+
+    assert found == TRANSIENT
+
+
+SPARK = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
+TASK = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: "
+    "Lost task 0.3 in stage 3.0 (TID 9) (127.0.0.1 executor driver): {}\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        pytest.param(
+            "org.apache.spark.SparkException: Python worker failed to connect back.\n"
+            "Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python "
+            "worker to connect back",
+            LostError,
+            "a Python worker did not connect within 10 s",
+            id="a worker that is too slow",
+        ),
+        pytest.param(
+            TASK.format("Python worker exited unexpectedly (crashed): java.io.EOFException"),
+            LostError,
+            "a Python worker was lost",
+            id="a worker that died",
+        ),
+        pytest.param(
+            TASK.format("ExecutorLostFailure (executor 1 exited caused by one of the tasks)"),
+            LostError,
+            "an executor was lost",
+            id="an executor that died",
+        ),
+        pytest.param(
+            "org.apache.spark.rpc.RpcTimeoutException: Futures timed out after [120 seconds]",
+            LostError,
+            "Spark did not answer itself in time",
+            id="a question of Spark's to itself",
+        ),
+        pytest.param(
+            TASK.format(
+                "PythonException: cimpl.KafkaException: "
+                'KafkaError{code=_TRANSPORT,val=-195,str="x"}'
+            ),
+            AwayError,
+            "the brokers did not answer",
+            id="brokers that are away",
+        ),
+        pytest.param(
+            TASK.format(
+                "ikebana.arrangements.errors.AwayError: could not reach the registry for 90 s\n"
+                "Hint: Check the registry's url."
+            ),
+            AwayError,
+            "could not reach the registry for 90 s\nHint: Check the registry's url.",
+            id="our own word for it",
+        ),
+        pytest.param(
+            TASK.format("ikebana.arrangements.errors.FencedError: a newer instance has taken over")
+            + "Python worker exited unexpectedly (crashed)",
+            FencedError,
+            "a newer instance has taken over",
+            id="our own word wins",
+        ),
+        pytest.param(
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",
+            FencedError,
+            "another instance writes to this checkpoint's offset log",
+            id="another instance",
+        ),
+        pytest.param(
+            TASK.format(
+                "PythonException: cimpl.KafkaException: "
+                'KafkaError{code=TOPIC_AUTHORIZATION_FAILED,val=29,str="x"}'
+            ),
+            errors.QueryError,
+            "the query ended with an error",
+            id="brokers that refuse",
+        ),
+        pytest.param(
+            TASK.format("PythonException: Traceback\nAssertionError: batch 3: markers of [1]"),
+            errors.QueryError,
+            "the query ended with an error: AssertionError: batch 3: markers of [1]",
+            id="a mistake of ours",
+        ),
+    ],
+)
+def test_what_spark_says_has_a_name(text: str, kind: type[Exception], message: str) -> None:
+    """And by its name it is known whether it is worth another start."""
+    found = failures.from_text(SPARK.format(text))
+
+    assert type(found) is kind
+    assert str(found).startswith(message)
+    assert failures.is_transient(found) == TRANSIENT[kind.__name__]

@@ -1,0 +1,57 @@
+"""What a signal does to a run depends on what there is to finish."""
+
+import os
+import signal
+
+import pytest
+
+from ikebana.processor.stopping import Stopped, Stopping, on_signals
+
+
+def test_a_signal_ends_a_run_that_has_not_begun() -> None:
+    """It is known which one it was."""
+    with pytest.raises(Stopped) as stopped, on_signals() as stopping:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert stopped.value.number == signal.SIGTERM
+    assert stopping.asked
+
+
+def test_a_run_that_has_begun_is_asked_first() -> None:
+    """A second signal ends it at once, with the status of one that a signal has killed."""
+    with on_signals() as stopping:
+        stopping.finish_first()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopping.asked
+        with pytest.raises(SystemExit) as ended:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert ended.value.code == 128 + signal.SIGINT
+
+
+def test_between_two_starts_there_is_nothing_to_finish() -> None:
+    """A pause before a restart ends with the first signal."""
+    stopping = Stopping()
+    stopping.finish_first()
+    stopping.at_once()
+
+    with pytest.raises(Stopped):
+        stopping.signalled(signal.SIGTERM)
+
+
+def test_what_is_of_no_use_unfinished_is_never_waited_for() -> None:
+    """The demo's folder goes with it."""
+    stopping = Stopping(patient=False)
+    stopping.finish_first()
+
+    with pytest.raises(Stopped):
+        stopping.signalled(signal.SIGINT)
+
+
+def test_what_answered_before_answers_again() -> None:
+    """Signals are ours for the length of a block."""
+    before = signal.getsignal(signal.SIGTERM)
+    with on_signals():
+        pass
+
+    assert signal.getsignal(signal.SIGTERM) is before
