@@ -5,11 +5,11 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
 
 from ikebana.arrangements.errors import SourceError
 from ikebana.processor.checkpoint import Checkpoint
@@ -17,6 +17,7 @@ from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import query
 from ikebana.processor.spark.query import BatchReport
+from ikebana.processor.spark.session import Spark
 from judge import committed, progress_of
 from pipelines import create, produce
 
@@ -25,15 +26,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 VALUES = [(b'"a"', b'{"t":3,"v":1}'), (b'"b"', b'{"t":5,"v":1}'), (b'"z"', b'{"t":9,"v":2}')]
 
 
-def quietly(_: str) -> None:
+def quietly(_: str = "") -> None:
     """Say nothing of a step."""
 
 
 class Ran:
-    """Pipelines of one folder, each over a topic of its own."""
+    """Pipelines of one folder, each over a topic of its own, in one Spark."""
 
-    def __init__(self, folder: Path, servers: str, prefix: str) -> None:
+    def __init__(self, folder: Path, servers: str, prefix: str, opened: ExitStack) -> None:
         self._folder = folder
+        self._opened = opened
+        self._spark: Spark | None = None
         self._prefix = prefix
         self.servers = servers
 
@@ -70,9 +73,17 @@ class Ran:
             },
         }
         read = pipeline.parse(json.dumps(sections), "file", environ={})
+        if self._spark is None:
+            self._spark = self._opened.enter_context(Spark(read.settings, self._prefix))
         found: list[BatchReport] = []
         running = query.start(
-            read.plan, read.settings, once=True, on_batch=found.append, on_step=at_step or quietly
+            self._spark,
+            read.plan,
+            read.settings,
+            once=True,
+            on_batch=found.append,
+            on_step=at_step or quietly,
+            on_begin=quietly,
         )
         running.wait(lambda: False)
         return found
@@ -95,10 +106,8 @@ def ran(
     """Pipelines to run, and an end of the Spark that ran them."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
-    yield Ran(tmp_path, broker.bootstrap_servers, topic_name("nothing"))
-    query.end_spark()
-    # Else a later Spark of this process would look for this one.
-    SparkContext._gateway = SparkContext._jvm = None
+    with ExitStack() as opened:
+        yield Ran(tmp_path, broker.bootstrap_servers, topic_name("nothing"), opened)
 
 
 def first(batches: list[BatchReport]) -> tuple[int, int]:
