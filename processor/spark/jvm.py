@@ -13,7 +13,6 @@ returns, the session is empty.
 import contextlib
 import os
 import shlex
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +28,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
+from ikebana.processor.spark.child_processes import kill_session, undisturbed
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -38,9 +38,6 @@ Made = TypeVar("Made")
 _LOOK_EVERY_S = 0.05
 # What Spark's own shutdown may take; it removes its folders.
 END_WITHIN_S = 30.0
-# What is killed and stays is stuck in the kernel.
-_KILLED_WITHIN_S = 10.0
-_SHIELDED = {signal.SIGINT, signal.SIGTERM}
 # A shell that ignores signals, and then is the program: what is ignored stays so.
 _IGNORING = ("/bin/sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 
@@ -50,7 +47,7 @@ class Jvm:
 
     def __init__(self, options: Mapping[str, str], folder: Path, log: Path | None) -> None:
         """Start one; it may write to a log file instead of to our standard error."""
-        self._options = options
+        self.options = options
         self._address = folder / "gateway"
         self._gateway: JavaGateway | None = None
         self._context: SparkContext | None = None
@@ -68,10 +65,10 @@ class Jvm:
             time.sleep(_LOOK_EVERY_S)
         with self._address.open("rb") as file:
             port, secret = read_int(file), UTF8Deserializer().loads(file)
-        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+        with environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             self._gateway = launch_gateway()
         # In the main thread, pyspark would put its answer to SIGINT in the place of ours.
-        conf = SparkConf().setAll(list(self._options.items()))
+        conf = SparkConf().setAll(list(self.options.items()))
         self._context = _in_a_thread(lambda: SparkContext(conf=conf, gateway=self._gateway))
         return self._context
 
@@ -90,9 +87,8 @@ class Jvm:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(within_s)
         finally:
-            with _undisturbed():
-                _kill_session(self._process.pid)
-                self._process.wait()
+            with undisturbed():
+                kill_session(self._process)
                 self._forget()
 
     def _forget(self) -> None:
@@ -125,7 +121,7 @@ def _spawned(
     with contextlib.ExitStack() as files:
         told = files.enter_context(log.open("ab")) if log is not None else None
         # Blocked is what this thread blocks; and no signal can come before we hold it.
-        with _undisturbed():
+        with undisturbed():
             return subprocess.Popen(
                 [*_IGNORING, *submit],
                 stdin=subprocess.PIPE,
@@ -136,23 +132,18 @@ def _spawned(
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let signals wait."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
+def environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for the length of a `with` block."""
+    before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name in variables:
-            os.environ.pop(name, None)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _in_a_thread(make: Callable[[], Made]) -> Made:
@@ -167,35 +158,3 @@ def _in_a_thread(make: Callable[[], Made]) -> Made:
 
     Thread(target=run, name="starting Spark", daemon=True).start()
     return made.result()
-
-
-def _kill_session(leader: int) -> None:
-    """Kill what is left of a session, and return when nothing is.
-
-    Where there is no /proc the leader alone is killed: what it has started ends with it.
-    """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
-    deadline = time.monotonic() + _KILLED_WITHIN_S
-    while left := [pid for pid in _processes() if _session(pid) == leader]:
-        if time.monotonic() > deadline:
-            return
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(_LOOK_EVERY_S / 10)
-
-
-def _processes() -> Iterator[int]:
-    with contextlib.suppress(FileNotFoundError):
-        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def _session(pid: int) -> int | None:
-    """The session of a process; None of one that has ended."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            state, _, _, session = file.read().rpartition(")")[2].split()[:4]
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state in "ZX" else int(session)

@@ -8,6 +8,8 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +21,8 @@ from ikebana.arrangements.errors import SparkStartError
 from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.java import find_java
-from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
+from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
+from ikebana.processor.spark.workers import Workers
 from ikebana.processor.stopping import Stopped
 
 # What a user may not change: the user's own settings come before these.
@@ -114,6 +117,7 @@ class Spark:
         self._settings = settings
         self._name = name
         self._jvm: Jvm | None = None
+        self._workers: Workers | None = None
         self._session: SparkSession | None = None
         self._log: Path | None = None
         self._folder: Path | None = None
@@ -147,6 +151,29 @@ class Spark:
         """Whether the JVM runs."""
         return self._jvm is not None and self._jvm.alive
 
+    def begin(self) -> None:
+        """Start Spark's processes if there are none; `session` waits for them.
+
+        Raises:
+            JavaError: there is no Java for it.
+        """
+        if self.alive:
+            return
+        self._end(within_s=0.0)
+        find_java(os.environ)
+        settings = self._settings
+        options = _options(settings, self._name)
+        # Who says how the JVM is to log wants to read it.
+        if not log_lines.wanted() and not _logs_itself(settings):
+            self._log = self.folder / "spark.log"
+        if settings.master.startswith("local"):
+            if "SPARK_LOCAL_DIRS" not in os.environ:
+                options.setdefault("spark.local.dir", str(self.folder / "spark"))
+            if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
+                self._workers = Workers(Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+        with self._environment():
+            self._jvm = Jvm(options, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+
     def session(self) -> SparkSession:
         """The session, started if there is none.
 
@@ -155,27 +182,17 @@ class Spark:
             JavaError: there is no Java for it.
         """
         if self._session is None or not self.alive:
-            self._end(within_s=0.0)
+            self.begin()
             self._session = self._started()
         return self._session
 
     def _started(self) -> SparkSession:
-        find_java(os.environ)
-        settings = self._settings
-        options = _options(settings, self._name)
-        if settings.master.startswith("local"):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            if "SPARK_LOCAL_DIRS" not in os.environ:
-                options.setdefault("spark.local.dir", str(self.folder / "spark"))
-            # Who says how the JVM is to log wants to read it.
-            if not log_lines.wanted() and not _logs_itself(settings):
-                self._log = self.folder / "spark.log"
-        address = Path(tempfile.mkdtemp(dir=self.folder))
-        self._jvm = Jvm(options, address, self._log)
+        assert self._jvm is not None
         builder = SparkSession.builder
         try:
-            self._jvm.context()
-            for key, value in options.items():
+            with self._environment():
+                self._jvm.context()
+            for key, value in self._jvm.options.items():
                 builder = builder.config(key, value)
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
@@ -183,6 +200,15 @@ class Spark:
                 f"could not start Spark: {str(error).splitlines()[0]}", hint=self._kept_log()
             ) from error
         return session
+
+    @contextmanager
+    def _environment(self) -> Iterator[None]:
+        """Spark's Python is ours for the length of a `with` block, if it is nobody's."""
+        if self._workers is None:
+            yield
+        else:
+            with environment(PYSPARK_PYTHON=str(self._workers.python)):
+                yield
 
     def _kept_log(self) -> str | None:
         """Keep what the JVM wrote beyond the end of the run; where that is."""
@@ -195,8 +221,13 @@ class Spark:
 
     def _end(self, within_s: float) -> None:
         jvm, self._jvm, self._session = self._jvm, None, None
-        if jvm is not None:
-            jvm.end(within_s)
+        workers, self._workers = self._workers, None
+        try:
+            if jvm is not None:
+                jvm.end(within_s)
+        finally:
+            if workers is not None:
+                workers.end()
 
 
 def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:

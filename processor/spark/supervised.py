@@ -62,6 +62,8 @@ def run(
         def attempt() -> None:
             stopping.at_once()
             try:
+                # Its processes come up while we look at the topics.
+                spark.begin()
                 running = query.start(
                     spark,
                     plan,

@@ -1,0 +1,57 @@
+"""Processes of ours that have a session of their own: starting and ending them whole."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+_LOOK_EVERY_S = 0.005
+# What is killed and stays is stuck in the kernel.
+_KILLED_WITHIN_S = 10.0
+_SHIELDED = {signal.SIGINT, signal.SIGTERM}
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let signals wait; a process that is started meanwhile has them blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def kill_session(leader: "subprocess.Popen[bytes]") -> None:
+    """Kill what is left of the session that a process leads, and return when nothing is.
+
+    Where there is no /proc the leader's group alone is killed: what it has started ends
+    with it.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    deadline = time.monotonic() + _KILLED_WITHIN_S
+    while left := [pid for pid in _processes() if _session(pid) == leader.pid]:
+        if time.monotonic() > deadline:
+            break
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_EVERY_S)
+    leader.wait()
+
+
+def _processes() -> Iterator[int]:
+    with contextlib.suppress(FileNotFoundError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _session(pid: int) -> int | None:
+    """The session of a process; None of one that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else int(session)

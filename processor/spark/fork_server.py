@@ -1,0 +1,159 @@
+"""A process that has imported what Spark's Python processes import, and forks them.
+
+A start of Spark runs half a dozen Pythons, each of which would spend two to three CPU
+seconds on imports; one kind of them must be there within ten seconds, which no setting
+of Spark's changes.  A fork of this process takes milliseconds and shares its memory.
+
+    python -m ikebana.processor.spark.fork_server DESCRIPTOR MODULE…
+
+It imports the modules, listens on an inherited socket for what `stand_in` sends, and ends
+at the end of its standard input.  It has one thread and opens nothing that a fork could
+not use.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import NamedTuple
+
+_INT = 4
+_STREAMS = 3
+
+
+class Request(NamedTuple):
+    """A Python that somebody wants: a module, and what follows it on the command line."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    streams: list[int]
+
+
+def main() -> None:
+    """Serve; in a forked process, be what was asked for."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    # What is here by now is everybody's: collecting it would copy its pages.
+    gc.collect()
+    gc.freeze()
+    request = _Server(listener).serve()
+    if request is not None:
+        _become(request)
+
+
+class _Server:
+    """Forks for whom it is asked by, and tells them how the forks have ended."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._askers: dict[int, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._ended, wake = socket.socketpair()
+        self._wake = wake
+        for end in (self._ended, wake):
+            end.settimeout(0)
+        self._selector.register(sys.stdin, selectors.EVENT_READ)
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._selector.register(self._ended, selectors.EVENT_READ)
+
+    def serve(self) -> Request | None:
+        """Return what to be in a forked process, and None at the end of the server."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake.fileno())
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is sys.stdin:
+                    if not os.read(0, 1024):
+                        return None
+                elif key.fileobj is self._ended:
+                    self._reap()
+                elif (request := self._accept()) is not None:
+                    return request
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            self._ended.recv(1024)
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                process, status = ended
+                code = os.waitstatus_to_exitcode(status)
+                _tell(self._askers.pop(process), code if code >= 0 else 128 - code)
+
+    def _accept(self) -> Request | None:
+        asker, _ = self._listener.accept()
+        request = _received(asker)
+        if request is None:
+            asker.close()
+            return None
+        process = os.fork()
+        if process == 0:
+            self._forget(asker)
+            return request
+        for stream in request.streams:
+            os.close(stream)
+        self._askers[process] = asker
+        with suppress(OSError):
+            asker.sendall(process.to_bytes(_INT, "big"))
+        return None
+
+    def _forget(self, asker: socket.socket) -> None:
+        """Close, in a forked process, what is the server's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        for end in (self._listener, self._ended, self._wake, asker, *self._askers.values()):
+            end.close()
+
+
+def _received(asker: socket.socket) -> Request | None:
+    """What an asker wants; None if it has gone."""
+    try:
+        length, streams, _, _ = socket.recv_fds(asker, _INT, _STREAMS)
+        if len(length) < _INT or len(streams) < _STREAMS:
+            return None
+        body = b""
+        missing = int.from_bytes(length, "big")
+        while missing and (part := asker.recv(missing)):
+            body += part
+            missing -= len(part)
+    except OSError:
+        return None
+    return None if missing else Request(**json.loads(body), streams=streams)
+
+
+def _tell(asker: socket.socket, status: int) -> None:
+    with suppress(OSError), asker:
+        asker.sendall(status.to_bytes(_INT, "big"))
+
+
+def _become(request: Request) -> None:
+    """Be the Python that was asked for, in a process of its own."""
+    for number, stream in enumerate(request.streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    added = [
+        path
+        for path in request.environment.get("PYTHONPATH", "").split(os.pathsep)
+        if path and path not in sys.path
+    ]
+    sys.path[:0] = added
+    module, *_ = sys.argv = request.arguments
+    # It runs anew as the main module.
+    sys.modules.pop(module, None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The program that Spark runs as its Python: a process forked from one with all imports.
+
+It asks a fork server for `python -m MODULE ARGUMENTS…` with its own environment, working directory
+and standard streams, waits for the end of that process and ends with its status.  Where the
+server is away, or something else is asked for, it becomes an ordinary Python.
+
+    python -I -S stand_in.py SOCKET -m MODULE ARGUMENTS…
+
+It runs with none of our packages on its path, and imports next to nothing: starting fast
+is all that it is for.
+"""
+
+import json
+import os
+import sys
+from array import array
+from contextlib import suppress
+from socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+
+_STREAMS = (0, 1, 2)
+_INT = 4
+
+
+def main() -> None:
+    """Hand the process over, or become it."""
+    address, arguments = sys.argv[1], sys.argv[2:]
+    server = socket(AF_UNIX, SOCK_STREAM)
+    answer = b""
+    if arguments[0] == "-m":
+        with suppress(OSError):
+            _ask(server, address, arguments[1:])
+            answer = server.recv(_INT)
+    if len(answer) < _INT:
+        os.execv(sys.executable, [sys.executable, *arguments])
+    # The streams are the process's now: their ends must not wait for us.
+    for stream in _STREAMS:
+        os.close(stream)
+    status = b""
+    with suppress(OSError):
+        status = server.recv(_INT)
+    os._exit(int.from_bytes(status, "big") if len(status) == _INT else 1)
+
+
+def _ask(server: socket, address: str, arguments: "list[str]") -> None:
+    server.connect(address)
+    request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
+    body = json.dumps(request).encode()
+    # The streams travel with the length, so that no part of it can be without them.
+    streams = [(SOL_SOCKET, SCM_RIGHTS, array("i", _STREAMS))]
+    server.sendmsg([len(body).to_bytes(_INT, "big")], streams)
+    server.sendall(body)
+
+
+if __name__ == "__main__":
+    main()
