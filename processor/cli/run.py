@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ikebana.processor.cli.batches import BatchDisplay
 from ikebana.processor.cli.watching import watchable, watched
 from ikebana.processor.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
+    from ikebana.processor.cli.batches import BatchDisplay
     from ikebana.processor.spark.query import BatchReport, Running
     from ikebana.processor.watching.monitor import Monitor
 
@@ -42,6 +42,7 @@ def run_command(
     newer instance has taken over.
     """
     # Who asks for help does not wait for a database of expressions.
+    from ikebana.processor.cli.batches import BatchDisplay
     from ikebana.processor.configuring import pipeline
 
     plan, settings = pipeline.read(
@@ -74,7 +75,7 @@ def run_command(
 class _Watchers:
     """Tells both, the person and the machines."""
 
-    def __init__(self, display: BatchDisplay, monitor: "Monitor") -> None:
+    def __init__(self, display: "BatchDisplay", monitor: "Monitor") -> None:
         self._both = display, monitor
 
     def step(self, what: str) -> None:
@@ -90,7 +91,7 @@ class _Watchers:
             each.restart(cause, pause_s)
 
 
-def _started(display: BatchDisplay, monitor: "Monitor | None") -> "Callable[[Running], None]":
+def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[Running], None]":
     def tell(running: "Running") -> None:
         display.watch(running.standing, running.waiting)
         if monitor is not None:
