@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A file's tests run one after the other, and two files beside each other.
+AT_ONCE ?= -n 2 --dist loadfile
 
-.PHONY: help setup demo test test-cdc deploy-tools test-deploy test-cluster check lint format types bench chaos clean
+.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster check lint format types bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +24,9 @@ demo: $(STAMP)  ## Run the main job on a year of flights and check the result
 	@$(BIN)/ikebana demo
 
 test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
+	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
+
+test-full: $(STAMP)  ## Run those too that take minutes: every fault, every example, the demo
 	$(BIN)/python -m pytest -m "not cdc and not deploy"
 
 test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed) and Debezium

@@ -9,11 +9,30 @@ import hypothesis
 import pytest
 
 from ikebana.processor.kafka.broker import Broker, running
+from waiting import patient
 
 # A noisy machine makes a slow example, not a wrong one; more of them on demand.
 hypothesis.settings.register_profile("quick", deadline=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2_000)
 hypothesis.settings.load_profile(os.environ.get("IKEBANA_HYPOTHESIS", "quick"))
+
+
+# What a test may take on a usual machine, where its mark says nothing else.
+_USUAL_TIMEOUT_S = 300.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give tests the time that this machine needs, if nobody says how long they may take."""
+    if config.option.timeout is None and "PYTEST_TIMEOUT" not in os.environ:
+        config.option.timeout = patient(_USUAL_TIMEOUT_S)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Do the same for those with a limit of their own."""
+    for item in items:
+        if (mark := item.get_closest_marker("timeout")) is not None:
+            item.add_marker(pytest.mark.timeout(patient(mark.args[0])), append=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,4 +80,9 @@ def counts_at(updates: Updates, times: Sequence[int], keys: Iterable[str]) -> di
 def refused_at(errors: Updates, time: int) -> dict[str, str]:
     """The keys of the error records at a time, and the events that they refuse."""
     (data,) = at_each(errors, [time])
-    return {json.loads(base64.b64decode(e["key"])): e["reason"].split()[0] for e in data}
+    return {json.loads(base64.b64decode(e["key"])): _event(e["reason"]) for e in data}
+
+
+def _event(reason: str) -> str:
+    """The event of a reason such as `operator "states": cancel cannot follow landed`."""
+    return reason.partition(": ")[2].split()[0]

@@ -35,7 +35,7 @@ from confluent_kafka.admin import (
 
 from judge import Progress, committed, progress_of
 from processes import Family, kill, name_of
-from waiting import wait_until
+from waiting import patient, wait_until
 
 START_S = 120.0
 Upserts = Iterable[tuple[bytes, bytes | None]]
@@ -255,7 +255,7 @@ class Run:
     def wait(self, timeout_s: float) -> int:
         """Wait for the end; return the exit status."""
         try:
-            return self._process.wait(timeout_s)
+            return self._process.wait(patient(timeout_s))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"not ended within {timeout_s} s:\n{self.text}") from None
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from cdc import child
 from ikebana.processor.kafka.broker import free_port
-from waiting import wait_until
+from waiting import patient, wait_until
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -50,7 +50,12 @@ class Postgres:
         command = [str(self.binaries / "psql"), "-h", str(self.folder), "-p", str(self.port)]
         command += ["-U", "postgres", "-XqAt", "-v", "ON_ERROR_STOP=1", "-f", "-"]
         done = subprocess.run(
-            command, input=statements, capture_output=True, text=True, timeout=60, check=False
+            command,
+            input=statements,
+            capture_output=True,
+            text=True,
+            timeout=patient(60),
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return str(done.stdout)
@@ -102,7 +107,7 @@ def _make(server: Postgres, user: tuple[str, int] | None) -> None:
         cwd=server.folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patient(120),
         check=False,
         user=user and user[0],
         group=user and user[1],

@@ -27,6 +27,7 @@ from ikebana.codecs.debezium import Debezium
 from ikebana.processor.kafka.broker import running
 from judge import committed
 from pipelines import Run, ends_of
+from waiting import patient
 
 pytestmark = [pytest.mark.cdc, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -218,7 +219,9 @@ def _pipeline(captured: Shop, folder: Path, topic: str, mode: str) -> dict[str, 
 
 def _snapshot(servers: str, topic: str) -> list[Any]:
     command = [_ikebana(), "snapshot", topic, "--bootstrap-servers", servers]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=patient(60), check=False
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line, parse_float=Decimal) for line in done.stdout.splitlines()]
 

@@ -22,6 +22,7 @@ from cdc.shop import require
 from ikebana.codecs.debezium_position import Boundaries, Positions
 from ikebana.processor.kafka.broker import running
 from judge import committed, progress_of
+from waiting import patient
 
 pytestmark = [pytest.mark.cdc, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -128,7 +129,9 @@ def test_a_pipeline_shows_whole_transactions(captured: Bank, server: str, tmp_pa
     path = tmp_path / "pipeline.json"
     path.write_text(json.dumps(_pipeline(captured, server, tables, tmp_path)))
     command = [str(Path(sys.executable).with_name("ikebana")), "run", str(path), "--once"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=patient(300), check=False
+    )
     assert done.returncode == 0, done.stderr
 
     last = _ends(captured, server)[-1].lsn

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+from waiting import patient
+
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 def test_after_random_kills_everything_is_exact() -> None:
     """A seed fixes what is done, not when it hits: each run is another one."""
     chaos = Path(__file__).parents[2] / "bench" / "chaos.py"
     command = [sys.executable, str(chaos), "--rounds", "4", "--records", "12000"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=patient(540), check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict: exact" in done.stdout

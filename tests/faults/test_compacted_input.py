@@ -11,7 +11,7 @@ from judge import committed, judge, truth_of
 from pipelines import Pipeline, create, delete_before, produce, upserts
 from waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 COMPACTED = {
     "cleanup.policy": "compact,delete",

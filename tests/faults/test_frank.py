@@ -9,7 +9,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import committed, judge, truth_of
 from pipelines import Pipeline, create, produce
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 FRANK = [b'"mcsherry"', b'"zappa"', None, b'"oz"', b'"oz"', None]
 

@@ -10,7 +10,7 @@ from judge import committed, judge, truth_of
 from pipelines import Pipeline, create, produce
 from waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_an_open_transaction_holds_its_partition_back_and_an_aborted_one_never_shows(

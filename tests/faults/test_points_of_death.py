@@ -11,7 +11,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import judge, truth_of
 from pipelines import Pipeline, create, produce, upserts
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("domain", ["ingest", "offset"])

@@ -10,7 +10,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import judge, truth_of
 from pipelines import Pipeline, create, delete_before, produce, upserts
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_progress_goes_on_without_a_gap_when_old_records_of_it_were_deleted(

@@ -24,7 +24,7 @@ from pipelines import (
 )
 from waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import judge, truth_of
 from pipelines import Pipeline, add_partitions, create, produce, upserts
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 def largest_batch(pipeline: Pipeline, first: int) -> int:

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 @pytest.mark.parametrize(
     ("name", "number", "target"),
     [
-        ("the JVM is there", signal.SIGINT, "group"),
-        ("first batch", signal.SIGTERM, "all"),
+        pytest.param("the JVM is there", signal.SIGINT, "group", marks=pytest.mark.full),
+        pytest.param("first batch", signal.SIGTERM, "all", marks=pytest.mark.full),
         ("idle", signal.SIGINT, "group"),
     ],
 )
@@ -50,6 +50,7 @@ def test_a_signal_ends_a_run_with_status_0_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ikebana-")] == []
 
 
+@pytest.mark.full
 def test_a_signal_ends_the_demo_with_its_broker_and_spark(tmp_path: Path) -> None:
     """Its status says that nothing was checked."""
     pipeline = Pipeline(tmp_path, "", "demo", "flights")
@@ -65,6 +66,7 @@ def test_a_signal_ends_the_demo_with_its_broker_and_spark(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ikebana-")] == []
 
 
+@pytest.mark.full
 def test_a_driver_that_is_killed_takes_spark_with_it(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from ikebana.processor.timing.reclock import SourceOffset
 from judge import settled
 from pipelines import create
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.full, pytest.mark.kafka]
 
 SHARDS = 2
 KEYS = [next(b"k%d" % i for i in range(99) if shard_of(b"k%d" % i, SHARDS) == s) for s in (0, 1)]

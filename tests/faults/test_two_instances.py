@@ -9,7 +9,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import judge, truth_of
 from pipelines import Load, Pipeline, create
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 FENCED = 3
 
 

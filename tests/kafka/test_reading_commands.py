@@ -21,7 +21,7 @@ from ikebana.codecs.progress import ProgressRecord, Promise
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
-from waiting import wait_until
+from waiting import patient, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -417,7 +417,7 @@ def test_follow_goes_on_and_a_signal_ends_it(people: Written) -> None:
         people.progress(30, 1)
         later = following.stdout.readline(), following.stdout.readline()
         following.send_signal(signal.SIGTERM)
-        _, err = following.communicate(timeout=60)
+        _, err = following.communicate(timeout=patient(60))
     finally:
         following.kill()
 

@@ -18,7 +18,7 @@ from judge import committed, progress_of
 from pipelines import Written, create, produce, upserts, written
 from waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 Update = tuple[bytes, int]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+from waiting import patient
+
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_the_demo_checks_its_own_result_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -16,7 +18,7 @@ def test_the_demo_checks_its_own_result_and_leaves_nothing_behind(tmp_path: Path
         [str(Path(sys.executable).with_name("ikebana")), "demo", "--flights", "3000"],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patient(240),
         check=False,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )

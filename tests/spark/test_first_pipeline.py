@@ -11,6 +11,7 @@ import pytest
 from documented import named
 from ikebana.processor.kafka.broker import Broker
 from pipelines import create
+from waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -37,7 +38,7 @@ def test_the_first_pipeline_shows_old_values_leaving(
             [str(Path(sys.executable).with_name("ikebana")), *words],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=patient(240),
             check=False,
             cwd=tmp_path,
             env={**os.environ, "IKEBANA_BOOTSTRAP_SERVERS": broker.bootstrap_servers},

@@ -21,7 +21,7 @@ from judge import committed, progress_of
 from pipelines import Pipeline, create, produce
 from plain_flights import HOUR, STATES, Plain, hours
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 LATENESS = timedelta(hours=6)
 MADE = {"departures": flights.departures, "events": flights.events}

@@ -16,7 +16,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import committed
 from pipelines import Pipeline, create, produce
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 Message = tuple[bytes, bytes | None]
 

@@ -9,7 +9,7 @@ from pyspark.java_gateway import launch_gateway
 
 from ikebana.processor.spark.session import labels
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.full, pytest.mark.spark]
 
 _WORD = 0xFFFFFFFF
 

@@ -18,7 +18,7 @@ from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
 from judge import committed
 from pipelines import Pipeline, Run, create, produce
-from waiting import wait_until
+from waiting import patient, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -158,7 +158,7 @@ def test_a_file_means_the_same_as_in_process(
     servers = broker.bootstrap_servers
     pipeline = LinearPipeline(tmp_path, servers, topic_name("shop"), topic_name("orders"))
     create(servers, pipeline.source, 1)
-    expires = time.time_ns() // 1_000_000 + 60_000
+    expires = time.time_ns() // 1_000_000 + int(patient(60) * 1000)
     given = messages(expires)
     produce(servers, pipeline.source, given)
     name = pipeline.name
@@ -183,6 +183,7 @@ def test_a_file_means_the_same_as_in_process(
     assert "1 old images unlike the state" in run.text
 
 
+@pytest.mark.full
 def test_rows_leave_on_time(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -193,7 +194,7 @@ def test_rows_leave_on_time(
 
     with pipeline.start() as run:
         run.wait_for("waiting for records")
-        expires = time.time_ns() // 1_000_000 + 4_000
+        expires = time.time_ns() // 1_000_000 + int(patient(4) * 1000)
         given = messages(expires)
         produce(servers, pipeline.source, given)
         target = f"{pipeline.name}.valid"

@@ -15,7 +15,7 @@ from ikebana.processor.kafka.broker import Broker
 from pipelines import Pipeline, create, produce, records_of, upserts
 from waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 class WithUi(Pipeline):

@@ -16,7 +16,7 @@ from ikebana.processor.kafka.broker import Broker
 from judge import committed, progress_of
 from pipelines import create, produce, written
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 Rows = dict[int, dict[str, int]]
 FIRST = {

@@ -13,14 +13,17 @@ import pytest
 from ikebana.processor.kafka.broker import Broker
 from judge import judge, truth_of
 from pipelines import Pipeline, create, produce, upserts
+from waiting import patient
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 def ikebana(*arguments: object) -> "subprocess.CompletedProcess[str]":
     """Run the command line."""
     command = [str(Path(sys.executable).with_name("ikebana")), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=patient(120), check=False
+    )
 
 
 def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
