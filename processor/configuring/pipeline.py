@@ -31,13 +31,11 @@ from ikebana.processor.configuring.pipeline_file import (
 from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.configuring.settings import Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
-from ikebana.processor.configuring.values import did_you_mean
 from ikebana.processor.explain.words import printable
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.unread import Unread
 from ikebana.processor.reading.codec_of import needs_registry
-
-# The sections that hold named parts; a plan without one of them is another plan.
-_NAMED = ("inputs", "operators", "outputs")
+from ikebana.processor.spelling import did_you_mean
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
@@ -121,17 +119,17 @@ def parse(
         found = "it is empty" if document.value is None else "it is not a mapping of settings"
         raise ConfigError(f"cannot read pipeline file {source}: {found}")
     errors = _schema_errors(document.value)
-    readable = _without(document.value, errors)
+    readable, lost = _readable(document.value, errors)
+    left_out = {*document.unread, *lost, *_meant_instead(errors)}
+    plan_keys = PlanPart.keys()
+    unread = Unread(frozenset(p for p in left_out if p.partition(".")[0] in plan_keys))
     judged: list[tuple[str, str]] = []
     plan = settings = None
-    # Without its name, or one of its parts, what refers to that would be blamed.
-    whole = not any(len(e["loc"]) == 2 and e["loc"][0] in _NAMED for e in errors)
-    if whole and "pipeline" not in document.unread:
-        try:
-            plan_part = _part(PlanPart, readable)
-            plan = plan_part.plan() if plan_part else None
-        except PlanError as err:
-            judged += err.problems
+    plan_part = _part(PlanPart, _named(readable, unread))
+    try:
+        plan = plan_part.plan(unread) if plan_part else None
+    except PlanError as err:
+        judged += err.problems
     try:
         settings_part = _part(SettingsPart, readable)
         settings = (
@@ -148,16 +146,16 @@ def parse(
             for source in plan.inputs
             if needs_registry(source)
         ][:1]
-    meant = {loc for e in errors if (loc := _meant(e))}
     # A misspelt key is one problem; that the key it meant is missing is the same one.
+    meant = _meant_instead(errors)
     schema = [
         (_dotted(e["loc"]), worded(e))
         for e in errors
-        if not (e["type"] == "missing" and e["loc"] in meant)
+        if not (e["type"] == "missing" and _dotted(e["loc"]) in meant)
         and (e["type"] == "extra_forbidden" or _dotted(e["loc"]) not in document.unread)
     ]
     # What was left out has one problem already, and to be missing is not another.
-    left_out = {*document.unread, *map(_dotted, meant), *(path for path, _ in schema)}
+    left_out |= {path for path, _ in schema}
     # What else an input says can only be judged by its format.
     left_out |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
     # What kind an operator is of is told by a key that could not be read.
@@ -190,13 +188,15 @@ def _schema_errors(document: dict[str, object]) -> list[ErrorDetails]:
     return []
 
 
-def _meant(error: ErrorDetails) -> tuple[int | str, ...] | None:
-    """The place of the key that a misspelt one was meant to be."""
-    *section, key = error["loc"]
-    if error["type"] != "extra_forbidden":
-        return None
-    close = did_you_mean(key, part_keys(tuple(section)))
-    return (*section, close) if close else None
+def _meant_instead(errors: list[ErrorDetails]) -> set[str]:
+    """The places of the keys that misspelt ones were meant to be."""
+    meant = set()
+    for error in errors:
+        *section, key = error["loc"]
+        if error["type"] == "extra_forbidden":
+            close = did_you_mean(key, part_keys(tuple(section)))
+            meant |= {_dotted((*section, close))} if close else set()
+    return meant
 
 
 def _dotted(loc: tuple[int | str, ...]) -> str:
@@ -210,11 +210,29 @@ def _sections(path: str) -> Iterator[str]:
         path = path.rpartition(".")[0]
 
 
-def _without(document: object, errors: list[ErrorDetails]) -> dict[str, object]:
-    """A copy of the document without the values that have errors."""
-    wrong = {e["loc"] for e in errors}
+def _readable(
+    document: dict[str, object], errors: list[ErrorDetails]
+) -> tuple[dict[str, object], set[str]]:
+    """A copy of the document without what has errors, and the places of that.
 
+    A section that lacks what it needs is left out as a whole.
+    """
+    lost: set[str] = set()
+    while errors:
+        wrong = {e["loc"][:-1] if e["type"] == "missing" else e["loc"] for e in errors}
+        lost |= {_dotted(e["loc"]) for e in errors} | set(map(_dotted, wrong - {()}))
+        document = _without(document, wrong)
+        errors = [e for e in _schema_errors(document) if len(e["loc"]) > 1]
+    return document, lost
+
+
+def _without(document: dict[str, object], wrong: set[tuple[int | str, ...]]) -> dict[str, object]:
     def kept(value: object, path: tuple[int | str, ...]) -> object:
+        if isinstance(value, list):
+            # What is left out of a list would give its others another place.
+            places = [(*path, at) for at in range(len(value))]
+            pairs = zip(value, places, strict=True)
+            return [{} if place in wrong else kept(item, place) for item, place in pairs]
         if not isinstance(value, dict):
             return value
         items = {key: item for key, item in value.items() if (*path, key) not in wrong}
@@ -223,6 +241,14 @@ def _without(document: object, errors: list[ErrorDetails]) -> dict[str, object]:
     copy = kept(document, ())
     assert isinstance(copy, dict)
     return copy
+
+
+def _named(document: dict[str, object], unread: Unread) -> dict[str, object]:
+    """The document with something in the place of the sections that a plan must have."""
+    needed: dict[str, object] = {"inputs": {}, "outputs": {}}
+    name = document.get("pipeline")
+    readable = isinstance(name, str) and "pipeline" not in unread.paths
+    return {**needed, **document, "pipeline": name if readable else "pipeline"}
 
 
 def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | None:

@@ -30,6 +30,7 @@ from ikebana.processor.configuring.values import (
     Text,
     Whole,
     as_aggregates,
+    as_column,
     as_columns,
     as_finite_seconds,
     as_flag,
@@ -45,7 +46,6 @@ from ikebana.processor.configuring.values import (
     as_topics,
     as_unique,
     choice,
-    did_you_mean,
     refuse,
     shown,
 )
@@ -55,6 +55,7 @@ from ikebana.processor.planning.plan import (
     UPDATE_FORMATS,
     Clock,
     Concat,
+    Draft,
     EventTime,
     Format,
     Input,
@@ -72,6 +73,8 @@ from ikebana.processor.planning.plan import (
     TimeDomain,
     Upsert,
 )
+from ikebana.processor.planning.unread import ALL_READ, Unread
+from ikebana.processor.spelling import did_you_mean
 
 
 class Part(BaseModel):
@@ -104,6 +107,11 @@ class ColumnPart(Part):
 
     type: Text
     encoding: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_type(cls, value: object) -> object:
+        return as_column(value)
 
 
 class EventTimePart(Part):
@@ -301,15 +309,18 @@ class OperatorPart(StepPart):
     def _join(self, name: str, path: str) -> DeltaJoin | AsOfJoin:
         inputs = tuple(starmap(JoinInput, self.delta_join or self.as_of_join))
         select = self.select or ()
+        problems: list[tuple[str, str]] = []
         if not select:
-            raise PlanError(name, [(f"{path}.select", "at least one field is needed")])
-        if select == project(*(field for field, _ in select)).select:
+            problems.append((f"{path}.select", "at least one field is needed"))
+        elif select == project(*(field for field, _ in select)).select:
             problem = "must be a mapping of names to SQL in a join, such as {price: p.price}"
-            raise PlanError(name, [(f"{path}.select", problem)])
+            problems.append((f"{path}.select", problem))
+        if self.as_of_join and len(inputs) != 2:
+            problem = "must have two inputs: the left, and the right that it meets"
+            problems.append((f"{path}.as_of_join", problem))
+        if problems:
+            raise PlanError(name, problems)
         if self.as_of_join:
-            if len(inputs) != 2:
-                problem = "must have two inputs: the left, and the right that it meets"
-                raise PlanError(name, [(f"{path}.as_of_join", problem)])
             left, right = inputs
             return AsOfJoin(
                 name, left, right, self.on, select, self.key, self.at, self.outer, self.retract
@@ -331,13 +342,44 @@ class OperatorPart(StepPart):
             problem = "has steps, and a step beside them; write it among them"
             raise PlanError(name, [(path, problem)])
         steps: list[Step] = []
+        problems: list[tuple[str, str]] = []
         for at, part in enumerate(self.steps or [self]):
             try:
                 steps.append(part.as_step())
             except ValueError as error:
-                place = f"{path}.steps.{at}" if self.steps else path
-                raise PlanError(name, [(place, str(error))]) from None
+                problems.append((f"{path}.steps.{at}" if self.steps else path, str(error)))
+        if problems:
+            raise PlanError(name, problems)
         return Linear(name, source, tuple(steps))
+
+    def as_far_as_read(self, name: str, unread: Unread) -> Operator | None:
+        """The operator, of which something was not read; None if nothing is known of it.
+
+        What steps behind one that was not read may name, nobody knows.
+        """
+        kinds = [kind for kind in _OWN_KEYS if getattr(self, kind)]
+        if self.linear is None or len(kinds) != 1:
+            try:
+                return self.operator(name)
+            except PlanError:
+                return None
+        steps: list[Step] = []
+        path = f"operators.{name}"
+        for at, part in enumerate(self.steps or [self]):
+            lost = unread.keys(f"{path}.steps.{at}" if self.steps else path)
+            # A flat_map makes a column for the rest of its step.
+            known = lost & set(StepPart.keys())
+            if "flat_map" in known or "steps" in lost or (lost and not known):
+                break
+            try:
+                steps.append(part.as_step())
+            except ValueError:
+                break
+            if lost:
+                break
+        # Steps that say nothing, so that those before them keep their places.
+        others = len(self.steps) - len(steps)
+        return Linear(name, self.linear, (*steps, *[Negate()] * others))
 
 
 class OutputPart(Part):
@@ -398,21 +440,40 @@ class PlanPart(Part):
     time: Annotated[TimeDomain, choice(TimeDomain)] = "ingest"
     pushdown: Annotated[bool, BeforeValidator(as_flag)] = True
 
-    def plan(self) -> Plan:
-        """The plan that these sections describe.  Raises: PlanError."""
+    def plan(self, unread: Unread = ALL_READ) -> Plan:
+        """The plan that these sections describe, of which `unread` could not be read.
+
+        Raises: PlanError.
+        """
         problems: list[tuple[str, str]] = []
         operators: list[Operator] = []
+        lost: set[str] = set()
         for name, part in self.operators.items():
+            if unread.may_have("operators", name):
+                # What it lacks may be what was not read, and so is no problem of its own.
+                known = part.as_far_as_read(name, unread)
+                operators += [] if known is None else [known]
+                continue
             try:
                 operators.append(part.operator(name))
             except PlanError as error:
+                lost.add(f"operators.{name}")
                 problems += error.problems
-        if problems:
-            raise PlanError(self.pipeline, problems)
-        return Plan(
+        of_operators = tuple(operators)
+        if not lost and not unread.paths:
+            return self._made(Plan, of_operators)
+        # There, and not above, since it looks into the steps, for which it needs DuckDB.
+        from ikebana.processor.planning.plan_problems import problems_of
+
+        draft = self._made(Draft, of_operators)
+        problems += problems_of(draft, Unread(unread.paths | lost))
+        raise PlanError(self.pipeline, problems)
+
+    def _made(self, kind: type[Plan], operators: tuple[Operator, ...]) -> Plan:
+        return kind(
             name=self.pipeline,
             inputs=tuple(i.input(name) for name, i in self.inputs.items()),
-            operators=tuple(operators),
+            operators=operators,
             outputs=tuple(
                 Output(name, o.source, o.topic, o.format, o.partitions, o.tombstones)
                 for name, o in self.outputs.items()

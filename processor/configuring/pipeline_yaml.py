@@ -19,6 +19,8 @@ from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.configuring.flow_style import Whole, whole_item, whole_value
+from ikebana.processor.configuring.flow_style import quoted as in_quotes
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<escaped>\$\{)|\{file:(?P<file>[^}]+)\}"
@@ -118,7 +120,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             value = self._mapping(node, path)
         else:
-            value = [self.value(item, (*path, str(i))) for i, item in enumerate(node.value)]
+            value = self._list(node, path)
         self._open.pop()
         return value
 
@@ -126,7 +128,9 @@ class _Reader:
         where = ".".join(path) or "the file"
         values: dict[str, object] = {}
         given: dict[str, list[int]] = {}
-        for key_node, value_node in node.value:
+        pairs = list(node.value)
+        while pairs:
+            key_node, value_node = pairs.pop(0)
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append((where, f"has a key that is not text, at line {line}"))
@@ -134,6 +138,10 @@ class _Reader:
             key = self._whole(key_node.value, ".".join(path) or "the file")
             given.setdefault(key, []).append(line)
             self.lines[".".join((*path, key))] = line
+            if node.flow_style and (cut := whole_value(value_node, pairs)):
+                values[key] = self._cut(cut, (*path, key))
+                del pairs[: cut.others]
+                continue
             values[key] = self.value(value_node, (*path, key))
         for key, lines in given.items():
             if len(lines) > 1:
@@ -142,6 +150,28 @@ class _Reader:
                     (".".join((*path, key)), f"must be given once; is given at lines {at}")
                 )
         return values
+
+    def _list(self, node: yaml.CollectionNode, path: tuple[str, ...]) -> list[object]:
+        values: list[object] = []
+        items = list(node.value)
+        while items:
+            item = items.pop(0)
+            place = (*path, str(len(values)))
+            self.lines[".".join(place)] = item.start_mark.line + 1
+            if node.flow_style and (cut := whole_item(item, items)):
+                values.append(self._cut(cut, place))
+                del items[: cut.others]
+                continue
+            values.append(self.value(item, place))
+        return values
+
+    def _cut(self, cut: Whole, path: tuple[str, ...]) -> str:
+        """A text in flow style that a comma has cut, as it was meant."""
+        self._refuse(
+            ".".join(path),
+            f"a comma ends it within {{}} and []; put it in quotes: {in_quotes(cut.text)}",
+        )
+        return cut.text
 
     def _scalar(self, node: yaml.ScalarNode, path: str) -> object:
         text: str = node.value

@@ -4,7 +4,6 @@ Numbers may also be written as text, since that is what a substituted variable i
 """
 
 import re
-from difflib import get_close_matches
 from typing import Annotated, Any, NoReturn, get_args
 
 import msgspec
@@ -13,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from ikebana.processor.linear.steps import project
 from ikebana.processor.planning.plan import Format, KeyFormat
+from ikebana.processor.spelling import did_you_mean
 
 _FORMATS: tuple[str, ...] = get_args(Format)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
@@ -35,12 +35,6 @@ def shown(value: object) -> str:
             return "a mapping"
         case _:
             return str(value)
-
-
-def did_you_mean(word: object, choices: tuple[str, ...]) -> str | None:
-    """The choice that `word` is probably a misspelling of."""
-    close = get_close_matches(word, choices, n=1) if isinstance(word, str) else []
-    return close[0] if close else None
 
 
 def refuse(value: object, wanted: str, choices: tuple[str, ...] = ()) -> NoReturn:
@@ -168,9 +162,16 @@ def as_columns(value: object) -> object:
     """A mapping of columns to SQL types."""
     if not isinstance(value, dict):
         refuse(value, "a mapping of columns to SQL types")
-    return {
-        name: {"type": given} if isinstance(given, str) else given for name, given in value.items()
-    }
+    return value
+
+
+def as_column(value: object) -> object:
+    """A SQL type, or a mapping that has one."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str):
+        refuse(value, "a SQL type, such as BIGINT")
+    return {"type": value}
 
 
 def as_schema(value: object) -> object:

@@ -13,8 +13,8 @@ none guards another (write CASE for that).  They are told apart by what they rea
 A variable has one term an input: that two expressions over one input are equal is a filter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from ikebana.processor.joins.qualified import Flat, Sides
 from ikebana.processor.joins.query import AsOfJoin, Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
-from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.scope import ExpressionError, UnknownError
 from ikebana.processor.linear.syntax import conjuncts, tree_of
 
 
@@ -79,18 +79,43 @@ class Bound:
             yield from ((number, term) for term in variable if term.input == at)
 
 
+class Examined(NamedTuple):
+    """What is wrong with a join, and what of its results is known all the same.
+
+    `select` and `key` lack what cannot be, or cannot be told because of another mistake.
+    """
+
+    problems: tuple[Problem, ...]
+    select: tuple[tuple[str, Flat], ...]
+    key: Flat | None
+    bound: Bound | None
+    """The join taken apart, if it can be."""
+
+
 def bind(join: Join, relations: Mapping[str, Relation]) -> Bound:
     """Take a join apart.  Raises: JoinError, with everything that is wrong with it."""
+    found = examined(join, relations)
+    if found.bound is None:
+        raise JoinError(found.problems)
+    return found.bound
+
+
+def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
+    """Find everything that is wrong with a join over relations, which may be unknown ones."""
     if problems := list(input_problems(join, relations)):
-        raise JoinError(problems)
+        # Names that cannot be make nothing of the expressions that have them.
+        return Examined(tuple(problems), (), None, None)
     binding = _Binding(join, relations)
     bound = binding.bound()
-    if bound is None or binding.problems:
-        raise JoinError(binding.problems)
-    joined = [frozenset(term.input for term in variable) for variable in bound.variables]
-    if problems := [*connection_problems(join, joined), *order_problems(join, joined)]:
-        raise JoinError(problems)
-    return bound
+    problems = [*binding.problems]
+    joined = None
+    if not binding.is_unsure:
+        joined = [frozenset(term.input for term in variable) for variable in binding.variables]
+        problems += connection_problems(join, joined)
+    problems += order_problems(join, joined)
+    can_be = bound is not None and not problems
+    select = tuple(binding.select)
+    return Examined(tuple(problems), select, binding.key, bound if can_be else None)
 
 
 class _Binding:
@@ -98,6 +123,11 @@ class _Binding:
 
     def __init__(self, join: Join, relations: Mapping[str, Relation]) -> None:
         self.problems: list[Problem] = []
+        self.select: list[tuple[str, Flat]] = []
+        self.key: Flat | None = None
+        self.variables: list[Variable] = []
+        self.is_unsure = False
+        """Whether a condition is not known, by which inputs may be connected."""
         self._join = join
         self._aliases = [each.alias for each in join.inputs]
         self._scopes = {each.alias: relations[each.relation].scope for each in join.inputs}
@@ -112,31 +142,45 @@ class _Binding:
         for at, text in enumerate(texts):
             place = part if len(texts) == 1 else f"{part}.{at}"
             for condition in conjuncts(text):
-                with _telling(self.problems, place):
-                    self._add(condition)
-        select = []
+                self.is_unsure |= not self._told(place, condition, self._add)
         for name, text in join.select:
-            with _telling(self.problems, f"select.{name}"):
-                select.append((name, qualified.flat(text, self._scopes)))
-        key = None
-        with _telling(self.problems, "key"):
-            text = f"{self._aliases[0]}.key" if join.key is None else join.key
-            key = qualified.flat(text, self._scopes)
-        variables = []
-        with _telling(self.problems, part):
-            variables = self._variables()
-        if key is None:
+            self._told(f"select.{name}", text, functools.partial(self._choose, name))
+        text = f"{self._aliases[0]}.key" if join.key is None else join.key
+        self._told("key", text, self._rekey)
+        self.is_unsure |= not self._told(part, "", self._settle)
+        if self.is_unsure or self.key is None or len(self.select) < len(join.select):
             return None
         inputs = tuple(
             BoundInput(each.alias, each.relation, tuple(sorted(filters)))
             for each, filters in zip(join.inputs, self._filters, strict=True)
         )
-        return Bound(join, inputs, tuple(variables), tuple(self._predicates), tuple(select), key)
+        made = tuple(self.variables), tuple(self._predicates), tuple(self.select)
+        return Bound(join, inputs, *made, self.key)
+
+    def _told(self, part: str, text: str, take: Callable[[str], None]) -> bool:
+        """Whether an expression can be taken; a problem of it is noted."""
+        try:
+            take(text)
+        except UnknownError:
+            return False
+        except ExpressionError as error:
+            self.problems.append((part, str(error)))
+            return False
+        return True
+
+    def _choose(self, name: str, text: str) -> None:
+        self.select.append((name, qualified.flat(text, self._scopes)))
+
+    def _rekey(self, text: str) -> None:
+        self.key = qualified.flat(text, self._scopes)
+
+    def _settle(self, _: str) -> None:
+        self.variables = self._variables()
 
     def _add(self, text: str) -> None:
         equality = qualified.sides(text)
         if equality is not None:
-            left, right = (qualified.flat(side, self._scopes) for side in equality)
+            left, right = self._both(equality)
             if len(left.aliases) == len(right.aliases) == 1 and left.aliases != right.aliases:
                 _refuse_other_kind(equality, left, right)
                 self._unite(self._term(equality.left, left), self._term(equality.right, right))
@@ -149,6 +193,23 @@ class _Binding:
                 self._filters[self._aliases.index(alias)].add(qualified.own(text, alias))
             case _:
                 self._predicates.append(made)
+
+    def _both(self, equality: Sides) -> list[Flat]:
+        """The sides of an equality.  Raises: ExpressionError, with what is wrong with both."""
+        made: list[Flat] = []
+        problems: dict[str, None] = {}
+        for side in equality:
+            try:
+                made.append(qualified.flat(side, self._scopes))
+            except UnknownError:
+                continue
+            except ExpressionError as error:
+                problems[str(error)] = None
+        if problems:
+            raise ExpressionError("; and ".join(problems))
+        if len(made) < len(equality):
+            raise UnknownError
+        return made
 
     def _term(self, text: str, made: Flat) -> Term:
         (alias,) = made.aliases
@@ -181,15 +242,6 @@ class _Binding:
             self._predicates.append(made)
         else:
             self._filters[one.input].add(f"({one.own} = {other.own})")
-
-
-@contextmanager
-def _telling(problems: list[Problem], part: str) -> Iterator[None]:
-    """Make a problem of an expression that cannot be."""
-    try:
-        yield
-    except ExpressionError as error:
-        problems.append((part, str(error)))
 
 
 def _name(term: Term) -> tuple[int, str]:

@@ -46,8 +46,8 @@ def connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterato
             yield "where", f"{what}, or say cartesian: true"
 
 
-def order_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[Problem]:
-    """What is wrong with the orders that are told."""
+def order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[Problem]:
+    """What is wrong with the orders that are told; `joined` is None where it is not known."""
     if isinstance(join, AsOfJoin):
         return
     aliases = [each.alias for each in join.inputs]
@@ -61,7 +61,7 @@ def order_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[Pro
             yield part, f"must name each of {', '.join(others)} once"
         elif told[alias] > 1:
             yield part, f"is told {told[alias]} times"
-        elif not join.cartesian:
+        elif not join.cartesian and joined is not None:
             known = {aliases.index(alias)}
             for other in order:
                 at = aliases.index(other)

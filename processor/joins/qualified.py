@@ -16,11 +16,13 @@ from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import (
     KEY,
+    UNKNOWN,
     VALUE,
     ExpressionError,
     FrozenScope,
     Scope,
     StepError,
+    UnknownError,
 )
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, select_of, written
@@ -70,18 +72,36 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
 
     Raises:
         ExpressionError: it cannot be parsed, must not stand, or names what there is not.
+        UnknownError: nothing is wrong that can be told, but it reads what is unknown.
     """
     types: dict[str, str] = {}
+    problems: dict[str, None] = {}
 
     def renamed(names: _Names) -> _Names:
-        alias, column = _found(names, scopes)
+        try:
+            alias, column = _found(names, scopes)
+        except ExpressionError as error:
+            problems[str(error)] = None
+            alias, column = names[0], names[-1]
+            types[flat_name(alias, column)] = UNKNOWN
+            return [flat_name(alias, column), *names[2:]]
         try:
             types[flat_name(alias, column)] = scopes[alias].type_of(column)
         except ExpressionError as error:
-            raise ExpressionError(f'input "{alias}": {error}') from None
+            problems[f'input "{alias}": {error}'] = None
+            types[flat_name(alias, column)] = UNKNOWN
         return [flat_name(alias, column), *names[2:]]
 
-    return checked(_with_names(text, renamed), types, condition=condition)
+    try:
+        made = checked(_with_names(text, renamed), types, condition=condition)
+    except UnknownError:
+        if not problems:
+            raise
+    except ExpressionError as error:
+        problems[str(error)] = None
+    if problems:
+        raise ExpressionError("; and ".join(problems))
+    return made
 
 
 def checked(sql: str, types: Mapping[str, str], *, condition: bool) -> Flat:

@@ -28,7 +28,15 @@ from ikebana.processor.linear.json_text import (
     to_object,
     to_text,
 )
-from ikebana.processor.linear.scope import KEY, OURS, VALUE, ExpressionError, Scope, StepError
+from ikebana.processor.linear.scope import (
+    KEY,
+    OURS,
+    VALUE,
+    ExpressionError,
+    Scope,
+    StepError,
+    UnknownError,
+)
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.syntax import called
 from ikebana.processor.linear.typed_json import from_json
@@ -58,7 +66,12 @@ class Statement(NamedTuple):
 
 
 def statement(steps: Sequence[Sql | Negate], scope: Scope, *, checked: bool) -> Statement:
-    """Write steps over relations of `scope`.  Raises: StepError."""
+    """Write steps over relations of `scope`.
+
+    Raises:
+        StepError: a step cannot be.
+        UnknownError: a step reads what the scope has as unknown.
+    """
     nest = _Nest(scope, checked=checked)
     for at, step in enumerate(steps):
         nest.add(at, step)
@@ -319,6 +332,8 @@ class _Nest:
         """Compute an expression; returns the name of its column, which is ours."""
         try:
             expression = parse(text, self._scope, condition=condition)
+        except UnknownError:
+            raise
         except ExpressionError as error:
             self._refuse(part, str(error), text)
         self._read(part, expression.reads)

@@ -15,6 +15,7 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Reduce
+from ikebana.processor.spelling import did_you_mean
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
@@ -22,12 +23,11 @@ _KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class AggregateError(Exception):
-    """Text that is no aggregate: which one, and why."""
+    """Text that is no aggregate; `problems` are pairs (name, why it is none)."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(problem)
-        self.name = name
-        self.problem = problem
+    def __init__(self, *problems: tuple[str, str]) -> None:
+        super().__init__("; ".join(problem for _, problem in problems))
+        self.problems = problems
 
 
 class Arranged(NamedTuple):
@@ -39,18 +39,25 @@ class Arranged(NamedTuple):
 
 @lru_cache(maxsize=64)
 def arranged(reduction: Reduce) -> Arranged:
-    """Take a reduction apart.  Raises: AggregateError."""
+    """Take a reduction apart.  Raises: AggregateError, with all that are none."""
     if reduction.function is not None:
         return Arranged(Sql(key=reduction.by), ())
     arguments: dict[str, str] = {}
     aggregates = []
+    problems: list[tuple[str, str]] = []
     for name, text in reduction.aggregates:
-        kind, argument, limit = _parsed(name, text)
+        try:
+            kind, argument, limit = _parsed(name, text)
+        except AggregateError as error:
+            problems += error.problems
+            continue
         field = ""
         if argument is not None:
             # One argument of several aggregates is one field.
             field = arguments.setdefault(argument, f"a{len(arguments)}")
         aggregates.append(Aggregate(name, kind, field, limit))
+    if problems:
+        raise AggregateError(*problems)
     select = tuple((field, text) for text, field in arguments.items())
     return Arranged(Sql(select=select, key=reduction.by), tuple(aggregates))
 
@@ -79,16 +86,22 @@ def _parsed(name: str, text: str) -> tuple[Kind, str | None, int]:
     found = _CALL.fullmatch(text)
     kind = next((kind for kind in _KINDS if found and kind == found[1].lower()), None)
     if found is None or kind is None:
-        raise AggregateError(name, f'"{text}" is none of {", ".join(k + "(…)" for k in _KINDS)}')
+        raise AggregateError((name, _none_of(text, found[1] if found else text)))
     argument = found[2].strip()
     limit = 0
     if kind == "top":
         top = _TOP.fullmatch(argument)
         if top is None or int(top[1]) < 1:
-            raise AggregateError(name, f'"{text}" must say how many, as in top(3, amount)')
+            raise AggregateError((name, f'"{text}" must say how many, as in top(3, amount)'))
         limit, argument = int(top[1]), top[2].strip()
     if kind == "count" and argument == "*":
         return kind, None, 0
     if not argument:
-        raise AggregateError(name, f'"{text}" has no argument')
+        raise AggregateError((name, f'"{text}" has no argument'))
     return kind, argument, limit
+
+
+def _none_of(text: str, named: str) -> str:
+    kinds = ", ".join(kind + "(…)" for kind in _KINDS)
+    close = did_you_mean(named, _KINDS)
+    return f'"{text}" is none of {kinds}' + (f"; did you mean {close}(…)?" if close else "")

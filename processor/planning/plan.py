@@ -244,10 +244,7 @@ class Plan:
     """Whether the planner pushes anything into decoding; outputs are the same without."""
 
     def __post_init__(self) -> None:
-        if not self.error_topic:
-            object.__setattr__(self, "error_topic", self.name + ".errors")
-        for kind in ("inputs", "operators", "outputs"):
-            object.__setattr__(self, kind, tuples(getattr(self, kind)))
+        _settle(self)
         if problems := list(_unhashable(self)):
             raise PlanError(self.name, problems)
         # There, and not here, since it looks into the steps, for which it needs DuckDB.
@@ -378,6 +375,21 @@ class Plan:
         # was committed it had none.
         plain["on_error"] = "record"
         return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(Plan):
+    """Parts of a plan that need not fit, as far as a file could be read: judged, never run."""
+
+    def __post_init__(self) -> None:
+        _settle(self)
+
+
+def _settle(plan: Plan) -> None:
+    if not plan.error_topic:
+        object.__setattr__(plan, "error_topic", plan.name + ".errors")
+    for kind in ("inputs", "operators", "outputs"):
+        object.__setattr__(plan, kind, tuples(getattr(plan, kind)))
 
 
 def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:

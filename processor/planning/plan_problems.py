@@ -1,20 +1,22 @@
 """Why the parts of a plan do not fit: names, references, topics, steps, formats."""
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.encodings import encoding
-from ikebana.processor.joins.binding import JoinError
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.functions import FunctionError, found
-from ikebana.processor.linear.json_text import BLOB, JSON
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, StepError, frozen
+from ikebana.processor.linear.json_text import BLOB
+from ikebana.processor.linear.judging import judged
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Sql, moves_time
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.aggregates import AggregateError, arranged
+from ikebana.processor.planning.compiling import compiled_scopes, compiling_problems
+from ikebana.processor.planning.judging import Judge, kind_of, rows_of
 from ikebana.processor.planning.plan import (
     ERRORS,
     LOG_CLOCKS,
@@ -31,7 +33,9 @@ from ikebana.processor.planning.plan import (
     StateMachine,
     Upsert,
 )
+from ikebana.processor.planning.unread import ALL_READ, Unread
 from ikebana.processor.reading.codec_of import EMPTY_VALUES, full_encoding
+from ikebana.processor.spelling import instead
 from ikebana.processor.timing.transactions import collections_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -39,15 +43,39 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 Problem = tuple[str, str]
 
 
-def problems_of(plan: Plan) -> Iterator[Problem]:
-    """Every reason why the parts of a plan do not fit, with the path of the part."""
+def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
+    """Every reason why the parts of a plan do not fit, with the path of the part.
+
+    What is not told is what only follows from another problem, or from what is `unread`.
+    """
+    found = list(_structure_problems(plan, unread))
+    yield from found
+    sound = [] if found or unread.paths else list(compiling_problems(plan))
+    if found or unread.paths or sound:
+        judge = Judge(plan, unread)
+        yield from judge.problems or sound
+        scopes = judge.scopes
+    else:
+        scopes = functools.partial(compiled_scopes, plan)
+    yield from _time_axis_problems(plan, unread)
+    for output in plan.outputs:
+        if is_whole(plan, output.source, unread):
+            yield from _format_problems(plan, output, scopes(output.source))
+    for reduction in plan.reductions:
+        if reduction.function is not None and is_whole(plan, reduction.name, unread):
+            yield from _function_problems(reduction, scopes(reduction.source))
+
+
+def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
+    """What is wrong with names, references, topics and settings, whatever the SQL is."""
     yield from _name_problems("pipeline", plan.name)
     for kind, parts in (
         ("inputs", plan.inputs),
         ("operators", plan.operators),
         ("outputs", plan.outputs),
     ):
-        if not parts and not (kind == "operators" and _diffs(plan)):
+        needed = not unread.any_of(kind) and not (kind == "operators" and _diffs(plan))
+        if not parts and needed:
             yield kind, "at least one is needed"
         counted = Counter(part.name for part in parts)
         for name, count in counted.items():
@@ -55,19 +83,17 @@ def problems_of(plan: Plan) -> Iterator[Problem]:
             if count > 1:
                 yield f"{kind}.{name}", f"the name is used {count} times"
     for source in plan.inputs:
-        yield from _input_problems(source)
-    wired = [*_operator_problems(plan), *_output_problems(plan)]
-    yield from wired
+        yield from _input_problems(source, unread)
+    yield from _operator_problems(plan, unread)
+    yield from _output_problems(plan, unread)
     yield from _topic_problems(plan)
-    if not wired and not any(True for source in plan.inputs for _ in _input_problems(source)):
-        yield from _step_problems(plan)
 
 
 def _diffs(plan: Plan) -> list[str]:
     return [source.name for source in plan.inputs if source.is_collection]
 
 
-def _input_problems(source: Input) -> Iterator[Problem]:
+def _input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     path = f"inputs.{source.name}"
     plain = source.value_format in PLAIN_FORMATS
     if not source.topics:
@@ -126,10 +152,10 @@ def _input_problems(source: Input) -> Iterator[Problem]:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
     if source.size is not None and source.size < 1:
         yield f"{path}.size", "must be at least 1"
-    yield from _time_problems(source)
+    yield from _time_problems(source, unread)
 
 
-def _time_problems(source: Input) -> Iterator[Problem]:
+def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     """What an input's own times cannot be."""
     path = f"inputs.{source.name}"
     if source.value_format in UPDATE_FORMATS:
@@ -164,15 +190,12 @@ def _time_problems(source: Input) -> Iterator[Problem]:
         if (getattr(event, part + "_ms") or 0) < 0:
             yield f"{path}.event_time.{part}", "must be 0 seconds or more"
     if event.of is not None:
-        try:
-            ways.dating_query(source)
-        except ExpressionError as error:
-            yield f"{path}.event_time.of", str(error)
-        except StepError as error:
-            yield f"{path}.event_time.of", error.problem
+        made = judged((Sql(valid_from=event.of),), rows_of(source, unread))
+        for told in made.problems:
+            yield f"{path}.event_time.of", told.problem
 
 
-def _operator_problems(plan: Plan) -> Iterator[Problem]:
+def _operator_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
     inputs = {i.name: i for i in plan.inputs}
     operators = {o.name: o for o in plan.operators}
     diffs = _diffs(plan)
@@ -185,10 +208,9 @@ def _operator_problems(plan: Plan) -> Iterator[Problem]:
         match operator:
             case Upsert():
                 if operator.input not in inputs:
-                    yield (
-                        f"{path}.upsert",
-                        f"there is no input {operator.input!r}{_among(inputs)}",
-                    )
+                    yield from _missing_input(f"{path}.upsert", operator.input, plan, unread)
+                elif unread.hides_rows(operator.input):
+                    pass
                 elif inputs[operator.input].is_collection:
                     yield f"{path}.upsert", f"input {operator.input!r} gives updates by itself"
                 if operator.input in upserted:
@@ -199,33 +221,35 @@ def _operator_problems(plan: Plan) -> Iterator[Problem]:
                     )
                 upserted[operator.input] = operator.name
             case Linear():
-                yield from _source_problem(plan, f"{path}.linear", operator.source)
+                yield from _source_problem(plan, unread, f"{path}.linear", operator.source)
             case Concat():
                 if not operator.sources:
                     yield f"{path}.concat", "at least one operator is needed"
                 for source in operator.sources:
-                    yield from _source_problem(plan, f"{path}.concat", source)
+                    yield from _source_problem(plan, unread, f"{path}.concat", source)
             case StateMachine():
-                yield from _machine_problems(operator, inputs, upserted)
+                yield from _machine_problems(operator, plan, unread, upserted)
                 upserted[operator.input] = operator.name
             case Reduce():
-                yield from _source_problem(plan, f"{path}.reduce", operator.source)
+                yield from _source_problem(plan, unread, f"{path}.reduce", operator.source)
                 yield from _aggregate_problems(operator)
             case DeltaJoin() | AsOfJoin():
                 for each in operator.inputs:
                     place = f"{path}.{kind_of(operator)}.{each.alias}"
-                    yield from _source_problem(plan, place, each.relation)
+                    yield from _source_problem(plan, unread, place, each.relation)
         if _reaches(plan, operator, operator.name):
             yield path, "it reads what it makes"
 
 
 def _machine_problems(
-    operator: StateMachine, inputs: Mapping[str, Input], read: Mapping[str, str]
+    operator: StateMachine, plan: Plan, unread: Unread, read: Mapping[str, str]
 ) -> Iterator[Problem]:
     path = f"operators.{operator.name}"
-    source = inputs.get(operator.input)
+    source = {each.name: each for each in plan.inputs}.get(operator.input)
     if source is None:
-        yield f"{path}.state_machine", f"there is no input {operator.input!r}{_among(inputs)}"
+        yield from _missing_input(f"{path}.state_machine", operator.input, plan, unread)
+    elif unread.hides_rows(source.name):
+        pass
     elif source.value_format not in ("json", "avro"):
         yield (
             f"{path}.state_machine",
@@ -270,21 +294,32 @@ def _aggregate_problems(operator: Reduce) -> Iterator[Problem]:
     try:
         arranged(operator)
     except AggregateError as error:
-        yield f"{path}.{error.name}", error.problem
+        for name, problem in error.problems:
+            yield f"{path}.{name}", problem
 
 
-def _source_problem(plan: Plan, path: str, source: str) -> Iterator[Problem]:
+def _missing_input(path: str, name: str, plan: Plan, unread: Unread) -> Iterator[Problem]:
+    if not unread.may_have("inputs", name):
+        names = [each.name for each in plan.inputs]
+        yield path, f"there is no input {name!r}{instead(name, names)}"
+
+
+def _source_problem(plan: Plan, unread: Unread, path: str, source: str) -> Iterator[Problem]:
     known = [*(o.name for o in plan.operators), *_diffs(plan)]
-    if source in known:
+    if source in known or unread.may_have("operators", source):
         return
-    if any(i.name == source for i in plan.inputs):
+    is_input = any(i.name == source for i in plan.inputs)
+    if unread.hides_rows(source) or (not is_input and unread.may_have("inputs", source)):
+        # It may be a collection.
+        return
+    if is_input:
         yield (
             path,
             f"{source!r} is an input of upserts, which are no collection: make an operator "
             f"with upsert: {source}, and read that",
         )
     else:
-        yield path, f"there is no operator {source!r}{_among(known)}"
+        yield path, f"there is no operator {source!r}{instead(source, known)}"
 
 
 def _reaches(plan: Plan, operator: Operator, name: str) -> bool:
@@ -313,161 +348,78 @@ def _sources(operator: Operator) -> tuple[str, ...]:
             return ()
 
 
-def _output_problems(plan: Plan) -> Iterator[Problem]:
+def _output_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
     for output in plan.outputs:
         path = f"outputs.{output.name}"
         if output.name == ERRORS:
             yield path, "the name is taken by the error topic"
-        yield from _source_problem(plan, f"{path}.from", output.source)
+        yield from _source_problem(plan, unread, f"{path}.from", output.source)
         if output.partitions is not None and output.partitions < 1:
             yield f"{path}.partitions", "must be at least 1"
         if not output.tombstones and output.format != "debezium-json":
             yield f"{path}.tombstones", f"{output.format} has none of its own to leave out"
 
 
-def _step_problems(plan: Plan) -> Iterator[Problem]:
-    """What is wrong inside the steps, and with formats that do not fit what they make."""
-    joined = dict(_joins(plan))
-    told: set[Problem] = set()
-    for name, problems in joined.items():
-        yield from problems
-        told |= set(problems) or {(name, "")}
-    for operator in plan.operators:
-        if _is_behind(plan, operator.name, joined):
-            continue
-        for way in _ways_of(plan, operator):
-            try:
-                chain(way.steps, frozen(ways.scope_of_root(plan, way.root)))
-            except ChainError as error:
-                owner = next(o for o in plan.operators if o.name == error.operator)
-                if isinstance(owner, Reduce):
-                    yield _argument_problem(owner, error)
-                    told.add((owner.name, error.part))
-                    continue
-                assert isinstance(owner, Linear)
-                within = "" if len(owner.steps) == 1 else f".steps.{error.index}"
-                problem = (f"operators.{error.operator}{within}.{error.part}", error.problem)
-                if problem not in told:
-                    told.add(problem)
-                    yield problem
-    if told:
-        return
-    if plan.is_dated and plan.time == "offset":
+def _time_axis_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
+    """Times that do not go together."""
+    inputs = [each for each in plan.inputs if not unread.may_have("inputs", each.name)]
+    if any(each.is_dated for each in inputs) and plan.time == "offset":
         yield "time", "offset does not go with inputs that have times of their own"
-    clocks = {i.event_time.clock in LOG_CLOCKS for i in plan.inputs if i.event_time is not None}
+    clocks = {i.event_time.clock in LOG_CLOCKS for i in inputs if i.event_time is not None}
     if len(clocks) > 1:
         yield "inputs", "times in milliseconds and positions in a log are not of one axis"
     if len(plan.transaction_topics) > 1:
         yield "inputs", "positions in the logs of several sources are not of one axis"
-    for way in (w for o in plan.operators for w in ways.paths(plan, o.name)):
-        timed = any(moves_time(step) for _, step in way.steps)
-        if timed and (plan.time == "offset" or True in clocks):
-            yield "time", "validity in time needs times in milliseconds, not offsets"
-            return
-    for output in plan.outputs:
-        yield from _format_problems(plan, output)
-    for reduction in plan.reductions:
-        if reduction.function is not None:
-            yield from _function_problems(plan, reduction)
+    steps = (step for o in plan.operators if isinstance(o, Linear) for step in o.steps)
+    if any(map(moves_time, steps)) and (plan.time == "offset" or True in clocks):
+        yield "time", "validity in time needs times in milliseconds, not offsets"
 
 
-def _joins(plan: Plan) -> Iterator[tuple[str, list[Problem]]]:
-    """The joins that cannot be, and why; one behind another, or behind steps, has no reasons."""
-    failed: dict[str, list[Problem]] = {}
-    for operator in ways.in_order(plan):
-        if isinstance(operator, Reduce):
-            continue
-        sources = ways.sources_of(operator)
-        if any(_is_behind(plan, source, failed) for source in sources):
-            failed[operator.name] = []
-            continue
-        path = f"operators.{operator.name}"
-        try:
-            made = ways.join_of(plan, operator.name)
-            select = tuple((name, each.sql) for name, each in made.select)
-            scope = Scope({**made.types(), KEY: JSON, VALUE: JSON})
-            chain(((operator.name, Sql(select=select, key=made.key.sql)),), frozen(scope))
-        except JoinError as error:
-            kind = kind_of(operator)
-            failed[operator.name] = [
-                (f"{path}.{part.replace('inputs', kind, 1)}", problem)
-                for part, problem in error.problems
-            ]
-        except ChainError as error:
-            own = error.operator == operator.name
-            failed[operator.name] = [(f"{path}.{error.part}", error.problem)] if own else []
-    yield from failed.items()
-
-
-def _is_behind(plan: Plan, name: str, failed: Collection[str]) -> bool:
-    """Whether a collection cannot be, since a join that it comes of cannot."""
-    if not failed:
-        return False
-    known = {o.name: o for o in plan.operators}
+def is_whole(plan: Plan, name: str, unread: Unread) -> bool:
+    """Whether all that a collection comes of is there, and was read."""
+    operators = {o.name: o for o in plan.operators}
+    seen: set[str] = set()
     waiting = [name]
     while waiting:
         at = waiting.pop()
-        if at in failed:
-            return True
-        if at in known:
-            waiting += _sources(known[at])
-    return False
+        if at in seen:
+            continue
+        seen.add(at)
+        operator = operators.get(at)
+        if operator is None:
+            if at not in _diffs(plan) or unread.hides_rows(at):
+                return False
+            continue
+        if unread.may_have("operators", at) or _reaches(plan, operator, at):
+            return False
+        if isinstance(operator, Upsert | StateMachine):
+            known = any(source.name == operator.input for source in plan.inputs)
+            if not known or unread.hides_rows(operator.input):
+                return False
+        waiting += _sources(operator)
+    return True
 
 
-def kind_of(join: DeltaJoin | AsOfJoin) -> str:
-    """A kind of join as the pipeline file has it."""
-    return "delta_join" if isinstance(join, DeltaJoin) else "as_of_join"
-
-
-def _ways_of(plan: Plan, operator: Operator) -> Iterator[ways.Path]:
-    """The steps up to an operator, with those that a reduction makes its arguments by."""
-    if not isinstance(operator, Reduce):
-        yield from ways.paths(plan, operator.name)
-        return
-    before = (operator.name, arranged(operator).step)
-    for way in ways.paths(plan, operator.source):
-        yield ways.Path(way.root, (*way.steps, before))
-
-
-def _function_problems(plan: Plan, reduction: Reduce) -> Iterator[Problem]:
-    """What a reduction's function cannot be given."""
-    scopes = [
-        chain(way.steps, frozen(ways.scope_of_root(plan, way.root))).scope
-        for way in _ways_of(plan, reduction)
-    ]
+def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[Problem]:
+    """What a reduction's function cannot be given of data that have one of these scopes."""
     for part, setting, remedy in (
         (KEY, "by", "make a key in JSON of it here"),
         (VALUE, "reduce", "make values in JSON of them by a select before"),
     ):
-        if any(scope.types[part] == BLOB for scope in scopes):
+        made_here = part == KEY and reduction.by is not None
+        if not made_here and any(scope.types[part] == BLOB for scope in scopes):
             yield (
                 f"operators.{reduction.name}.{setting}",
                 f"a function is not given a {part} in bytes; {remedy}",
             )
 
 
-def _argument_problem(operator: Reduce, error: ChainError) -> Problem:
-    """Which aggregate's argument cannot be, or that the key cannot."""
-    path = f"operators.{operator.name}"
-    if not error.part.startswith("select."):
-        return f"{path}.by", error.problem
-    field = error.part.removeprefix("select.")
-    aggregates = arranged(operator).aggregates
-    name = next(aggregate.name for aggregate in aggregates if aggregate.field == field)
-    return f"{path}.aggregates.{name}", error.problem
-
-
-def _format_problems(plan: Plan, output: Output) -> Iterator[Problem]:
+def _format_problems(plan: Plan, output: Output, scopes: Sequence[Scope]) -> Iterator[Problem]:
     if output.format == "diff":
         return
     path = f"outputs.{output.name}.format"
     found = list(ways.paths(plan, output.source))
-    kinds = {
-        chain(way.steps, frozen(ways.scope_of_root(plan, way.root))).scope.types[part]
-        for way in found
-        for part in (KEY, VALUE)
-    }
-    if kinds != {"JSON"}:
+    if any(scope.types[part] == BLOB for scope in scopes for part in (KEY, VALUE)):
         yield path, f"{output.format} needs keys and values that are JSON, not bytes"
     if not all(map(ways.keeps_key, found)):
         yield (
@@ -543,7 +495,3 @@ def _topic_problems(plan: Plan) -> Iterator[Problem]:
 def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:
     if not _NAME.fullmatch(name):
         yield path, f"{name!r} is not a name (letters, digits, '.', '_', '-')"
-
-
-def _among(names: Collection[str]) -> str:
-    return f"; there are {', '.join(sorted(names))}" if names else ""

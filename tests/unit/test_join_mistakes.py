@@ -164,8 +164,7 @@ def problems(join: str) -> list[str]:
         ),
         (
             "delta_join: {o: ordr, p: price}, select: {id: o.id}, " + EQUAL,
-            "operators.j.delta_join.o: there is no operator 'ordr'; there are bare, j, loose, "
-            "order, price",
+            "operators.j.delta_join.o: there is no operator 'ordr'; did you mean \"order\"?",
         ),
         (
             "delta_join: [order, price], select: {id: o.id}, " + EQUAL,

@@ -555,7 +555,8 @@ spark:
     assert problems(file) == [
         'inputs.flights.fromat: there is no such setting here; did you mean "format"? (line 5)',
         'inputs.flights.start: must be "earliest" or "latest"; is "newest" (line 6)',
-        "operators.aircraft.upsert: there is no input 'fligths'; there are flights (line 9)",
+        "operators.aircraft.upsert: there is no input 'fligths'; did you mean "
+        '"flights"? (line 9)',
         "outputs.diffs.topic: topic 'flights' is also read, at inputs.flights.topic (line 13)",
         "time: must be given once; is given at lines 14 and 15 (line 15)",
         "kafka.bootstrap.servers: is missing; set it here or with --bootstrap-servers (line 16)",

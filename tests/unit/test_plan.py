@@ -91,12 +91,12 @@ def test_a_plan_fills_in_its_error_topic() -> None:
         ),
         pytest.param(
             {"operators": (Upsert("current", "nmaes"),)},
-            [("operators.current.upsert", "there is no input 'nmaes'; there are names")],
+            [("operators.current.upsert", "there is no input 'nmaes'; did you mean \"names\"?")],
             id="an input that is not there",
         ),
         pytest.param(
             {"outputs": (replace(DIFFS, source="curent"),)},
-            [("outputs.diffs.from", "there is no operator 'curent'; there are current")],
+            [("outputs.diffs.from", "there is no operator 'curent'; did you mean \"current\"?")],
             id="an operator that is not there",
         ),
         pytest.param(

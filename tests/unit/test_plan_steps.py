@@ -61,7 +61,12 @@ def of_steps(*steps: Step, source: Input = ROWS) -> Problems:
         ),
         pytest.param(
             [CURRENT, Linear("op", "curent", (negate(),))],
-            [("operators.op.linear", "there is no operator 'curent'; there are current, op")],
+            [
+                (
+                    "operators.op.linear",
+                    "there is no operator 'curent'; did you mean \"current\"?",
+                )
+            ],
             id="a source that is not there",
         ),
         pytest.param(
@@ -135,7 +140,7 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
         pytest.param(
             [where("true"), where("true", "random() < 0.5")],
             (
-                "operators.op.steps.1.where",
+                "operators.op.steps.1.where.1",
                 "random() < 0.5: random() depends on more than the datum",
             ),
             id="the second condition of the second step",
@@ -447,11 +452,16 @@ def test_bytes_are_written_as_diffs_alone() -> None:
         assert problems(CURRENT, inputs=(source,)) == []
 
 
-def test_the_problem_of_a_format_is_told_when_the_steps_are_well() -> None:
-    """What a step that cannot be would make is not known."""
+def test_the_problem_of_a_format_is_told_beside_those_of_steps() -> None:
+    """What a format needs of steps does not depend on their SQL."""
     op = Linear("op", "current", (negate(), where("x")))
     output = replace(OUT, source="op", format="upsert")
 
     assert problems(CURRENT, op, outputs=(output,)) == [
-        ("operators.op.steps.1.where", "x: is of type JSON; must be true or false")
+        ("operators.op.steps.1.where", "x: is of type JSON; must be true or false"),
+        (
+            "outputs.out.format",
+            "upsert needs at most one value a key, and 'op' changes diffs: reduce it by the key, "
+            "or write a diff topic",
+        ),
     ]

@@ -1,0 +1,170 @@
+"""All that is wrong with the steps of a linear operator, each part of a step by itself.
+
+Steps run as one statement, and the database ends at the first part of it that cannot be.
+So each part is tried alone here.  What a part that cannot be would have made is `UNKNOWN`,
+and nothing is said of what reads it: one mistake is one problem.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.query import compiled
+from ikebana.processor.linear.scope import (
+    KEY,
+    UNKNOWN,
+    VALUE,
+    Scope,
+    StepError,
+    UnknownError,
+    frozen,
+)
+from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+
+
+class StepProblem(NamedTuple):
+    """What is wrong with a part of a step."""
+
+    step: int
+    part: str
+    problem: str
+
+
+class Judged(NamedTuple):
+    """The problems of steps, and what may be named of what they make."""
+
+    problems: list[StepProblem]
+    scope: Scope
+
+
+def judged(steps: Sequence[Step], scope: Scope) -> Judged:
+    """Judge the steps of one operator over a relation of `scope`."""
+    judging = _Judging(scope)
+    for at, step in enumerate(steps):
+        judging.add(at, step)
+    return Judged(judging.problems, judging.shown)
+
+
+class _Judging:
+    """Goes from step to step with what is known of the relation between them."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.problems: list[StepProblem] = []
+        self.shown = scope
+        """What another operator may name of it."""
+        # What the next step goes on from: what there is, and the flat_maps since.
+        self._below = scope
+        self._flat_maps: list[Sql] = []
+        self._at = 0
+
+    def add(self, at: int, step: Step) -> None:
+        """Judge a step, and go on behind it."""
+        self._at = at
+        match step:
+            case Sql():
+                self._sql(step)
+            case Call():
+                self._call(step)
+            case Negate():
+                pass
+
+    def _call(self, step: Call) -> None:
+        try:
+            found(step.function)
+        except FunctionError as error:
+            self._tell(step.kind, str(error))
+        types = {part: self.shown.types[part] for part in (KEY, VALUE)}
+        told = UNKNOWN if types[VALUE] == UNKNOWN else ""
+        self._goes_on(Scope(types, open=types[VALUE] != BLOB, declare=told))
+
+    def _sql(self, step: Sql) -> None:
+        whole = self._whole(step)
+        if isinstance(whole, Scope):
+            kinds: Mapping[str, str] = whole.types
+            if step.flat_map is not None:
+                self._flat_maps.append(Sql(flat_map=step.flat_map))
+        else:
+            told = len(self.problems)
+            kinds = self._parts(step)
+            if whole is not None and len(self.problems) == told:
+                # What no part says by itself, such as names that differ in case alone.
+                self._tell(whole.part, whole.problem)
+        keyed = {} if step.key is None else {KEY: JSON}
+        if step.select is not None:
+            of_key = keyed.get(KEY, self.shown.types[KEY])
+            made = {name: kinds[name] for name, _ in step.select}
+            self._goes_on(Scope({**made, KEY: of_key, VALUE: JSON}))
+        elif keyed:
+            self.shown = _with(self.shown, keyed)
+            self._below = _with(self._below, keyed)
+
+    def _whole(self, step: Sql) -> Scope | StepError | None:
+        """What a step makes, or its first problem; None if it reads what is unknown."""
+        behind = tuple(self._flat_maps)
+        try:
+            return compiled((*behind, step), frozen(self._below)).result
+        except UnknownError:
+            return None
+        except StepError as error:
+            return error if error.step == len(behind) else None
+
+    def _parts(self, step: Sql) -> dict[str, str]:
+        """Judge each part alone; returns the types of the columns that a select makes."""
+        if step.flat_map is not None:
+            self._flat_map(*step.flat_map)
+        for part, alone in _conditions(step):
+            self._tried(part, alone)
+        return {} if step.select is None else self._selected(step.select)
+
+    def _flat_map(self, name: str, text: str) -> None:
+        step = Sql(flat_map=(name, text))
+        if self._tried("flat_map", step) is None:
+            self._below = _with(self._below, {name: UNKNOWN})
+        else:
+            self._flat_maps.append(step)
+
+    def _selected(self, columns: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """The types of what a select makes, by name."""
+        kinds = {}
+        for name, text in columns:
+            made = self._tried(f"select.{name}", Sql(select=((name, text),)))
+            kinds[name] = UNKNOWN if made is None else made.types[name]
+        # Names that cannot stand beside each other.
+        self._tried("select", Sql(select=tuple((name, "NULL") for name, _ in columns)))
+        return kinds
+
+    def _tried(self, part: str, step: Sql) -> Scope | None:
+        """What a part of a step makes; None if it cannot be, or if that cannot be told."""
+        made = self._whole(step)
+        if isinstance(made, StepError):
+            self._tell(made.part if part == "select" else part, made.problem)
+            return None
+        return made
+
+    def _goes_on(self, scope: Scope) -> None:
+        self.shown = self._below = scope
+        self._flat_maps = []
+
+    def _tell(self, part: str, problem: str) -> None:
+        told = StepProblem(self._at, part, problem)
+        if told not in self.problems:
+            self.problems.append(told)
+
+
+def _conditions(step: Sql) -> Iterator[tuple[str, Sql]]:
+    """The parts of a step that make no column, each as a step of its own."""
+    for at, condition in enumerate(step.where):
+        yield "where" if len(step.where) == 1 else f"where.{at}", Sql(where=(condition,))
+    if step.valid_from is not None:
+        yield "valid_from", Sql(valid_from=step.valid_from)
+    if step.valid_until is not None:
+        yield "valid_until", Sql(valid_until=step.valid_until)
+    if step.diff is not None:
+        yield "diff", Sql(diff=step.diff)
+    if step.key is not None:
+        yield "key", Sql(key=step.key)
+
+
+def _with(scope: Scope, types: dict[str, str]) -> Scope:
+    return Scope({**scope.types, **types}, scope.open, scope.declare)
