@@ -12,6 +12,7 @@ import click
 from ikebana import __version__
 from ikebana.arrangements.errors import FencedError, IkebanaError, OutputError
 from ikebana.processor import log_lines
+from ikebana.processor.spelling import instead
 
 # Name: module, and what the list of commands says of it.
 _COMMANDS = {
@@ -47,6 +48,14 @@ class _Commands(click.Group):
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called; of one that there is not, say what may be meant."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f'there is no command "{args[0]}"{instead(args[0], _COMMANDS)}')
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:
         """Run a command; output that cannot be written ends it."""

@@ -32,6 +32,7 @@ from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.configuring.settings import Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
 from ikebana.processor.explain.words import printable
+from ikebana.processor.linear.modules import look_in
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.unread import Unread
 from ikebana.processor.reading.codec_of import needs_registry
@@ -75,12 +76,15 @@ def read(
 
     A file of settings that the environment names in IKEBANA_SETTINGS wins over the
     pipeline file, and the options over both.  A relative checkpoint stays as it is
-    given, relative to the current directory.
+    given, relative to the current directory.  Modules of functions are looked for in the
+    file's own folder as well.
     Raises: ConfigError, for a file that cannot be read or that has problems.
     """
     over = environ.get(SETTINGS_VARIABLE)
+    text = _text(path, "pipeline file")
+    look_in(str(path.resolve().parent))
     return parse(
-        _text(path, "pipeline file"),
+        text,
         str(path),
         over=(over, _text(Path(over), "settings file")) if over else None,
         bootstrap_servers=bootstrap_servers,

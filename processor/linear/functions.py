@@ -1,6 +1,5 @@
 """Python functions as steps: how they are named, found, called, and what they may give."""
 
-import importlib
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.processor.linear import logic
 from ikebana.processor.linear.logic import Logic, Triple
+from ikebana.processor.linear.modules import ModuleError, module_named
 from ikebana.processor.linear.steps import Call
 
 
@@ -40,8 +40,8 @@ def found(function: Any) -> Any:
     if not colon or not module or not name:
         raise FunctionError(f'"{function}" is not of the form module:function')
     try:
-        here: Any = importlib.import_module(module)
-    except (ImportError, SystemExit) as error:
+        here: Any = module_named(module)
+    except ModuleError as error:
         raise FunctionError(f'module "{module}" cannot be imported: {error}') from None
     for part in name.split("."):
         if not hasattr(here, part):

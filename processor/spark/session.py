@@ -21,6 +21,7 @@ from ikebana.arrangements.errors import SparkStartError
 from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.java import find_java
+from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
 from ikebana.processor.spark.workers import Workers
 from ikebana.processor.stopping import Stopped
@@ -84,6 +85,8 @@ def _options(settings: Settings, name: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(settings.shards),
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        options[f"spark.executorEnv.{FOLDER_VARIABLE}"] = folder
     master = settings.master
     if not master.startswith("local"):
         del options["spark.driver.bindAddress"]

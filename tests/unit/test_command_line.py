@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from ikebana.processor.cli.main import cli
 
 PIPELINE = """\
 pipeline: p
@@ -72,3 +75,18 @@ def test_output_that_cannot_be_written_is_no_stack(
     _, told = process.communicate(timeout=300)
 
     assert (process.returncode, told.decode()) == (status, said)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("expalin", 'there is no command "expalin"; did you mean "explain"?'),
+        ("xyzzy", 'there is no command "xyzzy"; there are broker, check, demo, errors, explain,'),
+    ],
+)
+def test_a_misspelt_command_is_told_with_what_is_meant(word: str, said: str) -> None:
+    """Or with what there is."""
+    done = CliRunner().invoke(cli, [word])
+
+    assert done.exit_code == 2
+    assert said in done.stderr

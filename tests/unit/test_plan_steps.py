@@ -222,14 +222,19 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
             [join_function("no.such:f")],
             (
                 "operators.op.join_function",
-                "module \"no.such\" cannot be imported: No module named 'no'",
+                'module "no.such" cannot be imported: there is no "no" on PYTHONPATH '
+                "(/elsewhere) or among what is installed",
             ),
             id="join_function",
         ),
     ],
 )
-def test_steps(steps: list[Step], expected: tuple[str, str]) -> None:
+def test_steps(
+    steps: list[Step], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The number of the step, if there are several, and the part of it that is at fault."""
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.delenv("IKEBANA_MODULES", raising=False)
     assert of_steps(*steps) == [expected]
 
 

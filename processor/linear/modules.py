@@ -1,0 +1,63 @@
+"""Modules of users' functions: where they are looked for, and why one cannot be had.
+
+They are looked for where Python looks, and last in the folder of the pipeline file, so
+that no file there takes the place of a module of somebody else's.  The folder is in an
+environment variable, which Spark hands on to its Python workers.
+"""
+
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType
+
+# The folder of the pipeline file that this process runs.
+FOLDER_VARIABLE = "IKEBANA_MODULES"
+
+
+class ModuleError(Exception):
+    """A module that cannot be imported; the message says where it was looked for, or why."""
+
+
+def look_in(folder: str) -> None:
+    """Look for modules in this folder, too, here and in Spark's workers."""
+    os.environ[FOLDER_VARIABLE] = folder
+
+
+def module_named(name: str) -> ModuleType:
+    """A module by its name.  Raises: ModuleError."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ModuleError(_raised(error)) from None
+        raise ModuleError(f'there is no "{error.name}"{_looked(folder)}') from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- it is a user's code that runs
+        raise ModuleError(_raised(error)) from None
+
+
+def _looked(folder: str | None) -> str:
+    path = os.environ.get("PYTHONPATH")
+    beside = f" in {folder}, the pipeline file's folder," if folder else ""
+    return f"{beside} on PYTHONPATH ({path or 'not set'}) or among what is installed"
+
+
+def _raised(error: BaseException) -> str:
+    """What a module itself has raised while it was imported, and where."""
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}, line {error.lineno}"
+        return f"it raised {type(error).__name__}: {error.msg} ({place})"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next(
+        (
+            f" ({frame.filename}, line {frame.lineno})"
+            for frame in reversed(frames)
+            if not frame.filename.startswith("<frozen")
+        ),
+        "",
+    )
+    told = " ".join(str(error).split())
+    return f"it raised {type(error).__name__}{': ' * bool(told)}{told}{place}"
