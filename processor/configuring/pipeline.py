@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ikebana.arrangements.errors import ConfigError, PlanError
+from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.configuring.pipeline_file import (
     KINDS,
     Part,
@@ -29,7 +30,7 @@ from ikebana.processor.configuring.pipeline_file import (
     worded,
 )
 from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
-from ikebana.processor.configuring.settings import Settings, SettingsError
+from ikebana.processor.configuring.settings import OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
 from ikebana.processor.explain.words import printable
 from ikebana.processor.linear.modules import look_in
@@ -143,6 +144,7 @@ def parse(
         )
     except SettingsError as err:
         judged += err.problems
+    judged += _kafka_values(settings_part)
 
     if plan is not None and settings is not None and not settings.registry.get("url"):
         judged += [
@@ -182,6 +184,23 @@ def parse(
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
     return Pipeline(plan, settings)
+
+
+def _kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
+    """The values that Kafka's clients would not take; it asks no broker."""
+    if part is None:
+        return
+    for path, given in (
+        ("kafka", part.kafka),
+        ("source.kafka", part.source.kafka),
+        ("sink.kafka", part.sink.kafka),
+    ):
+        for name in given.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
+            # Kafka's library takes a while to load, and most files have no such setting.
+            from ikebana.processor.kafka.setting_values import value_problem
+
+            if problem := value_problem(name, given[name]):
+                yield f"{path}.{name}", problem
 
 
 def _schema_errors(document: dict[str, object]) -> list[ErrorDetails]:

@@ -47,7 +47,7 @@ kafka:
   bootstrap.servers: localhost:9092
   socket.keepalive.enable: true
   retries: 7
-  retry.backoff.ms: 0.5
+  reconnect.backoff.ms: 500
 source: {max_records_per_batch: 1000, kafka: {fetch.min.bytes: 1}}
 sink: {kafka: {linger.ms: 5}, topics: {min.insync.replicas: "2"}, replication_factor: 3}
 run:
@@ -106,7 +106,7 @@ def test_every_key_of_a_file_is_in_its_plan_and_settings() -> None:
                 "bootstrap.servers": "localhost:9092",
                 "socket.keepalive.enable": "true",
                 "retries": "7",
-                "retry.backoff.ms": "0.5",
+                "reconnect.backoff.ms": "500",
             },
             source_kafka={"fetch.min.bytes": "1"},
             sink_kafka={"linger.ms": "5"},
