@@ -38,6 +38,11 @@ def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tupl
     return time, diff
 
 
+def read_time(given: Iterable[tuple[str, bytes | str | None]] | None) -> int:
+    """Read the time alone, of messages that have no diff.  Raises: DecodeError."""
+    return _integer(dict(given or ()), "time")
+
+
 def _integer(found: dict[str, bytes | str | None], name: str) -> int:
     if name not in found:
         raise DecodeError("diff record", f'header "{name}" is missing')

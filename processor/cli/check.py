@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.cli.values import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.verifying.diff_reader import NoDiffError
 from ikebana.processor.verifying.verify import Summary, Verifier
 
 EXIT_OFFENCE = 1
@@ -33,7 +34,7 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
 
     Exit status 0: ok.  1: not as promised; the first offence is printed.  2: not
     verifiable, since there is no progress, or no update yet, or the topic's beginning was
-    deleted.
+    deleted, or its messages are those of another format than diff.
     """
     reading = DiffTopic(settings, topic)
     try:
@@ -74,6 +75,14 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
                 f"{summary.history:,} updates before that time are taken as they are"
             )
         click.echo("ok")
+    except NoDiffError:
+        click.echo(
+            f'not verifiable: messages of "{topic}" have no diffs, as those of outputs in upsert '
+            "and debezium-json; their progress counts other updates than they tell. "
+            "`ikebana snapshot --format` reads them; what a diff output of the same operator "
+            "holds can be verified"
+        )
+        sys.exit(EXIT_NOT_VERIFIABLE)
     finally:
         reading.close()
 

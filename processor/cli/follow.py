@@ -1,4 +1,4 @@
-"""`ikebana follow`: a diff topic live, as its batches close."""
+"""`ikebana follow`: an output's topic live, as its batches close."""
 
 import signal
 import threading
@@ -21,6 +21,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+from ikebana.processor.verifying.output_reader import FORMATS
 from ikebana.processor.verifying.verify import batch_offence
 
 # How often the brokers are asked for more.
@@ -48,22 +49,36 @@ _EPOCH_MS = range(10**12, 10**13)
     f"[default: all, {_ROWS} on a terminal]",
 )
 @click.option("--until", type=int, metavar="T", help="End when the frontier is at or beyond T.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["diff", *FORMATS]),
+    default="diff",
+    show_default=True,
+    help="How the topic's updates are written.",
+)
 @connected
 def follow_command(
     topic: str,
     *,
+    form: str,
     start: Literal["beginning", "now"],
     updates: int | None,
     until: int | None,
     settings: dict[str, str],
 ) -> None:
-    """Watch the diff topic TOPIC: its updates, its frontier, how large it is.
+    """Watch the output topic TOPIC: its updates, its frontier, how large it is.
 
     Where the output is no terminal there is a line `time diff key value` for each
     update, and a line `frontier T` after those of each batch: every update before T
     has been printed.  Ctrl-C or SIGTERM ends it.
     """
-    reading = DiffTopic(settings, topic)
+    if form == "upsert" and start == "now":
+        raise SourceError(
+            f'cannot follow "{topic}" from now on: what a key had is in the messages before',
+            hint="Leave --from away: upserts are read from the beginning.",
+        )
+    reading = DiffTopic(settings, topic, form)
     try:
         reading.require_output()
         tally = Tally()
@@ -75,7 +90,7 @@ def follow_command(
             reading.require_beginning()
         console = Console(highlight=False)
         with _until_signal() as stopping, _view(console, topic, updates, tally) as view:
-            _follow(reading, tally, view, stopping, until, before)
+            _follow(reading, tally, view, stopping, until, before, counted=form == "diff")
         click.echo(
             f"{topic}: {tally.batches:,} batches, {tally.updates:,} updates, "
             f"{tally.data:,} data, sum {tally.total:,}"
@@ -176,6 +191,8 @@ def _follow(
     stopping: threading.Event,
     until: int | None,
     before: ProgressRecord | None,
+    *,
+    counted: bool,
 ) -> None:
     def ended() -> bool:
         reached = until is not None and tally.frontier is not None and tally.frontier >= until
@@ -185,7 +202,7 @@ def _follow(
         with closing(reading.closed()) as parts:
             for part in parts:
                 if isinstance(part, ClosedBatch):
-                    if offence := batch_offence(reading.topic, before, part):
+                    if offence := batch_offence(reading.topic, before, part, counted=counted):
                         raise SourceError(
                             f"cannot go on: {offence.sentence}",
                             hint=f"ikebana check {reading.topic} verifies the topic.",

@@ -18,6 +18,7 @@ from ikebana.processor.kafka.cdcv2_topic import published
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.cdcv2_reader import DECODERS, Published
 from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
+from ikebana.processor.verifying.output_reader import FORMATS
 from ikebana.processor.verifying.verify import batch_offence
 
 Counts = dict[tuple[bytes | None, bytes], int]
@@ -36,7 +37,7 @@ Written = Callable[[bytes], object]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["diff", *DECODERS]),
+    type=click.Choice(["diff", *FORMATS, *DECODERS]),
     default="diff",
     show_default=True,
     help="How the topic's updates are written.",
@@ -52,11 +53,11 @@ def snapshot_command(
     strings if every key is UTF-8, else as {"base64": "..."}; and so are all values.  A
     record without a key has the key null.
     """
-    if form == "diff":
-        reading = DiffTopic(settings, topic)
+    if form not in DECODERS:
+        reading = DiffTopic(settings, topic, form)
         try:
             reading.require_beginning()
-            counts = _accumulated(reading, as_of)
+            counts = _accumulated(reading, as_of, counted=form == "diff")
         finally:
             reading.close()
     else:
@@ -64,7 +65,7 @@ def snapshot_command(
     _print(counts)
 
 
-def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:
+def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Counts:
     last = reading.last_closed()
     if last is None:
         raise SourceError(
@@ -90,7 +91,7 @@ def _accumulated(reading: DiffTopic, as_of: int | None) -> Counts:
                 earliest = _least(earliest, (update.time for update in part.updates))
                 _add(counts, part.updates, as_of)
                 continue
-            if offence := batch_offence(reading.topic, before, part):
+            if offence := batch_offence(reading.topic, before, part, counted=counted):
                 raise SourceError(
                     f"cannot take a snapshot: {offence.sentence}",
                     hint=f"ikebana check {reading.topic} verifies the topic.",

@@ -135,8 +135,8 @@ def parse(
         plan = plan_part.plan(unread) if plan_part else None
     except PlanError as err:
         judged += err.problems
+    settings_part = _part(SettingsPart, readable)
     try:
-        settings_part = _part(SettingsPart, readable)
         settings = (
             settings_part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
             if settings_part

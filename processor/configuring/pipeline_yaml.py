@@ -120,6 +120,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             value = self._mapping(node, path)
         else:
+            assert isinstance(node, yaml.CollectionNode)
             value = self._list(node, path)
         self._open.pop()
         return value

@@ -92,6 +92,7 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
             types[flat_name(alias, column)] = UNKNOWN
         return [flat_name(alias, column), *names[2:]]
 
+    made: Flat | None = None
     try:
         made = checked(_with_names(text, renamed), types, condition=condition)
     except UnknownError:
@@ -99,7 +100,7 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
             raise
     except ExpressionError as error:
         problems[str(error)] = None
-    if problems:
+    if made is None or problems:
         raise ExpressionError("; and ".join(problems))
     return made
 

@@ -1,4 +1,4 @@
-"""A diff topic on the brokers, read by its progress: closed batches, as far as there are.
+"""An output's topic on the brokers, read by its progress: closed batches, as far as there are.
 
 Only what progress covers is read, up to the ends that it names, so a reader never sees
 a part of a batch.  Reading starts at the beginning, or at the last closed batch.  What
@@ -18,6 +18,7 @@ from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate, Portion
+from ikebana.processor.verifying.output_reader import FORMATS, OutputReader
 
 _Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
 # About how many offsets are held in memory at once; a larger batch is held whole.
@@ -27,8 +28,9 @@ _PORTION = 100_000
 class DiffTopic:
     """One reading of a diff topic; `frontier` is that of the last batch it gave."""
 
-    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+    def __init__(self, settings: Mapping[str, str], topic: str, form: str = "diff") -> None:
         self.topic = topic
+        self._messages = OutputReader(topic, form) if form in FORMATS else None
         self.progress_topic = topic + ".progress"
         self._admin = client.admin(settings)
         # Progress is read while the updates that it names are.
@@ -191,7 +193,7 @@ class DiffTopic:
             for partition, end in ends.items()
         ]
         for _, messages in self._reader.read(ranges):
-            yield [self._update(message) for message in messages]
+            yield [update for message in messages for update in self._read(message)]
 
     def _require(self, ends: Mapping[int, int]) -> None:
         """Raise at once if the topic is shorter than its progress says."""
@@ -206,11 +208,12 @@ class DiffTopic:
                     hint="The topic was deleted and made anew, or lost its end.",
                 )
 
-    def _update(self, message: Message) -> PlacedUpdate:
+    def _read(self, message: Message) -> list[PlacedUpdate]:
         at = message.partition(), message.offset()
-        return diff_reader.decode(
-            self.topic, at, message.key(), message.value(), message.headers()
-        )
+        told = message.key(), message.value(), message.headers()
+        if self._messages is not None:
+            return self._messages.read(at, *told)
+        return [diff_reader.decode(self.topic, at, *told)]
 
     def _ends_by(self, ask: _Ask) -> dict[int, int]:
         partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions

@@ -191,8 +191,8 @@ def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
             yield f"{path}.event_time.{part}", "must be 0 seconds or more"
     if event.of is not None:
         made = judged((Sql(valid_from=event.of),), rows_of(source, unread))
-        for told in made.problems:
-            yield f"{path}.event_time.of", told.problem
+        for each in made.problems:
+            yield f"{path}.event_time.of", each.problem
 
 
 def _operator_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:

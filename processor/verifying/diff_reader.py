@@ -24,6 +24,10 @@ from ikebana.codecs.progress import ProgressRecord
 _MOST_RECORDS = 2_000
 
 
+class NoDiffError(SourceError):
+    """A message that has a time and no diff, which another format than diff has."""
+
+
 class PlacedUpdate(NamedTuple):
     """The multiplicity of (key, value) changes by `diff` at `time`, and where it says so."""
 
@@ -81,11 +85,11 @@ def decode(
     except DecodeError as error:
         names = {name for name, _ in headers or ()}
         if "time" in names and "diff" not in names:
-            raise SourceError(
+            raise NoDiffError(
                 f"cannot read {topic}[{at[0]}]@{at[1]} as an update: it has a time and no diff, "
                 "as messages of outputs in upsert and debezium-json have",
-                hint="These are for other readers: follow, check and snapshot read diff topics. A "
-                "second output of the same operator, in diff, can be read by them.",
+                hint="`ikebana follow` and `ikebana snapshot` read them with --format upsert or "
+                "--format debezium-json.",
             ) from None
         raise SourceError(
             f"cannot read {topic}[{at[0]}]@{at[1]} as an update: {error.reason}",

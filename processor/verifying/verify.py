@@ -193,8 +193,13 @@ class Verifier:
         return None
 
 
-def batch_offence(topic: str, before: ProgressRecord | None, batch: ClosedBatch) -> Offence | None:
-    """Find fault with a batch by itself and by the batch before it; sums are not judged."""
+def batch_offence(
+    topic: str, before: ProgressRecord | None, batch: ClosedBatch, *, counted: bool = True
+) -> Offence | None:
+    """Find fault with a batch by itself and by the batch before it; sums are not judged.
+
+    Unless `counted`, its updates are not those that its progress counts.
+    """
     progress = batch.progress
     number = progress.batch
     for fault in _progress_faults(before, progress):
@@ -207,7 +212,7 @@ def batch_offence(topic: str, before: ProgressRecord | None, batch: ClosedBatch)
                 f"{progress.lower} <= time < {progress.upper}"
             )
             return Offence(sentence, number, place)
-    if len(batch.updates) != progress.count:
+    if counted and len(batch.updates) != progress.count:
         sentence = (
             f'batch {number} of "{topic}" has {len(batch.updates):,} updates, its progress '
             f"counts {progress.count:,}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from ikebana import evaluate
 from ikebana.arrangements.errors import ConfigError
@@ -104,7 +105,7 @@ def test_spark_hands_the_folder_on_to_its_workers(
             return lambda *given: options.update([given]) or self if len(given) > 1 else self
 
     monkeypatch.setattr(session, "find_java", lambda environ: None)
-    monkeypatch.setattr(session.SparkSession, "builder", Builder())
+    monkeypatch.setattr(SparkSession, "builder", Builder())
     session.build(Settings(checkpoint="c", kafka={"bootstrap.servers": "b:1"}), "p")
 
     assert options[f"spark.executorEnv.{FOLDER_VARIABLE}"] == str(tmp_path)

@@ -246,13 +246,13 @@ def test_history_is_told_by_its_times() -> None:
 @pytest.mark.parametrize(
     ("value", "headers", "reason"),
     [
-        pytest.param(b"x", [("diff", b"1")], 'header "time" is missing', id="no time"),
         pytest.param(
             b"x",
             [("time", b"1")],
             "it has a time and no diff, as messages of outputs in upsert and debezium-json have",
             id="no diff",
         ),
+        pytest.param(b"x", [("diff", b"1")], 'header "time" is missing', id="no time"),
         pytest.param(b"x", [("time", b"1"), ("diff", b"0")], 'header "diff" is 0', id="diff 0"),
         pytest.param(None, [("time", b"1"), ("diff", b"1")], "the value is null", id="no value"),
     ],
