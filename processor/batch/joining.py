@@ -108,7 +108,7 @@ class Looking:
                         large.append(self._error(TOO_LARGE, match))
 
         large: list[KeyedUpdate] = []
-        found = locked.step(store, rows, interval, meet)
+        found = locked.step(store, rows, interval, meet, self._name)
         errors = [*found.errors, *large]
         matches = (match._replace(payload=match.payload[1]) for match in found.matches)
         for portion in portions(matches):

@@ -63,9 +63,11 @@ def step(
     lefts: Iterable[KeyedUpdate],
     interval: Interval,
     meet: Callable[[Iterable[Asked]], Iterable[Match]],
+    operator: str,
 ) -> Joined:
     """Join the left's updates of the interval, which may come in any order.
 
+    `operator` is the join's name, for its error records.
     `meet` gives the matches of insertions, of which each is asked once, with a diff of 1.
     """
     diffs = {at: diff for at, diff in sums(lefts).items() if diff}
@@ -87,7 +89,7 @@ def step(
             diff += count
             found.matches.extend(_matches((key, value), time, -count, results))
         if diff:
-            record = error_record(_REASON, None, key, None)
+            record = error_record(f"operator {operator}: {_REASON}", None, key, None)
             found.errors.extend(KeyedUpdate(None, record, time, n) for n in pieces(-diff))
     for stack in stacks.values():
         changes |= stack.changes()
@@ -106,7 +108,7 @@ def key_of(place: bytes) -> bytes:
     return place[start : start + length]
 
 
-_REASON = "as-of join: a row is retracted of which no result is remembered"
+_REASON = "a row is retracted of which no result is remembered"
 
 _At = tuple[bytes | None, bytes, int]
 

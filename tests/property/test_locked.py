@@ -91,7 +91,7 @@ def ran(
         arrangement.update(update for update in right if update.time in interval)
         own = [update for update in left if update.time in interval]
         fresh = locked.step(
-            store, own, interval, meeting(arrangement, sees_equal=sees_equal, outer=outer)
+            store, own, interval, meeting(arrangement, sees_equal=sees_equal, outer=outer), "j"
         )
         arrangement.settle(upper)
         found.matches.extend(fresh.matches)
@@ -253,7 +253,7 @@ def test_a_retraction_of_what_is_not_remembered_is_an_error() -> None:
 
     assert [match[1:] for match in matches] == [(b"5", 2, 1), (b"5", 4, -1)]
     assert failed(errors) == {(KEY, 4): 2}
-    reason = "as-of join: a row is retracted of which no result is remembered"
+    reason = "operator j: a row is retracted of which no result is remembered"
     assert [json.loads(record)["reason"] for _, record, _, _ in errors] == [reason]
 
 
@@ -294,5 +294,5 @@ def _step(
 ) -> list[tuple[bytes | None, int, int]]:
     order = KeyedUpdate(KEY, b"order", interval.lower, diff)
     meet = meeting(arrangement, sees_equal=True, outer=False)
-    found = locked.step(store, [order], interval, meet)
+    found = locked.step(store, [order], interval, meet, "j")
     return [match[1:] for match in found.matches]
