@@ -74,7 +74,9 @@ def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
         ("operators", plan.operators),
         ("outputs", plan.outputs),
     ):
-        needed = not unread.any_of(kind) and not (kind == "operators" and _diffs(plan))
+        # Inputs may be collections by themselves.
+        shown = kind == "operators" and (_diffs(plan) or unread.any_of("inputs"))
+        needed = not unread.any_of(kind) and not shown
         if not parts and needed:
             yield kind, "at least one is needed"
         counted = Counter(part.name for part in parts)

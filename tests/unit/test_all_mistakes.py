@@ -392,3 +392,15 @@ def test_what_depends_on_a_mistake_is_silent(first: str, second: str, expected: 
     text = text.replace("  second:\n    ", "  second:\n    linear: first\n    ")
 
     assert [problem.partition(": ")[0] for problem, _ in told(text)] == expected
+
+
+def test_sections_that_are_missing_are_no_more_than_that() -> None:
+    """Whether operators are needed is told by inputs."""
+    with pytest.raises(ConfigError) as refused:
+        parse("kafka: {bootstrap.servers: b}\nrun: {checkpoint: c}\n", "p.yaml", environ={})
+
+    assert [line.strip() for line in str(refused.value).splitlines()[1:]] == [
+        "pipeline: is missing",
+        "inputs: is missing",
+        "outputs: is missing",
+    ]
