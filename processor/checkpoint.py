@@ -20,9 +20,12 @@ from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import file_system
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.state_forms import state_forms
 from ikebana.processor.timing.reclock import SourceOffset
 
 FORMAT = 1
+FORMS = "state"
+"""Where the record of a plan has the forms of what its parts keep."""
 _BIRTH = "ikebana.json"
 
 
@@ -256,6 +259,9 @@ def described(plan: Plan) -> dict[str, Any]:
             if not source[name]:
                 del source[name]
     del plain["on_error"]
+    # Said only where there are any: else checkpoints of before would differ.
+    if forms := state_forms(plan):
+        plain[FORMS] = forms
     return plain
 
 

@@ -15,11 +15,12 @@ import msgspec
 
 from ikebana.arrangements.errors import CheckpointError, PlanError
 from ikebana.processor.batch.parts import parts_of
-from ikebana.processor.checkpoint import Birth, check_shards, described, differences
+from ikebana.processor.checkpoint import FORMS, Birth, check_shards, described, differences
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning import identity, planner, ways
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Concat, Linear, Operator, Plan, Reduce
+from ikebana.processor.planning.state_forms import differing
 
 _MAY_GO = (DeltaJoin, AsOfJoin, Linear, Concat, Reduce)
 
@@ -74,6 +75,7 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
     """
     check_shards(birth, shards)
     plan = resumed(birth, plan)
+    _check_forms(birth, plan)
     found = list(differences("", _bound(_known(birth)), _bound(described(plan))))
     if not found:
         return birth
@@ -85,6 +87,24 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
     parts = parts_of(plan)
     released = {*birth.released, *parts_of(old)} - parts
     return msgspec.structs.replace(birth, plan=described(plan), released=tuple(sorted(released)))
+
+
+def _check_forms(birth: Birth, plan: Plan) -> None:
+    """Refuse parts whose state a version before has kept otherwise."""
+    parts = {
+        f"{kind}.{part['name']}" for kind in ("operators", "outputs") for part in birth.plan[kind]
+    }
+    wrong = [
+        problem
+        for path, problem in differing(birth.plan.get(FORMS, {}), plan).items()
+        if path in parts
+    ]
+    if wrong:
+        raise CheckpointError(
+            "the checkpoint was made by a version of ikebana before: " + "; ".join(wrong),
+            hint="Start anew: with a new checkpoint, under a new name of the pipeline, with new "
+            "output topics and a new errors.topic if one is named.",
+        )
 
 
 def changes(birth: Birth, plan: Plan) -> list[str]:
@@ -211,7 +231,7 @@ def _bound(plain: dict[str, Any]) -> dict[str, Any]:
         else source
         for source in plain["inputs"]
     ]
-    return {**plain, "inputs": inputs}
+    return _without({**plain, "inputs": inputs}, (FORMS,))
 
 
 def _without(plain: dict[str, Any], parts: tuple[str, ...]) -> dict[str, Any]:

@@ -45,7 +45,6 @@ from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.functions import found
 from ikebana.processor.planning import machines, planner, progress, ways
-from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.joined import is_gathered, joined
 from ikebana.processor.planning.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
 from ikebana.processor.planning.planner import Physical
@@ -239,7 +238,8 @@ class _Batch:
         arriving = self._arrived(name)
         if operator.function is None:
             part = self._part(parts.REDUCE, name)
-            changes = reduce.step(part, arriving, interval, arranged(operator).aggregates, name)
+            aggregates = ways.aggregates_of(self._plan, operator)
+            changes = reduce.step(part, arriving, interval, aggregates, name)
         else:
             part = self._part(parts.REDUCE_ROWS, name)
             changes = reduce_rows.step(part, arriving, interval, found(operator.function), name)

@@ -3,6 +3,9 @@
 The order is: false, true, numbers by value, texts by their UTF-8, arrays and objects by
 their canonical bytes.  Numbers are exact, however large and however many digits they
 have.  No value's bytes begin another's.
+
+Values of a SQL type whose JSON sorts otherwise are a pair: bytes in the order of the type
+(`typed_order`), and the canonical bytes of the value, which is what comes back.
 """
 
 import struct
@@ -12,11 +15,15 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
+from ikebana.processor.kernels import typed_order
+from ikebana.processor.kernels.typed_order import Order
 
 # Beyond it canonical JSON has integers only.
 _LARGEST_EXPONENT = 308
 
-_FALSE, _TRUE, _BELOW_ZERO, _IS_ZERO, _ABOVE_ZERO, _TEXT, _OTHER = (b"%d" % n for n in range(7))
+_FALSE, _TRUE, _BELOW_ZERO, _IS_ZERO, _ABOVE_ZERO, _TEXT, _OTHER, _TYPED = (
+    b"%d" % n for n in range(8)
+)
 # Data come one byte up, so that they can end in a zero: then none is the beginning of
 # another, and turning all bits around turns the order around.  UTF-8 has no byte 255.
 _UP = bytes((byte + 1) % 256 for byte in range(256))
@@ -24,26 +31,35 @@ _DOWN = bytes((byte - 1) % 256 for byte in range(256))
 _TURNED = bytes(255 - byte for byte in range(256))
 _EXPONENT = struct.Struct(">Q")
 _EXPONENT_BIAS = 1 << 63
+_LENGTH = struct.Struct(">I")
 
 
-def ordered(value: Any, *, descending: bool) -> bytes:
+def ordered(value: Any, *, descending: bool, order: Order = "") -> bytes:
     """A value, as `canonical.decoder` gives it, as bytes that are in the order of values.
+
+    `order` is that of the values' type, where it is not the one of JSON.
 
     >>> ordered(9, descending=False) < ordered(10, descending=False)
     True
     """
-    ascending = _ascending(value)
+    ascending = _pair(value, order) if order else _ascending(value)
     return b"-" + ascending.translate(_TURNED) if descending else b"+" + ascending
 
 
 def value_of(place: bytes) -> Any:
-    """The value that `ordered` was given; an array or object as its canonical bytes."""
+    """The value that `ordered` was given; as canonical bytes an array, an object, or what has
+    the order of a type.
+    """
     ascending = place[1:].translate(_TURNED) if place[:1] == b"-" else place[1:]
     kind, body = ascending[:1], ascending[1:]
     if kind in (_FALSE, _TRUE):
         return kind == _TRUE
     if kind == _TEXT:
         return body[:-1].translate(_DOWN).decode()
+    if kind == _TYPED:
+        (length,) = _LENGTH.unpack(body[-_LENGTH.size :])
+        written = body[: -_LENGTH.size - 1]
+        return msgspec.Raw(written[len(written) - length :].translate(_DOWN))
     if kind == _OTHER:
         return msgspec.Raw(body[:-1].translate(_DOWN))
     if kind == _IS_ZERO:
@@ -53,6 +69,12 @@ def value_of(place: bytes) -> Any:
     digits = tuple(body[_EXPONENT.size : -1].translate(_DOWN))
     exponent = biased - _EXPONENT_BIAS - len(digits) + 1
     return canonical_of(Decimal((int(kind == _BELOW_ZERO), digits, exponent)))
+
+
+def _pair(value: Any, order: Order) -> bytes:
+    written = canonical.write(value).translate(_UP)
+    by_type = typed_order.ascending(value, order, _ascending)
+    return _TYPED + by_type + written + b"\0" + _LENGTH.pack(len(written))
 
 
 def _ascending(value: Any) -> bytes:

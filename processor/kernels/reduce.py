@@ -13,10 +13,9 @@ empty.  Sums are exact, so what is added and retracted leaves no trace; an avera
 as its row is there.  A value that is there less than once is not there for min, max, top
 and distinct.
 
-Values stand in this order: false, true, numbers by value, texts by their UTF-8, arrays
-and objects by their canonical bytes.  The store keeps a state for each key and, for min,
-max, top and distinct, the count of each value, in order.  So the cost of an update does
-not depend on how many rows its key has.
+Values stand in the order of their SQL type, and those of JSON in the one that `order` has.
+The store keeps a state for each key and, for min, max, top and distinct, the count of each
+value, in order.  So the cost of an update does not depend on how many rows its key has.
 """
 
 import bisect
@@ -35,6 +34,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.order import canonical_of, decimal_of, ordered, value_of
+from ikebana.processor.kernels.typed_order import Order
 
 Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 
@@ -42,13 +42,15 @@ Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """One result: `kind` of the arguments in `field`; of a count without one, of the rows.
 
-    `limit` is how many of the greatest values `top` lists, each as often as it is there.
+    `limit` is how many of the greatest values `top` lists, each as often as it is there;
+    `order` is how the values' type orders them.
     """
 
     name: str
     kind: Kind
     field: str = ""
     limit: int = 0
+    order: Order = ""
 
 
 class Reduced(NamedTuple):
@@ -130,6 +132,7 @@ class _Order(NamedTuple):
 
     field: str
     descending: bool
+    of_type: Order = ""
 
 
 # Each with its number; aggregates of one field may share one.
@@ -139,9 +142,9 @@ _Orders = Mapping[_Order, bytes]
 def _order_of(aggregate: Aggregate) -> _Order | None:
     match aggregate.kind:
         case "min" | "distinct":
-            return _Order(aggregate.field, descending=False)
+            return _Order(aggregate.field, descending=False, of_type=aggregate.order)
         case "max" | "top":
-            return _Order(aggregate.field, descending=True)
+            return _Order(aggregate.field, descending=True, of_type=aggregate.order)
         case _:
             return None
 
@@ -223,7 +226,9 @@ def _changes(
         for order, number in orders.items():
             if (argument := arguments.get(order.field)) is not None:
                 diffs = change.values.setdefault(order, {})
-                place = _start(key, number) + ordered(argument, descending=order.descending)
+                place = _start(key, number) + ordered(
+                    argument, descending=order.descending, order=order.of_type
+                )
                 diffs[place] = diffs.get(place, 0) + diff
     return changes, [
         KeyedUpdate(None, record, time, diff)

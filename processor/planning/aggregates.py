@@ -7,11 +7,14 @@ reduction by a function has no arguments: its step leaves the data as they are.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, get_args
 
+import msgspec
+
 from ikebana.processor.kernels.reduce import Aggregate, Kind
-from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Reduce
@@ -60,6 +63,67 @@ def arranged(reduction: Reduce) -> Arranged:
         raise AggregateError(*problems)
     select = tuple((field, text) for text, field in arguments.items())
     return Arranged(Sql(select=select, key=reduction.by), tuple(aggregates))
+
+
+def in_order_of_types(
+    aggregates: Sequence[Aggregate], befores: Sequence[Scope]
+) -> tuple[Aggregate, ...]:
+    """The aggregates with the orders of their arguments' types.
+
+    `befores` are the scopes behind the step that makes the arguments, one for each way that
+    data come.  Raises: AggregateError, with all whose arguments cannot be ordered or told apart.
+    """
+    found = []
+    problems: list[tuple[str, str]] = []
+    for aggregate in aggregates:
+        kinds = [before.types.get(aggregate.field, JSON) for before in befores]
+        try:
+            found.append(_in_order(aggregate, kinds))
+        except AggregateError as error:
+            problems += error.problems
+    if problems:
+        raise AggregateError(*problems)
+    return tuple(found)
+
+
+def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
+    if aggregate.kind not in ("min", "max", "top", "distinct"):
+        return aggregate
+    if not all(map(compares_as_data, kinds)):
+        raise AggregateError(
+            (
+                aggregate.name,
+                "is of INTERVAL, of which SQL takes some that differ as data for equal, as "
+                "1 month and 30 days: take epoch(…) of it, or its text",
+            )
+        )
+    if aggregate.kind == "distinct" or all(map(_sorts_as_json, kinds)):
+        return aggregate
+    # DuckDB takes a while to import, and memory.
+    from ikebana.processor.linear.sql_order import NoOrderError, order_of
+
+    try:
+        orders = {kind: order_of(kind) for kind in kinds}
+    except NoOrderError as error:
+        raise AggregateError((aggregate.name, str(error))) from None
+    if len(set(orders.values())) > 1:
+        listed = " and ".join(sorted(orders))
+        raise AggregateError(
+            (
+                aggregate.name,
+                f"is of {listed}, depending on where data come from, which have no order "
+                "together: cast them to one type",
+            )
+        )
+    return msgspec.structs.replace(aggregate, order=orders[kinds[0]])
+
+
+# Their values sort as JSON does: most aggregates are of these.
+_JSON_SORTED = {JSON, "VARCHAR", "BOOLEAN", "DOUBLE", "FLOAT", "HUGEINT", "TIME", *WHOLE}
+
+
+def _sorts_as_json(kind: str) -> bool:
+    return kind in _JSON_SORTED or (kind.startswith("DECIMAL(") and kind.endswith(")"))
 
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:

@@ -28,7 +28,12 @@ from ikebana.processor.linear.scope import (
 )
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import ways
-from ikebana.processor.planning.aggregates import AggregateError, arranged, result_scope
+from ikebana.processor.planning.aggregates import (
+    AggregateError,
+    arranged,
+    in_order_of_types,
+    result_scope,
+)
 from ikebana.processor.planning.plan import (
     Concat,
     Input,
@@ -143,10 +148,19 @@ class Judge:
             name = next(each.name for each in aggregates if each.field == field)
             return f"{path}.aggregates.{name}"
 
-        made, *_ = [
-            result_scope(readable, self._taking(judged((step,), scope), place))
-            for scope in self.scopes(operator.source)
+        befores = [
+            self._taking(judged((step,), scope), place) for scope in self.scopes(operator.source)
         ]
+        unknown_of = {
+            name for before in befores for name in before.types if before.types[name] == UNKNOWN
+        }
+        known = [each for each in aggregates if each.field not in unknown_of]
+        try:
+            in_order_of_types(known, befores)
+        except AggregateError as error:
+            for name, problem in error.problems:
+                self._tell(f"{path}.aggregates.{name}", problem)
+        made = result_scope(readable, befores[0])
         return Scope({**made.types, **dict.fromkeys(wrong, UNKNOWN)}, made.open, made.declare)
 
     def _joined(self, operator: DeltaJoin | AsOfJoin) -> Scope:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from ikebana.processor.joins.paths import Planned, planned
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.chain import Named, chain
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.planning.aggregates import arranged, result_scope
+from ikebana.processor.planning.aggregates import arranged, in_order_of_types, result_scope
 from ikebana.processor.planning.plan import (
     PLAIN_FORMATS,
     Concat,
@@ -120,10 +121,7 @@ def scope_of_root(plan: Plan, root: str) -> Scope:
     """What expressions over a root's data may name."""
     for reduction in plan.reductions:
         if reduction.name == root:
-            path = next(paths(plan, reduction.source))
-            steps = (*path.steps, (reduction.name, arranged(reduction).step))
-            before = chain(steps, frozen(scope_of_root(plan, path.root))).scope
-            return result_scope(reduction, before)
+            return result_scope(reduction, next(_scopes_before(plan, reduction)))
     for join in plan.joins:
         if join.name == root:
             kinds = {name: made.type for name, made in join_of(plan, root).select}
@@ -134,6 +132,23 @@ def scope_of_root(plan: Plan, root: str) -> Scope:
         # What a machine shows is what its functions give.
         return Scope({KEY: scope.types[KEY], VALUE: JSON}, open=True)
     return scope
+
+
+@functools.lru_cache(maxsize=64)
+def aggregates_of(plan: Plan, reduction: Reduce) -> tuple[Aggregate, ...]:
+    """The aggregates of a reduction, with the orders of what they are of.
+
+    Raises: AggregateError, if an argument cannot be ordered.
+    """
+    found = arranged(reduction).aggregates
+    return in_order_of_types(found, list(_scopes_before(plan, reduction)))
+
+
+def _scopes_before(plan: Plan, reduction: Reduce) -> Iterator[Scope]:
+    """What a reduction gets by each way to what it reads, behind the step before it."""
+    before = (reduction.name, arranged(reduction).step)
+    for path in paths(plan, reduction.source):
+        yield chain((*path.steps, before), frozen(scope_of_root(plan, path.root))).scope
 
 
 @functools.lru_cache(maxsize=64)

@@ -171,14 +171,16 @@ def expected(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[bytes, by
     return found
 
 
-def expected_errors(updates: Iterable[KeyedUpdate], as_of: int) -> dict[bytes, int]:
-    """How many rows of each key have an argument that should be a number, at a time."""
-    found: Counter[bytes] = Counter()
+def expected_errors(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[bytes, str], int]:
+    """How many rows of each key have no number for an aggregate that adds, at a time."""
+    found: Counter[tuple[bytes, str]] = Counter()
+    added = [one for one in AGGREGATES if one.kind in ("sum", "avg")]
     for (key, row), n in accumulate(pairs(updates), as_of).items():
-        value = canonical.decode(row).get("a")
-        if value is not None and not is_number(value):
-            found[key] += n
-    return {key: n for key, n in found.items() if n}
+        for aggregate in added:
+            value = canonical.decode(row).get(aggregate.field)
+            if value is not None and not is_number(value):
+                found[key, aggregate.name] += n
+    return {at: n for at, n in found.items() if n}
 
 
 def pairs(updates: Iterable[KeyedUpdate]) -> list[Update[tuple[bytes, bytes]]]:

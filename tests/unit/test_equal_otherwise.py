@@ -2,6 +2,7 @@
 
 import pytest
 
+from ikebana import Column, Concat, Input, Output, Plan, PlanError, Reduce, Upsert
 from ikebana.processor.joins.binding import JoinError, bind
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
@@ -43,3 +44,43 @@ def test_an_interval_is_no_key(key: str) -> None:
 def test_seconds_of_an_interval_are_a_key() -> None:
     """As the refusal says."""
     assert Chain([("l", Sql(key="epoch(span)"))], SCOPE).scope.types[KEY] == JSON
+
+
+def reduced(aggregate: str, *kinds: str) -> Plan:
+    """A reduction of inputs with a column of these types."""
+    inputs = [
+        Input(f"i{at}", (f"i{at}",), columns=(Column("x", k),)) for at, k in enumerate(kinds)
+    ]
+    upserts = [Upsert(f"u{at}", source.name) for at, source in enumerate(inputs)]
+    both = Concat("both", tuple(upsert.name for upsert in upserts))
+    operators = (*upserts, both, Reduce("r", "both", (("a", aggregate),)))
+    return Plan("p", tuple(inputs), operators, (Output("o", "r", "o"),))
+
+
+@pytest.mark.parametrize("aggregate", ["min(x)", "max(x)", "top(2, x)", "distinct(x)"])
+@pytest.mark.parametrize("kind", ["INTERVAL", "INTERVAL[]", "STRUCT(s INTERVAL)"])
+def test_an_interval_is_neither_counted_nor_ordered_as_it_is(aggregate: str, kind: str) -> None:
+    """As data 1 month and 30 days are two values, for SQL they are one: it has to be said."""
+    with pytest.raises(PlanError, match=r"operators\.r\.aggregates\.a: .*take epoch\(…\) of it"):
+        reduced(aggregate, kind)
+
+
+@pytest.mark.parametrize("aggregate", ["max(epoch(x))", "distinct(x::VARCHAR)", "count(x)"])
+def test_what_is_said_of_an_interval_is_computed(aggregate: str) -> None:
+    """As the refusal says."""
+    assert reduced(aggregate, "INTERVAL")
+
+
+def test_maps_have_no_order() -> None:
+    """SQL's is that in which the entries stand, which JSON does not keep."""
+    with pytest.raises(PlanError, match=r"operators\.r\.aggregates\.a: .*map_entries"):
+        reduced("max(x)", "MAP(VARCHAR, BIGINT)")
+    assert reduced("distinct(x)", "MAP(VARCHAR, BIGINT)")
+
+
+def test_types_without_a_common_order_are_not_ordered_together() -> None:
+    """Where data come from several collections, all have to have the type's order."""
+    with pytest.raises(PlanError, match=r"DATE and VARCHAR, .*cast them to one type"):
+        reduced("max(x)", "DATE", "VARCHAR")
+    assert reduced("max(x)", "DATE", "TIMESTAMP")
+    assert reduced("max(x)", "BIGINT", "DECIMAL(12,2)")

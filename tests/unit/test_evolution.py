@@ -11,7 +11,7 @@ from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.batch import hydrating, parts
-from ikebana.processor.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint import FORMS, Birth, newborn
 from ikebana.processor.evolution import changes, evolved, hints_kept, names_of, resumed
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
@@ -333,3 +333,67 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
     assert error.value.hint is not None
     for needed in ("a new checkpoint", "new name of the pipeline", "new output topics"):
         assert needed in error.value.hint
+
+
+AT = (Column("seen", "TIMESTAMPTZ"), Column("n", "BIGINT"))
+
+
+def of_before(birth: Birth) -> Birth:
+    """The record as a version had it that knew no forms."""
+    plan = {name: part for name, part in birth.plan.items() if name != FORMS}
+    return msgspec.structs.replace(birth, plan=plan)
+
+
+def reducing(aggregate: str) -> Plan:
+    """A plan with one aggregate of a column with a time or a number."""
+    reduced = Reduce("r", "u", (("a", aggregate),))
+    outputs = (Output("o", "r", "o"),)
+    return Plan("p", (Input("t", ("t",), columns=AT),), (Upsert("u", "t"), reduced), outputs)
+
+
+@pytest.mark.parametrize("aggregate", ["min(seen)", "max(seen)", "top(2, seen)", "max([seen])"])
+def test_values_in_another_order_are_not_gone_on_with(aggregate: str) -> None:
+    """By name: what is looked up in a state that is sorted otherwise would not be found."""
+    plan = reducing(aggregate)
+    birth = born(plan)
+
+    assert evolved(birth, plan, 2) == birth
+    with pytest.raises(
+        CheckpointError, match=r"operators\.r has the values of min, max or top"
+    ) as e:
+        evolved(of_before(birth), plan, 2)
+    assert "a new checkpoint" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "aggregate", ["min(n)", "top(2, n)", "max(seen::VARCHAR)", "distinct(seen)"]
+)
+def test_values_in_the_same_order_are(aggregate: str) -> None:
+    """The record of such a plan is what it always was."""
+    birth = born(reducing(aggregate))
+
+    assert FORMS not in birth.plan
+    assert evolved(birth, reducing(aggregate), 2) == birth
+
+
+@pytest.mark.parametrize("out", ["upsert", "debezium-json"])
+def test_an_output_that_is_watched_needs_what_it_knows_of_its_keys(out: Any) -> None:
+    """A checkpoint from when outputs were not watched is refused by the output's name."""
+    changed = Input("t", ("t",), "debezium-json", mode="diffs")
+    plan = Plan("p", (changed,), (), (Output("o", "t", "o", out), Output("d", "t", "d")))
+    birth = born(plan)
+
+    assert birth.plan[FORMS] == {"outputs.o": "watched"}
+    assert evolved(birth, plan, 2) == birth
+    with pytest.raises(CheckpointError, match=r"outputs\.o knows nothing of the rows"):
+        evolved(of_before(birth), plan, 2)
+
+
+def test_a_new_join_may_have_forms_that_the_others_have_not() -> None:
+    """Nothing is kept of it yet, and from then on the record says what is."""
+    extremes = Reduce("extremes", "second", (("most", "max([ck])"),))
+    birth = evolved(of_before(born(plan_of(FIRST))), plan_of(FIRST, SECOND, extremes), 2)
+
+    assert birth.plan[FORMS] == {"operators.extremes": "ordered by type"}
+    assert evolved(birth, plan_of(FIRST, SECOND, extremes), 2) == birth
+    assert FORMS not in evolved(birth, plan_of(FIRST), 2).plan

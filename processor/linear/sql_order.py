@@ -1,0 +1,45 @@
+"""How SQL orders the values of a type, as `kernels.typed_order` makes bytes of it."""
+
+import duckdb
+
+from ikebana.processor.kernels.typed_order import Order
+from ikebana.processor.linear.json_text import BLOB, INSTANTS, SqlType
+
+
+class NoOrderError(Exception):
+    """A type whose values have no order as JSON that agrees with SQL's."""
+
+
+def order_of(kind: str) -> Order:
+    """The order of a type's values; that of JSON, which is "", where it is SQL's.
+
+    >>> order_of("BIGINT"), order_of("DATE[]")
+    ('', ('list', 'instant'))
+
+    Raises: NoOrderError.
+    """
+    return "" if kind == '"NULL"' else _order(duckdb.sqltype(kind))
+
+
+def _order(kind: SqlType) -> Order:
+    name = str(kind)
+    if name in INSTANTS:
+        return "instant"
+    if name == "TIME WITH TIME ZONE":
+        return "time"
+    if name == BLOB:
+        return "bytes"
+    match kind.id:
+        case "enum":
+            ((_, names),) = kind.children
+            return ("enum", tuple(names))
+        case "list" | "array":
+            return ("list", _order(dict(kind.children)["child"]))
+        case "struct":
+            return ("row", tuple((part, _order(of)) for part, of in kind.children))
+        case "map":
+            raise NoOrderError(
+                f"is of type {name}: SQL orders maps by the order in which their entries stand, "
+                "which JSON does not keep; take map_entries(…) of it, or a value of it"
+            )
+    return ""

@@ -1,0 +1,45 @@
+"""What the parts of a plan keep in a form that versions before did not know.
+
+A checkpoint's record says the forms that its state has.  One of a version before says
+nothing of them: what such a version kept of these parts cannot be gone on with, and the part
+is refused by name.  Parts that keep what they always did have no form to be told, so their
+checkpoints go on.
+"""
+
+from collections.abc import Mapping
+
+from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning.plan import Plan
+
+ORDERED, WATCHED = "ordered by type", "watched"
+# What a version that knows nothing of a form has done in its place.
+_BEFORE = {
+    ORDERED: "has the values of min, max or top in the order of their JSON, which is not that of "
+    "their type",
+    WATCHED: "knows nothing of the rows that each key has",
+}
+
+
+def state_forms(plan: Plan) -> dict[str, str]:
+    """The forms by the path of the part; most plans have none."""
+    found = {
+        f"operators.{reduction.name}": ORDERED
+        for reduction in plan.reductions
+        if reduction.function is None
+        and any(aggregate.order for aggregate in ways.aggregates_of(plan, reduction))
+    }
+    shown = {
+        f"outputs.{output.name}": WATCHED
+        for output in plan.outputs
+        if planner.watches(plan, output)
+    }
+    return {**found, **shown}
+
+
+def differing(before: Mapping[str, str], plan: Plan) -> dict[str, str]:
+    """Of a checkpoint with the forms `before`: the parts whose state it lacks, and what it has."""
+    return {
+        path: f"what it keeps of {path} {_BEFORE[form]}"
+        for path, form in state_forms(plan).items()
+        if before.get(path) != form
+    }
