@@ -9,7 +9,8 @@ The rows of a time and key that come and go, consolidated, are written so:
 A changed key is thereby a `d` of the old one and a `c` of the new one.  Messages are in
 order of time, key, and row.  After the `d` of a key that has nothing left a tombstone
 may follow, for compacted topics.  Rows are JSON objects; updates of a key with any other
-value are a violation.
+value are a violation, and so are those of a key whose rows come and go more than
+`MOST_MESSAGES` times at once, since a count may be any number of 64 bits.
 
 No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
 milliseconds in the `ingest` domain and a count in the `offset` domain.
@@ -25,6 +26,8 @@ from ikebana.codecs.cdcv2 import Fact
 from ikebana.codecs.upsert_out import Message, Violation, changed, time_header
 
 CONNECTOR = "ikebana"
+MOST_MESSAGES = 10_000
+"""So many messages at most a time and key; a transaction has to carry them."""
 
 
 class Origin(NamedTuple):
@@ -60,6 +63,9 @@ def to_envelopes(
         if not all(row.startswith(b"{") for row in diffs):
             violations.append(Violation(key, time, "a value is no JSON object"))
             continue
+        if sum(map(abs, diffs.values())) > MOST_MESSAGES:
+            violations.append(Violation(key, time, _TOO_MANY))
+            continue
         tail = _TAIL % (CONNECTOR.encode(), name, time, name, table)
         headers = time_header(time)
         for before, after, op in _changes(key, diffs):
@@ -72,6 +78,7 @@ def to_envelopes(
     return messages, violations
 
 
+_TOO_MANY = f"rows come and go more than {MOST_MESSAGES} times at once; a diff topic has counts"
 _TAIL = b'{"connector":"%b","name":%b,"ts_ms":%d,"db":%b,"table":%b}'
 _ENVELOPE = b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%d}'
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact, consolidate
 from ikebana.codecs.change import Codec, Ignored, Wanted
-from ikebana.codecs.debezium_out import Origin, to_envelopes
+from ikebana.codecs.debezium_out import MOST_MESSAGES, Origin, to_envelopes
 from ikebana.codecs.upsert_out import to_upserts
 
 ORIGIN = Origin("home", "people")
@@ -185,3 +185,25 @@ def test_the_debezium_codec_reads_back_the_same_upserts() -> None:
         assert read == [message[:2] for message in to_upserts(updates)[0]]
 
     reads_back()
+
+
+@pytest.mark.parametrize("key", [K1, None])
+@pytest.mark.parametrize("diffs", [(2**63 - 1,), (-(2**62),), (MOST_MESSAGES // 2 + 1,) * 2])
+def test_a_count_that_no_transaction_could_carry_is_a_violation(
+    key: bytes | None, diffs: tuple[int, ...]
+) -> None:
+    """By key and time, and at once; what else there is at the time is written."""
+    counted = [(key, row, 7, diff) for row, diff in zip((A, B), diffs, strict=False)]
+
+    messages, (violation,) = to_envelopes([*counted, (K2, C, 7, 1)], ORIGIN)
+
+    assert (violation.key, violation.time) == (key, 7)
+    assert "more than 10000 times at once" in violation.reason
+    assert [message.key for message in messages] == [K2]
+
+
+def test_as_many_messages_as_may_be_are_written() -> None:
+    """The limit itself is none too many."""
+    messages, violations = to_envelopes([(None, A, 7, MOST_MESSAGES)], ORIGIN)
+
+    assert (len(messages), violations) == (MOST_MESSAGES, [])
