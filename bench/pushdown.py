@@ -51,7 +51,7 @@ def main() -> None:
         servers = running.bootstrap_servers
         for topic, count in (("few", _FEW), ("many", args.messages)):
             generate.make_topic(servers, topic)
-            generate.fill(servers, topic, _messages(count))
+            generate.fill(servers, topic, messages(count))
         for at, (job, given) in enumerate(_JOBS.items()):
             cost: dict[bool, float] = {}
             found: dict[bool, Counter[Any]] = {}
@@ -119,7 +119,7 @@ def _pipeline(
     return path
 
 
-def _messages(count: int) -> Iterator[tuple[bytes, bytes | None]]:
+def messages(count: int) -> Iterator[tuple[bytes, bytes | None]]:
     """Updates of rows of 30 columns, as Debezium's MySQL connector writes them."""
     encode = msgspec.json.Encoder().encode
     for at in range(count):

@@ -19,9 +19,11 @@ nothing is, and a property test compares the two):
 
 What a message lacks is told by all of its columns, and by those that are declared, never by
 those that are decoded: outputs and errors are the same with images that are partial, or of a
-table that has got columns since.  There are three exceptions.  A message whose key does not
-pass is not decoded, and no error, whatever it is like.  A value that is not what its schema,
-encoding or type says is an error where its column is decoded.  And since a key has one error
+table that has got columns since.  So are those of values that are not of the type or encoding
+that their columns are declared with: all declared columns are checked, whoever reads them
+(`reading.column_types`).  There are three exceptions.  A message whose key does not pass is
+not decoded, and no error, whatever it is like.  A value that is not what a schema in the
+message says is an error where its column is decoded.  And since a key has one error
 at a time, that of a message takes the place of the one that a pushed step has made of the row
 before it.
 """

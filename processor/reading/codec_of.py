@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ikebana.codecs.change import Codec, Declared, Wanted
 from ikebana.codecs.plain import Plain
 from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, Input
 from ikebana.processor.planning.planner import Reading
+from ikebana.processor.reading.column_types import checked_columns, usual_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
@@ -13,15 +16,20 @@ if TYPE_CHECKING:
 
 def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:
     """The codec of an input; `schemas` is the registry, for the formats that need one."""
-    wanted = wanted_of(source, reading)
+    narrow = wanted_of(source, reading)
+    columns = _checked(source, reading)
+    wanted = msgspec.structs.replace(narrow, columns=columns)
     match source.value_format:
         case "json" | "bytes":
             assert source.key_format != "avro"
             return Plain(source.key_format, source.value_format, wanted)
         case "debezium-json":
             from ikebana.codecs.debezium import Debezium
+            from ikebana.processor.reading.vouched import Vouched
 
-            return Debezium(wanted)
+            if columns == narrow.columns or (usual := usual_of(source)) is None:
+                return Debezium(wanted)
+            return Vouched(Debezium(narrow), Debezium(wanted), usual)
         case "debezium-flat-json":
             from ikebana.codecs.debezium_flat import DebeziumFlat
 
@@ -65,6 +73,13 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
         declared=declared_by(source),
         diffs=diffs,
     )
+
+
+def _checked(source: Input, reading: Reading) -> tuple[str, ...] | None:
+    """The columns that are read, and those whose type is checked whoever reads them."""
+    if reading.columns is None:
+        return None
+    return tuple(sorted({*reading.columns, *checked_columns(source)}))
 
 
 def declared_by(source: Input) -> Declared:

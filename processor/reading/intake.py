@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
+import msgspec
+
 from ikebana.codecs.change import Change, Codec, Headers, Ignored
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.fields import projection
 from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.plain import Plain
 from ikebana.processor.batch.rows import KeyedUpdate, Partial, keyed
@@ -23,6 +26,8 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
+from ikebana.processor.reading.column_types import ColumnTypes
+from ikebana.processor.reading.vouched import Wide
 from ikebana.processor.timing.event_time import Dating, EventTimes, Where
 
 
@@ -41,7 +46,8 @@ class Taken:
     """Symbols in order, each with the offset of its message.
 
     What is by index is as in `rows.Symbols`.  `truncates` are pairs (index of the symbol
-    that it stands before, offset), `errors` (offset, record).  With event time, `times` are
+    that it stands before, offset), `errors` (offset, record), `wide` the indexes of symbols
+    with more columns than are read.  With event time, `times` are
     those of the symbols, and `greatest` is the greatest time seen.
     """
 
@@ -54,6 +60,7 @@ class Taken:
     before: dict[int, int] = field(default_factory=dict)
     truncates: list[tuple[int, int]] = field(default_factory=list)
     errors: list[tuple[int, bytes]] = field(default_factory=list)
+    wide: list[int] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     times: list[int] | None = None
     greatest: int | None = None
@@ -103,6 +110,9 @@ class Intake:
         self._by_images = source.mode == "diffs"
         self._appends = source.mode == "append"
         self._read_one = self._appended if self._appends else codec.changes
+        self._types = ColumnTypes(source)
+        self._narrowed = projection(reading.columns or ())
+        self._name = source.name
 
     def symbols(
         self,
@@ -119,12 +129,25 @@ class Intake:
             taken = _plain_symbols(self._plain, messages, where)
         else:
             taken = self._symbols(messages, where, partitions)
+        _refuse_strange(taken, self._types, messages, where)
+        self._narrow(taken)
         if self._event is not None:
             assert dating is not None, "event time without a batch"
             _date(taken, self._event, messages, where, dating)
         if self._pushed is not None:
             _make_values(taken, self._pushed)
         return taken
+
+    def _narrow(self, taken: Taken) -> None:
+        """Leave of symbols the columns that are read, where more have been checked."""
+        for at in taken.wide:
+            if (value := taken.values[at]) is not None:
+                taken.values[at] = self._narrowed(value)
+            if at in taken.partial:
+                partial = taken.partial[at]
+                taken.partial[at] = msgspec.structs.replace(
+                    partial, value=self._narrowed(partial.value)
+                )
 
     def _symbols(self, messages: Sequence[Message], where: Where, partitions: int) -> Taken:
         taken = Taken()
@@ -140,7 +163,12 @@ class Intake:
                     values.append(None)
                     offsets.append(message.offset)
                 continue
-            for kind, key, after, before, absent, _ in found:
+            for change in found:
+                kind, key, after, before, absent, _ = change
+                if isinstance(change, Wide):
+                    # What the state has is narrow: an old image is compared with it.
+                    before = None if before is None else self._narrowed(before)
+                    taken.wide.append(len(keys))
                 if kind == "truncate":
                     _truncate(taken, message, where, partitions)
                     continue
@@ -173,6 +201,7 @@ class Intake:
         """
         ignored: Counter[str] = Counter()
         updates: list[KeyedUpdate] = []
+        origins: list[int] = []
         errors: list[KeyedUpdate] = []
         found = self._rows_at_once(messages, ignored)
         if found is None:
@@ -193,16 +222,46 @@ class Intake:
                 record = _record(time, messages[at], where)
             else:
                 try:
-                    updates += [u for change in changes for u in _images(change, time)]
+                    made = [u for change in changes for u in _images(change, time)]
                 except DecodeError as error:
                     record = _record(str(error), messages[at], where)
+                else:
+                    updates += made
+                    origins += [at] * len(made)
             if record is not None:
                 # Nothing keeps state here, so the error stands for ever.
                 unread = isinstance(changes, _Bad) and of_columns
                 placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
+        updates, strange = self._without_strange(updates, origins, messages, where)
         by_branch, failed = through(self._branches, updates)
-        return Made(by_branch, errors + failed, ignored, greatest)
+        return Made(by_branch, errors + strange + failed, ignored, greatest)
+
+    def _without_strange(
+        self,
+        updates: list[KeyedUpdate],
+        origins: Sequence[int],
+        messages: Sequence[Message],
+        where: Where,
+    ) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
+        """The updates whose columns are of their types, and errors in the place of the others.
+
+        `origins` are the indexes of the messages that they come of.  An error leaves again
+        with the row, so the record of an image has no place: it comes with one message and
+        goes with another.
+        """
+        wrong = self._types.wrong([update.value for update in updates])
+        if not wrong:
+            return updates, []
+        errors = []
+        for index, reason in wrong.items():
+            key, _, time, diff = updates[index]
+            if self._appends:
+                record = _record(reason, messages[origins[index]], where)
+            else:
+                record = error_record(f"input {self._name}: {reason}", None, key, None)
+            errors.append(KeyedUpdate(None, record, time, diff))
+        return [u for index, u in enumerate(updates) if index not in wrong], errors
 
     def _rows_at_once(
         self, messages: Sequence[Message], ignored: Counter[str]
@@ -455,6 +514,23 @@ def _truncate(taken: Taken, message: Message, where: Where, partitions: int) -> 
         return
     reason = f"a truncate has no place in the order of the input's {partitions} partitions"
     taken.errors.append((message.offset, _record(reason, message, where)))
+
+
+def _refuse_strange(
+    taken: Taken, types: ColumnTypes, messages: Sequence[Message], where: Where
+) -> None:
+    """Make symbols in which a column is not of its type errors of their keys."""
+    rows = [
+        taken.partial[at].value if at in taken.partial else value
+        for at, value in enumerate(taken.values)
+    ]
+    wrong = types.wrong(rows)
+    by_offset = {message.offset: message for message in messages} if wrong else {}
+    for at, reason in wrong.items():
+        taken.bad[at] = _record(reason, by_offset[taken.offsets[at]], where)
+        taken.values[at] = None
+        taken.partial.pop(at, None)
+        taken.before.pop(at, None)
 
 
 def _make_values(taken: Taken, pushed: Chain) -> None:

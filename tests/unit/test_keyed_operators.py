@@ -236,7 +236,7 @@ def test_what_has_no_key_is_reduced_together() -> None:
     ]
 
 
-def test_an_argument_that_fails_is_an_error_of_the_reduction() -> None:
+def test_a_column_that_is_not_of_its_type_is_an_error_of_the_input() -> None:
     """Its datum counts for nothing, and the error leaves with it."""
     changes = [order("c", 1, None, ("ann", "ten"), 1), order("d", 1, ("ann", "ten"), None, 2)]
 
@@ -244,8 +244,8 @@ def test_an_argument_that_fails_is_an_error_of_the_reduction() -> None:
 
     assert found["out"] == []
     assert [(u.data["reason"], u.time, u.diff) for u in found["errors"]] == [
-        ('operator totals: column "amount" is not of type DECIMAL(12,2)', 1, 1),
-        ('operator totals: column "amount" is not of type DECIMAL(12,2)', 2, -1),
+        ('input orders: column "amount" is not of type DECIMAL(12,2)', 1, 1),
+        ('input orders: column "amount" is not of type DECIMAL(12,2)', 2, -1),
     ]
 
 

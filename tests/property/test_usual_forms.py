@@ -1,0 +1,79 @@
+"""What a decoder knows of usual values is what SQL says of them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ikebana import Column, Input
+from ikebana.codecs import canonical
+from ikebana.processor.linear.typed_json import reads
+from ikebana.processor.reading.column_types import ColumnTypes, Usual
+from strategies import numbers, unhurried
+
+KINDS = [
+    *("TINYINT", "BIGINT", "HUGEINT", "UBIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "UUID"),
+    *("DECIMAL(12,2)", "DECIMAL(38,0)", "DECIMAL(3,3)", "DATE", "TIME", "TIMESTAMP"),
+    *("TIMESTAMP WITH TIME ZONE", "INTEGER[]"),
+]
+digits = st.sampled_from(
+    [
+        "00",
+        "01",
+        "02",
+        "09",
+        "12",
+        "13",
+        "19",
+        "20",
+        "23",
+        "24",
+        "28",
+        "29",
+        "30",
+        "31",
+        "59",
+        "60",
+        "99",
+    ]
+)
+days = st.builds("{}{}-{}-{}".format, digits, digits, digits, digits)
+times = st.builds(
+    "{}:{}:{}{}{}".format,
+    digits,
+    digits,
+    digits,
+    st.sampled_from(["", ".5", ".123456", ".1234567"]),
+    st.sampled_from(["", "Z", "+02:00", "-13:59", "+14:00", "+02:60"]),
+)
+texts = st.one_of(
+    numbers().map(lambda number: number.text),
+    st.sampled_from(["true", "false", "null", "[]", "[1]", "{}", '""', '"5"', '" 5"']),
+    st.one_of(days, times, st.builds("{}T{}".format, days, times)).map('"{}"'.format),
+    st.sampled_from([f'"{"0" * 8}-0000-0000-0000-{"f" * 12}"', f'"{"0" * 32}"']),
+)
+
+
+def canonical_of(text: str) -> str | None:
+    """The text in canonical form; None of what is none."""
+    try:
+        return canonical.canonical(text.encode()).decode()
+    except canonical.DecodeError:
+        return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(unhurried, max_examples=max(30, settings().max_examples // 3))
+@given(st.lists(texts, min_size=1, max_size=3))
+def test_rows_are_wrong_where_a_type_does_not_take_their_values(
+    kind: str, written: list[str]
+) -> None:
+    """Neither the usual ones, which are not asked about, nor others, nor several together."""
+    found = [text for each in written if (text := canonical_of(each)) is not None]
+    types = ColumnTypes(Input("t", ("t",), columns=(Column("x", kind),)))
+    rows = [b'{"a":{"x":[]},"x":%b}' % text.encode() for text in found]
+
+    expected = [at for at, text in enumerate(found) if text != "null" and not reads(text, kind)]
+
+    assert sorted(types.wrong(rows)) == expected
+    usual = Usual({"x": kind})
+    assert not any(usual.takes([rows[at]]) for at in expected)
