@@ -36,10 +36,11 @@ def main() -> None:
     table = Table("messages", "declared columns", "read", "CPU us a message")
     upserts = list(generate.upserts(count, count // 10))
     changes = list(pushdown.messages(count))
-    for name, format_, found in (
+    measured: list[tuple[str, Format, list[tuple[bytes, bytes | None]]]] = [
         ("json, 4 columns", "json", upserts),
         ("debezium-json, 30 columns", "debezium-json", changes),
-    ):
+    ]
+    for name, format_, found in measured:
         names = sorted(_row_of(found))
         few = [each for each in names if each in ("id", "status", "amount")]
         given = [Message(at, key, value) for at, (key, value) in enumerate(found)]

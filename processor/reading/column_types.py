@@ -70,13 +70,14 @@ class Usual:
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         names = {f"f{at}": name for at, name in enumerate(kinds)}
-        self.row: Any = msgspec.defstruct(
+        row: Any = msgspec.defstruct(
             "Row",
             [(field, _usual(kinds[name]), msgspec.UNSET) for field, name in names.items()],
             rename=names,
         )
+        self.row = row
         """The type of a row as it is decoded."""
-        self._decode = msgspec.json.Decoder(list[self.row]).decode
+        self._decode = msgspec.json.Decoder(list[row]).decode
         self._decimals = [
             (attrgetter(field), _decimals(kinds[name]))
             for field, name in names.items()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Input
 from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear.typed_json import reads
 from ikebana.processor.reading.column_types import ColumnTypes, Usual
 from strategies import numbers, unhurried
@@ -57,7 +58,7 @@ def canonical_of(text: str) -> str | None:
     """The text in canonical form; None of what is none."""
     try:
         return canonical.canonical(text.encode()).decode()
-    except canonical.DecodeError:
+    except DecodeError:
         return None
 
 

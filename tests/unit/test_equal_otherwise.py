@@ -10,6 +10,7 @@ from ikebana.processor.linear.chain import Chain, ChainError
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.plan import Operator
 
 SCOPE = Scope(
     {"span": "INTERVAL", "spans": "INTERVAL[]", "name": "VARCHAR", KEY: JSON, VALUE: JSON}
@@ -53,7 +54,7 @@ def reduced(aggregate: str, *kinds: str) -> Plan:
     ]
     upserts = [Upsert(f"u{at}", source.name) for at, source in enumerate(inputs)]
     both = Concat("both", tuple(upsert.name for upsert in upserts))
-    operators = (*upserts, both, Reduce("r", "both", (("a", aggregate),)))
+    operators: tuple[Operator, ...] = (*upserts, both, Reduce("r", "both", (("a", aggregate),)))
     return Plan("p", tuple(inputs), operators, (Output("o", "r", "o"),))
 
 
