@@ -1,0 +1,131 @@
+"""Mutants of what tells whole, partial and typed rows, each against the tests that should see it.
+
+    python bench/mutants.py
+
+Each is one change of a text, in a copy of the package.  One that survives is a rule that no test
+holds.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PARTS = ("arrangements", "codecs", "processor", "src", "tests", "pyproject.toml")
+_TESTS = (
+    "tests/unit/test_declared_columns.py",
+    "tests/unit/test_column_types.py",
+    "tests/unit/test_dms.py",
+    "tests/property/test_pushdown.py",
+)
+
+
+class Mutant(NamedTuple):
+    """A file with one text in the place of another."""
+
+    file: str
+    before: str
+    after: str
+
+
+_MUTANTS = (
+    Mutant("codecs/debezium.py", "wanted.diffs and wanted.columns is not None", "False"),
+    Mutant("codecs/debezium_quick.py", "if wanted.diffs else None", "if False else None"),
+    Mutant(
+        "codecs/dms.py",
+        "self._all or (bool(declared) and not declared.absent(old))",
+        "self._all",
+    ),
+    Mutant("codecs/dms.py", "None if only_key and self._key else", "None if False else"),
+    Mutant(
+        "codecs/dms.py",
+        "only_key and self._key else self._images.row_with_nulls(data)",
+        "only_key and self._key else self._images.row(data)",
+    ),
+    Mutant(
+        "codecs/goldengate.py",
+        "whole = not self._images.declared.absent(before)",
+        "whole = True",
+    ),
+    Mutant("codecs/maxwell.py", "return self._images.declared.absent(data)", "return ()"),
+    Mutant(
+        "codecs/canal.py",
+        "self._images.row(image), self._images.declared.absent(image)",
+        "self._images.row(image), ()",
+    ),
+    Mutant(
+        "codecs/change.py",
+        "for name in self._types if name not in image)",
+        "for name in self._types if False)",
+    ),
+    Mutant(
+        "processor/reading/codec_of.py",
+        "declared=declared_by(source)",
+        "declared=Declared()",
+    ),
+    Mutant(
+        "processor/reading/codec_of.py",
+        "{*reading.columns, *checked_columns(source)}",
+        "{*reading.columns}",
+    ),
+    Mutant(
+        "processor/reading/intake.py",
+        "_refuse_strange(taken, self._types, messages, where)",
+        "pass",
+    ),
+    Mutant("processor/reading/intake.py", "taken.wide.append(len(keys))", "pass"),
+    Mutant(
+        "processor/reading/intake.py",
+        "before = None if before is None else self._narrowed(before)",
+        "pass",
+    ),
+    Mutant("processor/reading/vouched.py", '("payload", None, None)', '("payload", Any, None)'),
+)
+
+
+def main() -> None:
+    """Say of each mutant whether the tests see it; the exit status says whether all are seen."""
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="ikebana-mutants-") as folder:
+        copy = Path(folder)
+        for part in _PARTS:
+            source = _ROOT / part
+            if source.is_dir():
+                shutil.copytree(source, copy / part, symlinks=True)
+            else:
+                shutil.copy(source, copy / part)
+        for mutant in _MUTANTS:
+            seen = _is_seen(copy, mutant)
+            survivors += not seen
+            verdict = "killed" if seen else "SURVIVED"
+            Console().print(f"{verdict}  {mutant.file}: {mutant.after}", markup=False)
+    Console().print(f"{len(_MUTANTS) - survivors} of {len(_MUTANTS)} killed")
+    sys.exit(bool(survivors))
+
+
+def _is_seen(copy: Path, mutant: Mutant) -> bool:
+    path = copy / mutant.file
+    text = path.read_text()
+    assert text.count(mutant.before) == 1, f"{mutant.file} has not one {mutant.before!r}"
+    path.write_text(text.replace(mutant.before, mutant.after))
+    try:
+        environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *_TESTS]
+        found = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, check=False
+        )
+    finally:
+        path.write_text(text)
+    # Anything but tests that fail is no verdict.
+    assert found.returncode in (0, 1), found.stdout.decode()[-2_000:]
+    return found.returncode == 1
+
+
+if __name__ == "__main__":
+    main()
