@@ -97,7 +97,7 @@ def both(name: str, *, as_of: bool) -> Operator:
 
 ALL = {name: name for name in TYPES}
 LINEAR: dict[str, tuple[Any, ...]] = {
-    "select": (steps.select(**ALL),),
+    "select": (steps.select(ALL),),
     "sums": (steps.select(i="i + 1", d="d * 1e300", m="m * 10", seen="seen + INTERVAL 1 YEAR"),),
     "casts": (steps.select(i="i::DOUBLE", d="d::BIGINT", m="m::DOUBLE", s="s::BIGINT"),),
     "texts": (steps.select(s="s || s", n="length(s)", day="day::VARCHAR", e="epoch_ms(seen)"),),
