@@ -69,7 +69,7 @@ def _start(
         json.dumps(
             {
                 "pipeline": name,
-                "inputs": {"rows": {"topic": "rows", "format": "json"}},
+                "inputs": {"rows": {"topic": "rows", "format": {"key": "bytes"}}},
                 "operators": {"current": {"upsert": "rows"}},
                 "outputs": {"out": {"from": "current", "topic": f"{name}.out"}},
                 "kafka": {"bootstrap.servers": servers},

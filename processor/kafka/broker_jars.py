@@ -5,7 +5,6 @@ Ivy fetches them, which pyspark carries; pyspark itself is not imported.
 
 import fcntl
 import importlib.util
-import os
 import re
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ikebana.arrangements.errors import BrokerError
+from ikebana.processor.cache import cache_folder
 
 KAFKA_VERSION = "4.2.1"
 _FETCH_TIMEOUT_S = 900
@@ -33,8 +33,7 @@ _IVY_FILE = f"""\
 
 def jars_folder() -> Path:
     """Where the broker's jars are kept."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache).absolute() / "ikebana" / f"kafka-{KAFKA_VERSION}"
+    return cache_folder() / f"kafka-{KAFKA_VERSION}"
 
 
 def jars_fetched() -> bool:

@@ -12,7 +12,6 @@ returns, the session is empty.
 
 import contextlib
 import os
-import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,12 +21,12 @@ from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import SparkConf, SparkContext
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
+from ikebana.processor.spark import launching
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 
 if TYPE_CHECKING:
@@ -45,13 +44,15 @@ _IGNORING = ("/bin/sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 class Jvm:
     """A JVM that runs Spark, and the context in it; used by one thread at a time."""
 
-    def __init__(self, options: Mapping[str, str], folder: Path, log: Path | None) -> None:
+    def __init__(
+        self, options: Mapping[str, str], java: Path, folder: Path, log: Path | None
+    ) -> None:
         """Start one; it may write to a log file instead of to our standard error."""
         self.options = options
         self._address = folder / "gateway"
         self._gateway: JavaGateway | None = None
         self._context: SparkContext | None = None
-        self._process = _spawned(options, self._address, log)
+        self._process = _spawned(options, java, self._address, log)
 
     def context(self) -> SparkContext:
         """Wait for the JVM to listen, and start Spark in it.
@@ -70,6 +71,8 @@ class Jvm:
         # In the main thread, pyspark would put its answer to SIGINT in the place of ours.
         conf = SparkConf().setAll(list(self.options.items()))
         self._context = _in_a_thread(lambda: SparkContext(conf=conf, gateway=self._gateway))
+        # Its connection breaks when the JVM ends, which is no news.
+        self._context._accumulatorServer.handle_error = _ignored  # type: ignore[method-assign]
         return self._context
 
     @property
@@ -106,24 +109,17 @@ class Jvm:
 
 
 def _spawned(
-    options: Mapping[str, str], address: Path, log: Path | None
+    options: Mapping[str, str], java: Path, address: Path, log: Path | None
 ) -> "subprocess.Popen[bytes]":
     """Start the JVM as pyspark does, but for its session."""
-    submit = [str(Path(_find_spark_home()) / "bin" / "spark-submit")]
-    for key, value in options.items():
-        submit += ["--conf", f"{key}={value}"]
-    submit += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    environment = {
-        **os.environ,
-        "SPARK_CONNECT_MODE": "0",
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address),
-    }
+    command, environment = launching.command(options, java, os.environ)
+    environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(address)
     with contextlib.ExitStack() as files:
         told = files.enter_context(log.open("ab")) if log is not None else None
         # Blocked is what this thread blocks; and no signal can come before we hold it.
         with undisturbed():
             return subprocess.Popen(
-                [*_IGNORING, *submit],
+                [*_IGNORING, *command],
                 stdin=subprocess.PIPE,
                 stderr=told,
                 env=environment,
@@ -144,6 +140,10 @@ def environment(**variables: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _ignored(request: object, client: object) -> None:
+    """Say nothing of an error in a connection."""
 
 
 def _in_a_thread(make: Callable[[], Made]) -> Made:

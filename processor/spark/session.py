@@ -73,7 +73,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
 
 
-def _options(settings: Settings, name: str) -> dict[str, str]:
+def spark_settings(settings: Settings, name: str) -> dict[str, str]:
     """Spark's settings for a run."""
     options = {
         **DEFAULTS,
@@ -163,9 +163,9 @@ class Spark:
         if self.alive:
             return
         self._end(within_s=0.0)
-        find_java(os.environ)
+        java = find_java(os.environ)
         settings = self._settings
-        options = _options(settings, self._name)
+        options = spark_settings(settings, self._name)
         # Who says how the JVM is to log wants to read it.
         if not log_lines.wanted() and not _logs_itself(settings):
             self._log = self.folder / "spark.log"
@@ -175,7 +175,7 @@ class Spark:
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 self._workers = Workers(Path(tempfile.mkdtemp(dir=self.folder)), self._log)
         with self._environment():
-            self._jvm = Jvm(options, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+            self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
 
     def session(self) -> SparkSession:
         """The session, started if there is none.

@@ -55,8 +55,8 @@ def _served(
     listener: socket.socket, log: Path | None, modules: Sequence[str]
 ) -> "subprocess.Popen[bytes]":
     number = listener.fileno()
-    # A library's threads would not be in the forks.
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    # A library's threads would not be in the forks; a Python of Spark's has this seed.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "ikebana.processor.spark.fork_server"]
     command += [str(number), *modules]
     with undisturbed(), open(log or os.devnull, "ab") as told:

@@ -5,10 +5,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from ikebana import evaluate
 from ikebana.arrangements.errors import ConfigError
@@ -93,20 +91,14 @@ def test_another_process_finds_it_by_the_environment(tmp_path: Path) -> None:
 
 
 def test_spark_hands_the_folder_on_to_its_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Also to those on other machines, which have none of the driver's environment."""
     (tmp_path / "ours_sparkling.py").write_text(DOUBLE, encoding="utf-8")
     pipeline.read(file_in(tmp_path, "ours_sparkling"), environ={})
-    options: dict[str, str] = {}
+    settings = Settings(checkpoint="c", kafka={"bootstrap.servers": "b:1"})
 
-    class Builder:
-        def __getattr__(self, name: str) -> Any:
-            return lambda *given: options.update([given]) or self if len(given) > 1 else self
-
-    monkeypatch.setattr(session, "find_java", lambda environ: None)
-    monkeypatch.setattr(SparkSession, "builder", Builder())
-    session.build(Settings(checkpoint="c", kafka={"bootstrap.servers": "b:1"}), "p")
+    options = session.spark_settings(settings, "p")
 
     assert options[f"spark.executorEnv.{FOLDER_VARIABLE}"] == str(tmp_path)
 

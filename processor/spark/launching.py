@@ -1,0 +1,87 @@
+"""The command that starts Spark's JVM.
+
+`spark-submit` runs two shell scripts and a JVM that prints this command before it runs.
+With the Spark that came with us, all on this machine, we know what that prints and
+start the JVM itself, from an archive of its classes if there is one; whoever brings a Spark
+or a configuration folder of their own gets `spark-submit`.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+from ikebana.processor.spark import class_archive
+
+# What pyspark 4.3.0 opens of the JDK's modules (its JavaModuleOptions).  Its vectors
+# (jdk.incubator.vector) are for linear algebra.
+_OPENED = {
+    "java.base": (
+        "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util "
+        "java.util.concurrent java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs "
+        "sun.security.action sun.util.calendar"
+    ),
+    "java.security.jgss": "sun.security.krb5",
+}
+_JAVA_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens={module}/{package}=ALL-UNNAMED"
+        for module, packages in _OPENED.items()
+        for package in packages.split()
+    ),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+_MAIN = "org.apache.spark.deploy.SparkSubmit"
+# What changes the JVM's command in ways that only spark-submit knows.
+_OWN_SPARK = (
+    "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_DRIVER_MEMORY",
+    "SPARK_PREPEND_CLASSES",
+)
+_OWN_OPTIONS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
+
+HOME = Path(pyspark.__file__).parent
+
+
+def command(
+    options: Mapping[str, str], java: Path, environ: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The command for Spark's settings, and the environment for it."""
+    home = Path(environ.get("SPARK_HOME") or HOME)
+    submit = [part for key, value in options.items() for part in ("--conf", f"{key}={value}")]
+    submit += shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    environment = {**environ, "SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0"}
+    if not _is_ours(home, options, environ):
+        return [str(home / "bin" / "spark-submit"), *submit], environment
+    environment |= {"SPARK_SCALA_VERSION": "2.13", "PYTHONHASHSEED": "0"}
+    started = [
+        str(java),
+        *class_archive.flags(java),
+        "-cp",
+        class_archive.class_path(),
+        f"-Xmx{options['spark.driver.memory']}",
+        *shlex.split(options.get("spark.driver.extraJavaOptions", "")),
+        *shlex.split(options.get("spark.driver.defaultJavaOptions", "")),
+        *_JAVA_OPTIONS,
+        _MAIN,
+    ]
+    return [*started, *submit], environment
+
+
+def _is_ours(home: Path, options: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    return (
+        options["spark.master"].startswith("local")
+        and home.resolve() == HOME.resolve()
+        and not (home / "conf").exists()
+        and "PYSPARK_SUBMIT_ARGS" not in environ
+        and not any(name in environ for name in _OWN_SPARK)
+        and not any(name in options for name in _OWN_OPTIONS)
+    )
