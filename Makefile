@@ -27,7 +27,7 @@ test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
 
 test-full: $(STAMP)  ## Run those too that take minutes: every fault, every example, the demo
-	$(BIN)/python -m pytest -m "not cdc and not deploy"
+	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
 test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed) and Debezium
 	$(BIN)/python -m pytest -m cdc tests/cdc

@@ -12,7 +12,8 @@ from ikebana.processor.kafka.broker import Broker, running
 from waiting import patient
 
 # A noisy machine makes a slow example, not a wrong one; more of them on demand.
-hypothesis.settings.register_profile("quick", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("usual", deadline=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2_000)
 hypothesis.settings.load_profile(os.environ.get("IKEBANA_HYPOTHESIS", "quick"))
 

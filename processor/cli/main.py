@@ -25,6 +25,7 @@ _COMMANDS = {
     "errors": ("errors", "List a pipeline's errors that stand now."),
     "state": ("state", "List, verify and read a checkpoint, offline."),
     "rescale": ("rescale", "Rewrite a checkpoint for another number of shards."),
+    "prepare": ("prepare", "Make later starts of `run` faster on this machine, once."),
     "broker": ("broker", "Start an embedded Kafka broker."),
     "demo": ("demo", "Run the main job on real data and check the result."),
 }

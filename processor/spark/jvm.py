@@ -72,7 +72,7 @@ class Jvm:
         conf = SparkConf().setAll(list(self.options.items()))
         self._context = _in_a_thread(lambda: SparkContext(conf=conf, gateway=self._gateway))
         # Its connection breaks when the JVM ends, which is no news.
-        self._context._accumulatorServer.handle_error = _ignored  # type: ignore[method-assign]
+        self._context._accumulatorServer.handle_error = _ignored
         return self._context
 
     @property
