@@ -13,7 +13,7 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import ways
-from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import Linear, Operator, Plan, Reduce
 
 Problem = tuple[str, str]
@@ -28,10 +28,15 @@ def compiling_problems(plan: Plan) -> Iterator[Problem]:
                 chain(way.steps, frozen(ways.scope_of_root(plan, way.root)))
             if isinstance(operator, DeltaJoin | AsOfJoin):
                 _compile_results(plan, operator)
+            if isinstance(operator, Reduce) and operator.function is None:
+                ways.aggregates_of(plan, operator)
         except JoinError as error:
             problem = (f"operators.{operator.name}", str(error))
         except ChainError as error:
             problem = (_place(plan, error), error.problem)
+        except AggregateError as error:
+            name, reason = error.problems[0]
+            problem = (f"operators.{operator.name}.aggregates.{name}", reason)
         else:
             continue
         if problem not in told:

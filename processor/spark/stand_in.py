@@ -19,6 +19,8 @@ from socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
 _STREAMS = (0, 1, 2)
 _INT = 4
+# What fits into an address of a socket everywhere, in bytes.
+_LONGEST_ADDRESS = 100
 
 
 def main() -> None:
@@ -41,8 +43,17 @@ def main() -> None:
     os._exit(int.from_bytes(status, "big") if len(status) == _INT else 1)
 
 
+def short(address: str) -> str:
+    """A socket's path by which it can be bound and found, however deep its folder lies."""
+    if len(os.fsencode(address)) <= _LONGEST_ADDRESS:
+        return address
+    folder, name = os.path.split(address)
+    # It stays open: the path is of this process, as long as it lives.
+    return f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}/{name}"
+
+
 def _ask(server: socket, address: str, arguments: "list[str]") -> None:
-    server.connect(address)
+    server.connect(short(address))
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     body = json.dumps(request).encode()
     # The streams travel with the length, so that no part of it can be without them.

@@ -36,7 +36,7 @@ class Workers:
         self.python = folder / "python"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             # Whoever asks before the imports are done waits in the backlog.
-            listener.bind(str(address))
+            listener.bind(stand_in.short(str(address)))
             listener.listen(_BACKLOG)
             self._process = _served(listener, log, modules)
         program = [sys.executable, "-I", "-S", stand_in.__file__, str(address)]

@@ -24,13 +24,15 @@ sys.exit(7)
 """
 
 
-@pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
-    """A fork server that has imported `decimal`, and is ended."""
+@pytest.fixture(params=["near", "deep" * 30], ids=["near", "deep"])
+def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
+    """A fork server that has imported `decimal`, and is ended; its folder may lie deep."""
+    folder = tmp_path / str(request.param)
+    folder.mkdir()
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "echo.py").write_text(ECHO)
     (tmp_path / "user" / "waits.py").write_text("import sys\nprint('here')\nsys.stdin.read()")
-    made = Workers(tmp_path, None, ["decimal"])
+    made = Workers(folder, None, ["decimal"])
     yield made
     made.end()
 
