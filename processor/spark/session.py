@@ -174,6 +174,9 @@ class Spark:
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 self._workers = Workers(Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+                # Nothing may be run from where temporary folders lie: Python has to do.
+                if not os.access(self._workers.python, os.X_OK):
+                    self._end(within_s=0.0)
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
 
