@@ -80,6 +80,14 @@ class Jvm:
         """Whether the process runs."""
         return self._process.poll() is None
 
+    def ends(self, within_s: float) -> bool:
+        """Whether the process ends by itself within a time."""
+        try:
+            self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def end(self, within_s: float = END_WITHIN_S) -> None:
         """End it and all that it has started; what takes longer is killed."""
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
@@ -69,6 +70,8 @@ _LOCAL_PATIENCE = {
 }
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4
+# How long the end of a JVM's process may take after the end of its connections.
+_DYING_S = 10.0
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
 
@@ -153,6 +156,12 @@ class Spark:
     def alive(self) -> bool:
         """Whether the JVM runs."""
         return self._jvm is not None and self._jvm.alive
+
+    def survives(self, error: Exception) -> bool:
+        """Whether the JVM still runs, for all that an error says."""
+        # The connection to one that dies breaks before its process has ended.
+        broken = isinstance(error, Py4JNetworkError)
+        return self._jvm is not None and not self._jvm.ends(_DYING_S if broken else 0.0)
 
     def begin(self) -> None:
         """Start Spark's processes if there are none; `session` waits for them.

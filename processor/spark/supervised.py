@@ -78,7 +78,7 @@ def run(
                 watcher.step("waiting for records")
                 running.wait(lambda: stopping.asked)
             except Exception as error:
-                cause = named(error, alive=spark.alive)
+                cause = named(error, alive=spark.survives(error))
                 # A mistake is likelier than bad luck when nothing has run yet.
                 if has_begun and is_transient(cause):
                     if stopping.asked:

@@ -18,8 +18,7 @@ def test_a_query_whose_workers_die_again_and_again_is_started_again(
 ) -> None:
     """A task that fails four times ends the query, in the middle of a shard's transaction.
 
-    The run takes its own pipeline over and goes on; a second end of that kind, of its JVM,
-    is as little its own.
+    The run takes its own pipeline over and goes on.
     """
     servers, source = broker.bootstrap_servers, topic_name("restarts")
     create(servers, source, 2)
@@ -29,8 +28,23 @@ def test_a_query_whose_workers_die_again_and_again_is_started_again(
         run.wait_for("starting again in 1 s")
         assert "a Python worker was lost" in run.text
         pipeline.wait_until_read()
+        assert run.stop() == 0, run.text
+    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+
+
+@pytest.mark.full
+def test_a_query_whose_jvm_dies_is_started_again_in_another(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The end of a JVM that nobody has asked for is as little the run's own."""
+    servers, source = broker.bootstrap_servers, topic_name("restarts")
+    create(servers, source, 2)
+    produce(servers, source, upserts(600, 200, Random(1)))
+    pipeline = Pipeline(tmp_path, servers, topic_name("restarted"), source)
+    with pipeline.start() as run:
+        pipeline.wait_until_read()
         assert run.kill_jvm()
-        run.wait_for("Spark's JVM ended by itself; starting again in 2 s")
+        run.wait_for("Spark's JVM ended by itself; starting again in 1 s")
         produce(servers, source, upserts(100, 200, Random(2)))
         pipeline.wait_until_read()
         assert run.stop() == 0, run.text
