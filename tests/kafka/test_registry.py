@@ -29,6 +29,8 @@ from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.kafka.registry import Registry
 
+pytestmark = pytest.mark.full
+
 needs_client = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("attr", "authlib", "cachetools", "certifi", "httpx2"))),
     reason='the client of registries needs "confluent-kafka[schemaregistry]"',

@@ -149,6 +149,7 @@ def expected(pipeline: Pipeline, given: list[tuple[bytes, bytes | None]]) -> dic
     return sums
 
 
+@pytest.mark.full
 def test_a_file_means_the_same_as_in_process(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
