@@ -7,6 +7,7 @@ state was made by it, and its outputs are its history; but it may be written oth
 (`planning.identity`).
 """
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -56,8 +57,14 @@ def hints_kept(birth: Birth, plan: Plan) -> list[str]:
 
 def _recorded(birth: Birth) -> Plan | None:
     """The plan that a checkpoint is of, if this version can make it."""
+    return _planned(msgspec.json.encode(_known(birth)))
+
+
+@functools.lru_cache(maxsize=2)
+def _planned(known: bytes) -> Plan | None:
+    # A start asks several times, and making a plan judges all its SQL.
     try:
-        return msgspec.convert(_known(birth), Plan)
+        return msgspec.json.decode(known, type=Plan)
     except (msgspec.ValidationError, PlanError):
         return None
 

@@ -18,8 +18,17 @@ def did_you_mean(word: object, choices: Collection[str]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
+def hint(word: object, choices: Collection[str], shown: str = '"{}"') -> str:
+    """A question to be said behind a problem; empty where nothing is close.
+
+    >>> hint("summ", ["sum", "max"], "{}()")
+    '; did you mean sum()?'
+    """
+    close = did_you_mean(word, choices)
+    return f"; did you mean {shown.format(close)}?" if close else ""
+
+
 def instead(word: str, choices: Collection[str]) -> str:
     """What else may stand in the place of a wrong word, to be said behind the problem."""
-    if close := did_you_mean(word, choices):
-        return f'; did you mean "{close}"?'
-    return f"; there are {', '.join(sorted(choices))}" if choices else ""
+    others = f"; there are {', '.join(sorted(choices))}" if choices else ""
+    return hint(word, choices) or others

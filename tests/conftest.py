@@ -1,6 +1,7 @@
 """What tests share: one embedded broker for the whole run, and unique topic names."""
 
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import hypothesis
 import pytest
 
 from ikebana.processor.kafka.broker import Broker, running
+from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from waiting import patient
 
 # A noisy machine makes a slow example, not a wrong one; more of them on demand.
@@ -34,6 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (mark := item.get_closest_marker("timeout")) is not None:
             item.add_marker(pytest.mark.timeout(patient(mark.args[0])), append=False)
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another test has looked for modules of users is not where this one does."""
+    monkeypatch.setenv(FOLDER_VARIABLE, "")
+    monkeypatch.setattr(sys, "path", sys.path.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ikebana.arrangements.errors import IkebanaError
 from ikebana.processor import log_lines
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
-from ikebana.processor.watching.standing import held_words, stands_words
+from ikebana.processor.watching.standing import held_words, nowhere, stands_words
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import BatchReport
@@ -48,10 +48,6 @@ class _Bar(Progress):
             yield Text(self._told)
 
 
-def _nowhere() -> None:
-    """Where inputs stand before anybody asks."""
-
-
 class BatchDisplay:
     """Shows the batches of one run on standard error."""
 
@@ -67,7 +63,7 @@ class BatchDisplay:
         self._last_line = 0.0
         self._upper = 0
         self._waiting = 0
-        self._standing: Callable[[], Standing | None] = _nowhere
+        self._standing: Callable[[], Standing | None] = nowhere
 
     def __enter__(self) -> Self:
         if self._live:

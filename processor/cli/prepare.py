@@ -1,7 +1,6 @@
 """`ikebana prepare`: what makes later starts faster, made once for a machine."""
 
 import os
-from contextlib import suppress
 
 import click
 
@@ -17,6 +16,7 @@ def prepare_command() -> None:
     """
     from ikebana.processor.java import find_java
     from ikebana.processor.spark import class_archive
+    from ikebana.processor.spark.child_processes import kill_session
 
     java = find_java(os.environ)
     archive = class_archive.path_for(java)
@@ -28,8 +28,7 @@ def prepare_command() -> None:
     try:
         status = making.wait()
     except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(making.pid, 9)
+        kill_session(making)
         raise
     if status:
         raise SparkStartError(

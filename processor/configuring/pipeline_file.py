@@ -74,7 +74,7 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.planning.unread import ALL_READ, Unread
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 
 class Part(BaseModel):
@@ -285,10 +285,10 @@ class OperatorPart(StepPart):
             given -= {*StepPart.model_fields, "steps"}
         if given:
             other = ", ".join(sorted(given))
-            hint = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
+            remedy = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
             if (conditions := _CONDITIONS.get(kind)) and conditions[0] in given:
-                hint = f'; its conditions are "{conditions[1]}"'
-            raise PlanError(name, [(path, f"{kind} takes no {other}{hint}")])
+                remedy = f'; its conditions are "{conditions[1]}"'
+            raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
         if self.upsert is not None:
             return Upsert(name, self.upsert)
         if self.concat:
@@ -550,7 +550,7 @@ def worded(error: ErrorDetails) -> str:
         return f"must be a mapping; is {shown(value)}"
     if kind == "extra_forbidden":
         allowed = part_keys(error["loc"][:-1])
-        if close := did_you_mean(error["loc"][-1], allowed):
-            return f'there is no such setting here; did you mean "{close}"?'
+        if meant := hint(error["loc"][-1], allowed):
+            return f"there is no such setting here{meant}"
         return f"there is no such setting here; there are {', '.join(allowed)}"
     return error["msg"]

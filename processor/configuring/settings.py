@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 # Client settings that ikebana sets, each with the one to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {
@@ -147,9 +147,8 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
                 instead = f"; use {owned[key]}" if owned[key] else ""
                 yield f"{path}.{key}", f"is for ikebana alone to set{instead}"
             elif path != "spark" and key not in KAFKA_NAMES:
-                close = did_you_mean(key, KAFKA_NAMES - owned.keys())
-                hint = f'; did you mean "{close}"?' if close else ""
-                yield f"{path}.{key}", f"Kafka's client has no such setting{hint}"
+                meant = hint(key, KAFKA_NAMES - owned.keys())
+                yield f"{path}.{key}", f"Kafka's client has no such setting{meant}"
     for path, count in (
         ("run.shards", settings.shards),
         ("source.max_records_per_batch", settings.max_records_per_batch),

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from ikebana.processor.linear.steps import project
 from ikebana.processor.planning.plan import Format, KeyFormat
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 _FORMATS: tuple[str, ...] = get_args(Format)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
@@ -39,9 +39,7 @@ def shown(value: object) -> str:
 
 def refuse(value: object, wanted: str, choices: tuple[str, ...] = ()) -> NoReturn:
     """Refuse a value; raises what pydantic takes as its own error."""
-    close = did_you_mean(value, choices)
-    problem = f"must be {wanted}; is {shown(value)}"
-    problem += f'; did you mean "{close}"?' if close else ""
+    problem = f"must be {wanted}; is {shown(value)}{hint(value, choices)}"
     # Given as context, since a template would read the braces that it may hold.
     raise PydanticCustomError("ikebana", "{problem}", {"problem": problem})
 

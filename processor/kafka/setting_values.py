@@ -10,7 +10,7 @@ import re
 from confluent_kafka import KafkaException, Producer
 
 from ikebana.processor.configuring.settings import redacted
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 _NONE = "ikebana.no.such.setting"
 # Loads what it names.
@@ -37,8 +37,8 @@ def value_problem(name: str, value: str) -> str | None:
     if wanted is None:
         return None
     shown = redacted({name: value})[name]
-    close = did_you_mean(value, _CHOICES.get(name, ())) if shown == value else None
-    return f'must be {wanted}; is "{shown}"' + (f'; did you mean "{close}"?' if close else "")
+    meant = hint(value, _CHOICES.get(name, ())) if shown == value else ""
+    return f'must be {wanted}; is "{shown}"{meant}'
 
 
 def _wanted(name: str, value: str) -> str | None:

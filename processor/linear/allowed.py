@@ -11,7 +11,7 @@ from typing import Any
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.syntax import Node, modified, tree_of
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 # Names that SQL takes for functions when there is no column of theirs.
 BARE_FUNCTIONS = {
@@ -73,8 +73,7 @@ def _remedy(name: str, reason: str) -> str:
 
 
 def _close(name: str) -> str:
-    close = did_you_mean(name, functions() - refused_functions().keys())
-    return f"; did you mean {close}()?" if close else ""
+    return hint(name, functions() - refused_functions().keys(), "{}()")
 
 
 def _refuse_aggregate(name: str, arguments: list[Node]) -> None:
@@ -84,9 +83,8 @@ def _refuse_aggregate(name: str, arguments: list[Node]) -> None:
             raise ExpressionError(f"{name}() needs the aggregate's name as a constant")
         named = text_of(argument)
         if named not in _SAMPLING and named not in _aggregates():
-            close = did_you_mean(named, _aggregates())
-            hint = f'; did you mean "{close}"?' if close else ""
-            raise ExpressionError(f'there is no aggregate "{named}"{hint}')
+            meant = hint(named, _aggregates())
+            raise ExpressionError(f'there is no aggregate "{named}"{meant}')
     if any(text_of(argument) in _SAMPLING for argument in arguments[1:]):
         raise ExpressionError(f"{name}() with a sample {_WITHIN}")
 

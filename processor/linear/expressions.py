@@ -32,7 +32,7 @@ from ikebana.processor.linear.scope import (
 )
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, root_of, select_of, shown, written
 from ikebana.processor.linear.typed_json import from_json
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 # JSON given to one of these is taken apart or carried along, not compared.
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}
@@ -250,12 +250,8 @@ def type_named(text: str) -> str:
             return _type_text(root)
     except (ExpressionError, RecursionError):
         pass
-    raise ExpressionError(f'"{text}" is not a SQL type{_close_type(text)}')
-
-
-def _close_type(text: str) -> str:
-    close = did_you_mean(text, fitting.type_names())
-    return f"; did you mean {close}?" if close else ""
+    meant = hint(text, fitting.type_names(), "{}")
+    raise ExpressionError(f'"{text}" is not a SQL type{meant}')
 
 
 def _ordered(node: Node) -> Node:

@@ -18,7 +18,7 @@ from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Reduce
-from ikebana.processor.spelling import did_you_mean
+from ikebana.processor.spelling import hint
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
@@ -167,5 +167,4 @@ def _parsed(name: str, text: str) -> tuple[Kind, str | None, int]:
 
 def _none_of(text: str, named: str) -> str:
     kinds = ", ".join(kind + "(…)" for kind in _KINDS)
-    close = did_you_mean(named, _KINDS)
-    return f'"{text}" is none of {kinds}' + (f"; did you mean {close}(…)?" if close else "")
+    return f'"{text}" is none of {kinds}{hint(named, _KINDS, "{}(…)")}'

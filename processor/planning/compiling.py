@@ -13,7 +13,7 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import ways
-from ikebana.processor.planning.aggregates import AggregateError, arranged
+from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.plan import Linear, Operator, Plan, Reduce
 
 Problem = tuple[str, str]
@@ -25,7 +25,7 @@ def compiling_problems(plan: Plan) -> Iterator[Problem]:
     for operator in plan.operators:
         try:
             for way in _ways_of(plan, operator):
-                chain(way.steps, frozen(ways.scope_of_root(plan, way.root)))
+                ways.scope_after(plan, way)
             if isinstance(operator, DeltaJoin | AsOfJoin):
                 _compile_results(plan, operator)
             if isinstance(operator, Reduce) and operator.function is None:
@@ -46,10 +46,7 @@ def compiling_problems(plan: Plan) -> Iterator[Problem]:
 
 def compiled_scopes(plan: Plan, name: str) -> tuple[Scope, ...]:
     """What may be named of a collection, way by way."""
-    return tuple(
-        chain(way.steps, frozen(ways.scope_of_root(plan, way.root))).scope
-        for way in ways.paths(plan, name)
-    )
+    return tuple(ways.scope_after(plan, way) for way in ways.paths(plan, name))
 
 
 def _compile_results(plan: Plan, operator: DeltaJoin | AsOfJoin) -> None:
@@ -60,13 +57,10 @@ def _compile_results(plan: Plan, operator: DeltaJoin | AsOfJoin) -> None:
 
 
 def _ways_of(plan: Plan, operator: Operator) -> Iterator[ways.Path]:
-    """The steps up to an operator, with those that a reduction makes its arguments by."""
-    if not isinstance(operator, Reduce):
-        yield from ways.paths(plan, operator.name)
-        return
-    before = (operator.name, arranged(operator).step)
-    for way in ways.paths(plan, operator.source):
-        yield ways.Path(way.root, (*way.steps, before))
+    """The ways up to an operator, with all its steps."""
+    if isinstance(operator, Reduce):
+        return ways.paths_before(plan, operator)
+    return ways.paths(plan, operator.name)
 
 
 def _place(plan: Plan, error: ChainError) -> str:

@@ -113,7 +113,11 @@ def paths(plan: Plan, source: str) -> Iterator[Path]:
 
 def scope_of(plan: Plan, source: str) -> Scope:
     """What expressions over a collection's data may name; of several ways, the first tells."""
-    path = next(paths(plan, source))
+    return scope_after(plan, next(paths(plan, source)))
+
+
+def scope_after(plan: Plan, path: Path) -> Scope:
+    """What expressions may name behind a way.  Raises: ChainError, if a step cannot be."""
     return chain(path.steps, frozen(scope_of_root(plan, path.root))).scope
 
 
@@ -121,7 +125,7 @@ def scope_of_root(plan: Plan, root: str) -> Scope:
     """What expressions over a root's data may name."""
     for reduction in plan.reductions:
         if reduction.name == root:
-            return result_scope(reduction, next(_scopes_before(plan, reduction)))
+            return result_scope(reduction, scope_after(plan, next(paths_before(plan, reduction))))
     for join in plan.joins:
         if join.name == root:
             kinds = {name: made.type for name, made in join_of(plan, root).select}
@@ -141,14 +145,14 @@ def aggregates_of(plan: Plan, reduction: Reduce) -> tuple[Aggregate, ...]:
     Raises: AggregateError, if an argument cannot be ordered.
     """
     found = arranged(reduction).aggregates
-    return in_order_of_types(found, list(_scopes_before(plan, reduction)))
+    return in_order_of_types(found, [scope_after(plan, p) for p in paths_before(plan, reduction)])
 
 
-def _scopes_before(plan: Plan, reduction: Reduce) -> Iterator[Scope]:
-    """What a reduction gets by each way to what it reads, behind the step before it."""
+def paths_before(plan: Plan, reduction: Reduce) -> Iterator[Path]:
+    """The ways to what a reduction reads, with the step that makes its key and arguments."""
     before = (reduction.name, arranged(reduction).step)
     for path in paths(plan, reduction.source):
-        yield chain((*path.steps, before), frozen(scope_of_root(plan, path.root))).scope
+        yield Path(path.root, (*path.steps, before))
 
 
 @functools.lru_cache(maxsize=64)

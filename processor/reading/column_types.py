@@ -42,6 +42,11 @@ class ColumnTypes:
         fit = fit_a_struct(tuple(self._kinds))
         self._usual = Usual(self._kinds) if fit else None
 
+    @property
+    def checks(self) -> bool:
+        """Whether any column has a type that a value may not fit."""
+        return bool(self._kinds)
+
     def wrong(self, rows: Sequence[bytes | None]) -> dict[int, str]:
         """Why rows do not fit, by their index; None is no row."""
         if not self._kinds:

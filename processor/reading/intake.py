@@ -129,7 +129,8 @@ class Intake:
             taken = _plain_symbols(self._plain, messages, where)
         else:
             taken = self._symbols(messages, where, partitions)
-        _refuse_strange(taken, self._types, messages, where)
+        if self._types.checks:
+            _refuse_strange(taken, self._types, messages, where)
         self._narrow(taken)
         if self._event is not None:
             assert dating is not None, "event time without a batch"
@@ -233,7 +234,9 @@ class Intake:
                 unread = isinstance(changes, _Bad) and of_columns
                 placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
-        updates, strange = self._without_strange(updates, origins, messages, where)
+        strange: list[KeyedUpdate] = []
+        if self._types.checks:
+            updates, strange = self._without_strange(updates, origins, messages, where)
         by_branch, failed = through(self._branches, updates)
         return Made(by_branch, errors + strange + failed, ignored, greatest)
 

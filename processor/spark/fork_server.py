@@ -23,8 +23,7 @@ import sys
 from contextlib import suppress
 from typing import NamedTuple
 
-_INT = 4
-_STREAMS = 3
+from ikebana.processor.spark.stand_in import INT, STREAMS
 
 
 class Request(NamedTuple):
@@ -101,7 +100,7 @@ class _Server:
             os.close(stream)
         self._askers[process] = asker
         with suppress(OSError):
-            asker.sendall(process.to_bytes(_INT, "big"))
+            asker.sendall(process.to_bytes(INT, "big"))
         return None
 
     def _forget(self, asker: socket.socket) -> None:
@@ -116,8 +115,8 @@ class _Server:
 def _received(asker: socket.socket) -> Request | None:
     """What an asker wants; None if it has gone."""
     try:
-        length, streams, _, _ = socket.recv_fds(asker, _INT, _STREAMS)
-        if len(length) < _INT or len(streams) < _STREAMS:
+        length, streams, _, _ = socket.recv_fds(asker, INT, len(STREAMS))
+        if len(length) < INT or len(streams) < len(STREAMS):
             return None
         body = b""
         missing = int.from_bytes(length, "big")
@@ -131,7 +130,7 @@ def _received(asker: socket.socket) -> Request | None:
 
 def _tell(asker: socket.socket, status: int) -> None:
     with suppress(OSError), asker:
-        asker.sendall(status.to_bytes(_INT, "big"))
+        asker.sendall(status.to_bytes(INT, "big"))
 
 
 def _become(request: Request) -> None:

@@ -17,8 +17,9 @@ from array import array
 from contextlib import suppress
 from socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
-_STREAMS = (0, 1, 2)
-_INT = 4
+# What both ends of the socket agree on: the streams that travel, and the bytes of a number.
+STREAMS = (0, 1, 2)
+INT = 4
 # What fits into an address of a socket everywhere, in bytes.
 _LONGEST_ADDRESS = 100
 
@@ -31,16 +32,16 @@ def main() -> None:
     if arguments[0] == "-m":
         with suppress(OSError):
             _ask(server, address, arguments[1:])
-            answer = server.recv(_INT)
-    if len(answer) < _INT:
+            answer = server.recv(INT)
+    if len(answer) < INT:
         os.execv(sys.executable, [sys.executable, *arguments])
     # The streams are the process's now: their ends must not wait for us.
-    for stream in _STREAMS:
+    for stream in STREAMS:
         os.close(stream)
     status = b""
     with suppress(OSError):
-        status = server.recv(_INT)
-    os._exit(int.from_bytes(status, "big") if len(status) == _INT else 1)
+        status = server.recv(INT)
+    os._exit(int.from_bytes(status, "big") if len(status) == INT else 1)
 
 
 def short(address: str) -> str:
@@ -57,8 +58,8 @@ def _ask(server: socket, address: str, arguments: "list[str]") -> None:
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     body = json.dumps(request).encode()
     # The streams travel with the length, so that no part of it can be without them.
-    streams = [(SOL_SOCKET, SCM_RIGHTS, array("i", _STREAMS))]
-    server.sendmsg([len(body).to_bytes(_INT, "big")], streams)
+    streams = [(SOL_SOCKET, SCM_RIGHTS, array("i", STREAMS))]
+    server.sendmsg([len(body).to_bytes(INT, "big")], streams)
     server.sendall(body)
 
 

@@ -60,7 +60,6 @@ def run(
             stopping.finish_first()
 
         def attempt() -> None:
-            stopping.at_once()
             try:
                 # Its processes come up while we look at the topics.
                 spark.begin()

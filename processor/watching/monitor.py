@@ -35,7 +35,7 @@ from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
-from ikebana.processor.watching.standing import held_words
+from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import BatchReport
@@ -45,10 +45,6 @@ _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TEXT = "text/plain; charset=utf-8"
 _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
-
-
-def _nowhere() -> None:
-    """Where inputs stand that have no times of their own, or are not known yet."""
 
 
 class Monitor:
@@ -66,7 +62,7 @@ class Monitor:
         self._spark_ui: str | None = None
         self._waiting = 0
         self._greatest = -1
-        self._standing: Callable[[], Standing | None] = _nowhere
+        self._standing: Callable[[], Standing | None] = nowhere
         self._take(metrics.of_plan(plan))
 
     def step(self, what: str) -> None:
@@ -78,7 +74,7 @@ class Monitor:
         checkpoint: str,
         incarnation: int,
         spark_ui: str | None,
-        standing: "Callable[[], Standing | None]" = _nowhere,
+        standing: "Callable[[], Standing | None]" = nowhere,
         waiting: int = 0,
     ) -> None:
         """The pipeline has been taken over, and its query started.

@@ -4,6 +4,10 @@ from ikebana.processor.batch.waiting import MOST
 from ikebana.processor.timing.reach import Standing
 
 
+def nowhere() -> None:
+    """Where inputs stand that have no times of their own, or are not known yet."""
+
+
 def held_words(standing: Standing | None, waiting: int) -> str | None:
     """How much waits, and for what; None if nothing does.
 
