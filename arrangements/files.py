@@ -52,6 +52,15 @@ class FileStore(Protocol):
         ...
 
 
+def is_local(location: str) -> bool:
+    """Whether a checkpoint location is on a file system of this machine's."""
+    return _is_path(location) or location.startswith("file:")
+
+
+def _is_path(location: str) -> bool:
+    return "://" not in location and not location.startswith("file:")
+
+
 def file_system(location: str) -> tuple[fs.FileSystem, str]:
     """The file system and the path of a checkpoint location, a path or a URI.
 
@@ -63,7 +72,7 @@ def file_system(location: str) -> tuple[fs.FileSystem, str]:
     for spark, plain in (("s3a://", "s3://"), ("s3n://", "s3://"), ("gcs://", "gs://")):
         if location.startswith(spark):
             location = plain + location.removeprefix(spark)
-    if "://" not in location and not location.startswith("file:"):
+    if _is_path(location):
         return fs.LocalFileSystem(), os.path.abspath(location)
     try:
         found, path = fs.FileSystem.from_uri(location)

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
+from ikebana.arrangements.files import is_local
 from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.java import find_java
@@ -68,6 +69,17 @@ _LOCAL_PATIENCE = {
     "spark.rpc.lookupTimeout": "1200s",
     "spark.executor.heartbeatInterval": "60s",
 }
+# Spark's logs and state are small files, a dozen a batch.  On a local file system Hadoop's usual
+# classes run `chmod` and `readlink` for each, 35 to 40 processes a batch; these run six.  What
+# they leave out is judged in ARCHITECTURE.md, "Spark's files on a local disk".
+_LOCAL_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4
 # How long the end of a JVM's process may take after the end of its connections.
@@ -80,6 +92,7 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
     """Spark's settings for a run."""
     options = {
         **DEFAULTS,
+        **(_LOCAL_FILES if is_local(settings.checkpoint) else {}),
         **settings.spark,
         **OWNED,
         "spark.app.name": name,

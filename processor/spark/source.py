@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.processor.batch.envelope import SCHEMA, Tick, pack
 from ikebana.processor.kafka import client, inputs, markers
+from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning import planner, progress
@@ -44,9 +45,12 @@ NAME = "ikebana"
 OPTION = "secretconfig"
 # What handing on a packed row comes to, in records that are read and decoded.
 _HOP_SIZE = 500
-# An idle source asks the brokers this often, and Spark a tenth as often.
+# While no record comes, the topics are looked at this often, and Spark hears as often as it
+# writes what an idle query does.  A stop waits for no longer than a look.
+_LOOK_EVERY_S = 0.1
+_ANSWER_AFTER_S = 1.0
+# A run that ends when it has caught up waits for inputs to count as silent.
 _ASK_EVERY_S = 0.02
-_ANSWER_AFTER_S = 0.2
 # Each attempt of a task waits for so long, and Spark makes four before a query fails.
 _REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
 # While no task runs that would notice it, this often it asks for a newer instance.
@@ -134,7 +138,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             once = self._target is not None and not self._waits_for_silence(last)
             if once or (self._target is None and time.monotonic() > until):
                 return start
-            time.sleep(_ASK_EVERY_S)
+            if self._target is None:
+                self._arrivals.wait(last.positions, _LOOK_EVERY_S)
+            else:
+                time.sleep(_ASK_EVERY_S)
         stop.with_suffix(".ack").touch()
         return start
 
@@ -289,6 +296,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _connected(self) -> Reader:
         return _reader(tuple(sorted(self._config.kafka.items())))
+
+    @functools.cached_property
+    def _arrivals(self) -> Arrivals:
+        return Arrivals(self._config.kafka)
 
     @functools.cached_property
     def _inputs(self) -> Inputs:

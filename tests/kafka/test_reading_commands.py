@@ -23,7 +23,7 @@ from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
 from waiting import patient, wait_until
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 READING = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
 COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from certificates import Authority
 from secured import Rule, Secured
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 def certified(secured: Secured, authority: Authority, name: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from ikebana.processor.kafka.transactions import Transactions, commit_marker
 from ikebana.processor.timing.reclock import SourceOffset
 from pipelines import create
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 class Rescaled:

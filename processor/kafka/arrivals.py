@@ -1,0 +1,63 @@
+"""Waiting for records to come, without asking over and over how far topics go.
+
+The brokers hold a fetch at the end of a partition until there is something to answer, so
+whoever waits with one hears of a record as it comes, and costs next to nothing before.
+"""
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ikebana.processor.kafka import client
+
+# How long brokers hold a fetch, in milliseconds, and how much they answer: a hint suffices.
+_HELD = {"fetch.wait.max.ms": "500", "max.partition.fetch.bytes": "1024"}
+# What has come already can't be waited for again: then pauses are this long.
+_PAUSE_S = 0.02
+
+Positions = Mapping[str, Mapping[int, int]]
+
+
+class Arrivals:
+    """Waits for the first committed record at or beyond positions; used by one thread."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._consumer: Consumer = client.consumer({**settings, **_HELD})
+        self._waited_at: Positions | None = None
+        self._has_come = False
+
+    def wait(self, positions: Positions, at_most_s: float) -> None:
+        """Return when a record has come, or after a time.
+
+        What else may move, such as the end of a transaction that was aborted, or time itself,
+        is not seen here: `at_most_s` is how late that may be noticed.
+        """
+        if positions != self._waited_at:
+            self._consumer.assign(
+                [
+                    TopicPartition(topic, partition, offset)
+                    for topic, by in positions.items()
+                    for partition, offset in by.items()
+                ]
+            )
+            self._waited_at, self._has_come = positions, False
+        if self._has_come:
+            time.sleep(min(at_most_s, _PAUSE_S))
+            return
+        deadline = time.monotonic() + at_most_s
+        while (left := deadline - time.monotonic()) > 0:
+            event = self._consumer.poll(left)
+            if event is None:
+                return
+            error = event.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                continue
+            # Errors are for who asks the topics next; they come as often as we would ask.
+            self._has_come = True
+            self._consumer.unassign()
+            return
+
+    def close(self) -> None:
+        """Give up the connection."""
+        self._consumer.close()
