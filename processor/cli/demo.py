@@ -23,12 +23,12 @@ from rich.progress import track
 from ikebana.arrangements.errors import ConfigError, IkebanaError
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
-from ikebana.processor.cli.batches import BatchDisplay
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.stopping import Stopped, Stopping, on_signals
+from ikebana.processor.watching.display import BatchDisplay
 
 PLAN = Plan(
     "whereabouts",

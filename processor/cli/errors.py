@@ -15,9 +15,9 @@ from rich.text import Text
 from ikebana.arrangements.errors import SourceError
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import iso, moment, shown
-from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.running import finding
 from ikebana.processor.verifying.current_errors import CurrentError, standing
 
 # A record that is not there is not waited for as long as one that must be.
@@ -41,7 +41,7 @@ def errors_command(
 
     Exit status 0, whether there are errors or not.
     """
-    plan, settings = pipeline.read(
+    plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
     )
     reading = DiffTopic(settings.kafka, plan.error_topic)

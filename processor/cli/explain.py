@@ -40,15 +40,15 @@ def explain_command(
     Neither Kafka nor Spark is started.
     """
     # Who asks for help does not wait for a database of expressions.
-    from ikebana.processor.configuring import pipeline
     from ikebana.processor.explain.explanation import explained
     from ikebana.processor.explain.mermaid import mermaid
     from ikebana.processor.explain.page import html
     from ikebana.processor.explain.svg import svg
     from ikebana.processor.explain.text import text
+    from ikebana.processor.running import finding
 
     renderings = {"text": text, "mermaid": mermaid, "svg": svg, "html": html}
-    plan, settings = pipeline.read(
+    plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
     rendered = renderings[form](explained(plan, settings))

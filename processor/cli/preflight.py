@@ -51,12 +51,12 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     # Who asks for help does not wait for a database of expressions.
     from ikebana.processor import preflight
     from ikebana.processor.checkpoint import Checkpoint
-    from ikebana.processor.configuring import pipeline
     from ikebana.processor.preflight import Check
+    from ikebana.processor.running import finding
 
     what = f"pipeline file {file}"
     try:
-        plan, settings = pipeline.read(
+        plan, settings = finding.read(
             file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
         )
         plan = plan.portable()

@@ -12,8 +12,8 @@ from ikebana.processor.cli.watching import watchable, watched
 from ikebana.processor.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
-    from ikebana.processor.cli.batches import BatchDisplay
     from ikebana.processor.spark.query import BatchReport, Running
+    from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
 
 
@@ -42,10 +42,10 @@ def run_command(
     newer instance has taken over.
     """
     # Who asks for help does not wait for a database of expressions.
-    from ikebana.processor.cli.batches import BatchDisplay
-    from ikebana.processor.configuring import pipeline
+    from ikebana.processor.running import finding
+    from ikebana.processor.watching.display import BatchDisplay
 
-    plan, settings = pipeline.read(
+    plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
     with on_signals() as stopping, BatchDisplay(plan, once=once) as display, ExitStack() as opened:

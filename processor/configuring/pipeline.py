@@ -144,7 +144,7 @@ def parse(
         )
     except SettingsError as err:
         judged += err.problems
-    judged += _kafka_values(settings_part)
+    judged += kafka_values(settings_part)
 
     if plan is not None and settings is not None and not settings.registry.get("url"):
         judged += [
@@ -186,7 +186,7 @@ def parse(
     return Pipeline(plan, settings)
 
 
-def _kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
+def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
     """The values that Kafka's clients would not take; it asks no broker."""
     if part is None:
         return

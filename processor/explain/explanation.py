@@ -35,8 +35,8 @@ class Explanation:
     settings: tuple[tuple[str, str], ...]
 
 
-def explained(plan: Plan, settings: Settings) -> Explanation:
-    """Explain a plan, and where it runs."""
+def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
+    """Explain a plan, and where it runs, if that is known."""
     physical = planner.physical(plan)
     return Explanation(
         name=plan.name,
@@ -52,7 +52,7 @@ def explained(plan: Plan, settings: Settings) -> Explanation:
         costs=tuple(costs(plan, physical)),
         sharing=tuple(joining.sharing(plan)),
         warnings=tuple(joining.warnings(plan)),
-        settings=tuple(setting_lines(plan, settings)),
+        settings=() if settings is None else tuple(setting_lines(plan, settings)),
     )
 
 

@@ -50,7 +50,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield from (f"  {line}" for line in explanation.sharing)
     yield from (f"  {word}: {meaning}" for word, meaning in MEANINGS.items())
     yield ""
-    yield "settings"
+    if explanation.settings:
+        yield "settings"
     yield from (f"  {name}: {value}" for name, value in explanation.settings)
 
 

@@ -8,7 +8,7 @@ from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.processor.linear import logic
 from ikebana.processor.linear.logic import Logic, Triple
-from ikebana.processor.linear.modules import ModuleError, module_named
+from ikebana.processor.linear.modules import ModuleError, main_module, module_named
 from ikebana.processor.linear.steps import Call
 
 
@@ -29,6 +29,9 @@ def name_of(function: Any) -> str:
     if isinstance(function, str):
         return function
     module = getattr(function, "__module__", "?")
+    if module == "__main__":
+        # Another process knows the program's file as a module.
+        module = main_module() or module
     return f"{module}:{getattr(function, '__qualname__', repr(type(function)))}"
 
 
@@ -52,12 +55,21 @@ def found(function: Any) -> Any:
     return here
 
 
-def portable(function: Any) -> bool:
-    """Whether another process finds the function by its name."""
+def why_not_portable(function: Any) -> str | None:
+    """Why another process does not find the function by its name; None if it does."""
+    if isinstance(function, str):
+        return None
+    name = name_of(function)
+    problem = f"{name} is no function of a module; give it a name in one"
+    if "<" in name:
+        return problem
     try:
-        return isinstance(function, str) or found(name_of(function)) is function
-    except FunctionError:
-        return False
+        there = found(name)
+    except FunctionError as error:
+        return f"{problem} ({error})"
+    # The program's own functions are made anew where its file is imported.
+    of_program = getattr(function, "__module__", "") == "__main__"
+    return None if there is function or of_program else problem
 
 
 _LOGICS: dict[str, Callable[[Any], Logic]] = {

@@ -5,10 +5,13 @@ that no file there takes the place of a module of somebody else's.  The folder i
 environment variable, which Spark hands on to its Python workers.
 """
 
+import contextlib
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 # The folder of the pipeline file that this process runs.
@@ -24,19 +27,53 @@ def look_in(folder: str) -> None:
     os.environ[FOLDER_VARIABLE] = folder
 
 
+def look_beside_program() -> None:
+    """Look for modules beside the program that runs, too, unless another folder is set."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if file and not os.environ.get(FOLDER_VARIABLE):
+        look_in(str(Path(file).resolve().parent))
+
+
 def module_named(name: str) -> ModuleType:
     """A module by its name.  Raises: ModuleError."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder and folder not in sys.path:
         sys.path.append(folder)
     try:
-        return importlib.import_module(name)
+        with _while(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise ModuleError(_raised(error)) from None
         raise ModuleError(f'there is no "{error.name}"{_looked(folder)}') from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- it is a user's code that runs
         raise ModuleError(_raised(error)) from None
+
+
+def main_module() -> str | None:
+    """The name by which another process can import the program that runs, if it is a file."""
+    main = sys.modules["__main__"]
+    if (spec := getattr(main, "__spec__", None)) is not None:
+        return str(spec.name)
+    stem = Path(getattr(main, "__file__", None) or "").stem
+    return stem if stem.isidentifier() else None
+
+
+def importing() -> str | None:
+    """The module that is being imported by `module_named`, if this is asked meanwhile."""
+    return _importing[-1] if _importing else None
+
+
+_importing: list[str] = []
+
+
+@contextlib.contextmanager
+def _while(name: str) -> Iterator[None]:
+    _importing.append(name)
+    try:
+        yield
+    finally:
+        _importing.pop()
 
 
 def _looked(folder: str | None) -> str:

@@ -17,7 +17,7 @@ from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
-from ikebana.processor.linear.functions import name_of, portable
+from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields, tuples
 from ikebana.processor.linear.steps import Call, Step
 
@@ -314,36 +314,30 @@ class Plan:
 
         Raises: PlanError, for functions that no other process can find.
         """
+        problems: list[tuple[str, str]] = []
+
+        def named(function: Any, path: str) -> Any:
+            if function is not None and (problem := why_not_portable(function)):
+                problems.append((path, problem))
+            return None if function is None else name_of(function)
+
         operators: list[Operator] = []
-        problems = []
         for operator in self.operators:
+            path = f"operators.{operator.name}"
+            changed: dict[str, Any] = {}
             if isinstance(operator, Linear):
-                steps: list[Step] = []
-                for step in operator.steps:
-                    if isinstance(step, Call):
-                        if not portable(step.function):
-                            name = name_of(step.function)
-                            problem = f"{name} is no function of a module; give it a name in one"
-                            problems.append((f"operators.{operator.name}.{step.kind}", problem))
-                        step = msgspec.structs.replace(step, function=name_of(step.function))
-                    steps.append(step)
-                operator = Linear(operator.name, operator.source, tuple(steps))
-            if isinstance(operator, StateMachine):
-                named: dict[str, Any] = {}
-                for part in ("step", "view", "migrate"):
-                    function = getattr(operator, part)
-                    if function is not None and not portable(function):
-                        problem = f"{name_of(function)} is no function of a module"
-                        problems.append((f"operators.{operator.name}.{part}", problem))
-                    named[part] = None if function is None else name_of(function)
-                operator = msgspec.structs.replace(operator, **named)
-            if isinstance(operator, Reduce) and operator.function is not None:
-                name = name_of(operator.function)
-                if not portable(operator.function):
-                    problem = f"{name} is no function of a module"
-                    problems.append((f"operators.{operator.name}.function", problem))
-                operator = msgspec.structs.replace(operator, function=name)
-            operators.append(operator)
+                changed["steps"] = tuple(
+                    msgspec.structs.replace(s, function=named(s.function, f"{path}.{s.kind}"))
+                    if isinstance(s, Call)
+                    else s
+                    for s in operator.steps
+                )
+            elif isinstance(operator, StateMachine | Reduce):
+                parts = ("function",) if isinstance(operator, Reduce) else _OF_MACHINES
+                changed = {
+                    each: named(getattr(operator, each), f"{path}.{each}") for each in parts
+                }
+            operators.append(msgspec.structs.replace(operator, **changed))
         if problems:
             raise PlanError(self.name, problems)
         return replace(self, operators=tuple(operators))
@@ -403,6 +397,8 @@ def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 ERRORS = "errors"
+# The functions of a state machine.
+_OF_MACHINES = ("step", "view", "migrate")
 # Where they are not used, plans are known by what they were before there were these.
 _ADDED_LATER = {"event_time", "function", "unique", "size"}
 # Plans that differ in these alone are one: they stand as where nothing is said of them.

@@ -27,6 +27,7 @@ from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
+from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig, inputs_told
 from ikebana.processor.spark.triggers import Told, listen
@@ -94,7 +95,7 @@ class Running:
 
 
 def start(
-    spark: Spark,
+    spark: Spark | GivenSpark,
     plan: Plan,
     settings: Settings,
     *,
@@ -186,7 +187,7 @@ def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None) -> None:
     checkpoint.forget_nothing(birth.first_batch)
 
 
-def _local_directory(spark: Spark, settings: Settings) -> str:
+def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
     """Where the local databases lie if nobody says: gone with this run, if it is all here."""
     if settings.master.startswith("local"):
         return str(spark.folder / "shards")

@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from pyspark.sql import SparkSession
+
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.restarts import Failed, Restarts, persistently
 from ikebana.processor.spark import query
 from ikebana.processor.spark.failures import is_transient, named
+from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.query import BatchReport, Running
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.triggers import Told
@@ -42,16 +45,20 @@ def run(
     watcher: Watcher,
     on_start: Callable[[Running], None] = lambda _: None,
     on_trigger: Told | None = None,
+    spark: SparkSession | None = None,
 ) -> None:
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
-    Nothing that was started is left when this returns.
+    Nothing that was started is left when this returns.  A session of the user's, `spark`, is
+    used in place of one of our own, and stays.
 
     Raises:
         IkebanaError: what ended it, by its name.
         Stopped: it was asked to stop when there was nothing to finish.
     """
-    with Spark(settings, plan.name) as spark:
+    with (
+        Spark(settings, plan.name) if spark is None else GivenSpark(spark, settings, plan.name)
+    ) as ours:
         has_begun = False
 
         def begin() -> None:
@@ -62,9 +69,9 @@ def run(
         def attempt() -> None:
             try:
                 # Its processes come up while we look at the topics.
-                spark.begin()
+                ours.begin()
                 running = query.start(
-                    spark,
+                    ours,
                     plan,
                     settings,
                     once=once,
@@ -77,7 +84,7 @@ def run(
                 watcher.step("waiting for records")
                 running.wait(lambda: stopping.asked)
             except Exception as error:
-                cause = named(error, alive=spark.survives(error))
+                cause = named(error, alive=ours.survives(error))
                 # A mistake is likelier than bad luck when nothing has run yet.
                 if has_begun and is_transient(cause):
                     if stopping.asked:

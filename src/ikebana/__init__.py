@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
     from ikebana.arrangements.update import Update, accumulate, consolidate, negate
     from ikebana.codecs.change import Column
+    from ikebana.processor.building.collection import Collection
+    from ikebana.processor.building.pipeline import Pipeline, event_time
+    from ikebana.processor.building.rows import Sql
+    from ikebana.processor.building.topic import Topic
     from ikebana.processor.configuring.pipeline import load
     from ikebana.processor.evaluate import Evaluation, evaluate
     from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
@@ -38,6 +42,10 @@ _HOMES = {
     "arrangements.errors": ("ConfigError", "IkebanaError", "PlanError"),
     "arrangements.update": ("Update", "accumulate", "consolidate", "negate"),
     "codecs.change": ("Column",),
+    "processor.building.collection": ("Collection",),
+    "processor.building.pipeline": ("Pipeline", "event_time"),
+    "processor.building.rows": ("Sql",),
+    "processor.building.topic": ("Topic",),
     "processor.configuring.pipeline": ("load",),
     "processor.evaluate": ("Evaluation", "evaluate"),
     "processor.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
@@ -58,6 +66,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsOfJoin",
+    "Collection",
     "Column",
     "Concat",
     "ConfigError",
@@ -69,16 +78,20 @@ __all__ = [
     "JoinInput",
     "Linear",
     "Output",
+    "Pipeline",
     "Plan",
     "PlanError",
     "Reduce",
+    "Sql",
     "StateMachine",
+    "Topic",
     "Update",
     "Upsert",
     "accumulate",
     "consolidate",
     "differentiate",
     "evaluate",
+    "event_time",
     "integrate",
     "load",
     "negate",

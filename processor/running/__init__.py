@@ -1,0 +1,1 @@
+"""Running a plan from Python: in the background, or until it has ended."""

@@ -1,0 +1,47 @@
+"""A run that a person watches: its progress on standard error, its end by signals."""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.running.handle import PipelineRun
+from ikebana.processor.stopping import on_signals
+from ikebana.processor.watching.display import BatchDisplay
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import Running
+
+_LOOK_EVERY_S = 0.1
+
+
+def run_in_foreground(
+    plan: Plan, settings: Settings, *, once: bool, spark: Any = None
+) -> PipelineRun:
+    """Run a plan until it has ended, or SIGINT or SIGTERM asks it to end.
+
+    In another thread than the main one signals are left alone.
+
+    Raises:
+        IkebanaError: what ended the run.
+    """
+    with BatchDisplay(plan, once=once) as display:
+
+        def started(running: "Running") -> None:
+            display.watch(running.standing, running.waiting)
+
+        run = PipelineRun(
+            plan, settings, once=once, spark=spark, watchers=[display], on_start=started
+        )
+        if threading.current_thread() is not threading.main_thread():
+            run.wait()
+            display.done(stopped=False)
+            return run
+        with on_signals() as stopping:
+            # The run ends itself between two batches; a second signal ends the process.
+            stopping.finish_first()
+            while not run.wait(_LOOK_EVERY_S):
+                if stopping.asked:
+                    run.ask_to_stop()
+        display.done(stopped=stopping.asked)
+        return run

@@ -1,0 +1,234 @@
+"""A run of a pipeline in this process, and what may be asked of it."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from html import escape
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.linear import modules
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.stopping import Stopped, Stopping
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import BatchReport, Running
+    from ikebana.processor.spark.supervised import Watcher
+
+Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
+
+
+class Metrics(NamedTuple):
+    """What a run has done so far.
+
+    `updates` are counts of published updates by output, `counted` those of what came to no
+    update, by reason; `waiting` are records that wait for the frontier to pass their times.
+    """
+
+    batches: int
+    records: int
+    updates: dict[str, int]
+    counted: dict[str, int]
+    waiting: int
+    state_bytes: int
+    restarts: int
+
+
+class PipelineRun:
+    """A pipeline that runs in a thread of this process, exactly once, until it is stopped.
+
+    In a `with` block it is stopped at the end.  All attributes may be read at any time, from
+    any thread.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        *,
+        once: bool,
+        spark: Any = None,
+        watchers: "Sequence[Watcher]" = (),
+        on_start: "Callable[[Running], None]" = lambda _: None,
+    ) -> None:
+        """Start a plan; with `once` it ends when it has caught up.
+
+        Raises:
+            ConfigError: a module that is imported for its functions starts it.
+        """
+        if (importing := modules.importing()) is not None:
+            raise ConfigError(
+                f'cannot run pipeline "{plan.name}" while module "{importing}" is imported',
+                hint="Workers import the module for its functions. Run the pipeline below "
+                '`if __name__ == "__main__":`.',
+            )
+        self.plan = plan
+        self.frontier: int | None = None
+        """All times before it are complete; None until a batch has been committed."""
+        self.status: Status = "starting"
+        self.step = "starting"
+        """What a start has come to, in words."""
+        self.error: BaseException | None = None
+        """What ended the run, if it has failed."""
+        self._watchers = watchers
+        self._on_start = on_start
+        self._stopping = Stopping()
+        # Whoever asks does so in another thread, which nothing is raised in.
+        self._stopping.finish_first()
+        self._batches = self._records = self._waiting = self._state_bytes = self._restarts = 0
+        self._updates: Counter[str] = Counter({o.name: 0 for o in plan.published})
+        self._counted: Counter[str] = Counter()
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(settings, spark),
+            kwargs={"once": once},
+            name=f"ikebana {plan.name}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it has done so far."""
+        return Metrics(
+            self._batches,
+            self._records,
+            dict(self._updates),
+            dict(self._counted),
+            self._waiting,
+            self._state_bytes,
+            self._restarts,
+        )
+
+    def wait(self, at_most_s: float | None = None) -> bool:
+        """Wait for the end of the run; whether it has ended.
+
+        Raises:
+            IkebanaError: what ended it.
+        """
+        self._thread.join(at_most_s)
+        if self._thread.is_alive():
+            return False
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def stop(self, at_most_s: float | None = None) -> bool:
+        """End it between two micro-batches, and wait for that; whether it has ended.
+
+        Raises:
+            IkebanaError: it had failed before, or failed on the way.
+        """
+        self.ask_to_stop()
+        return self.wait(at_most_s)
+
+    def ask_to_stop(self) -> None:
+        """Have it end between two micro-batches, without waiting for that."""
+        if self._thread.is_alive():
+            self.status = "stopping"
+        self._stopping.asked = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._facts())
+        return f"<run of {self.plan.name}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+            for name, value in self._facts()
+        )
+        return f"<table><caption>pipeline {escape(self.plan.name)}</caption>{rows}</table>"
+
+    def _facts(self) -> list[tuple[str, object]]:
+        status = f"{self.status}: {self.step}" if self.status == "starting" else self.status
+        facts: list[tuple[str, object]] = [
+            ("status", status),
+            ("frontier", self.frontier),
+            ("batches", self._batches),
+            ("records", self._records),
+            *((f"updates of {name}", count) for name, count in self._updates.items()),
+        ]
+        return [*facts, ("error", self.error)] if self.error is not None else facts
+
+    def _run(self, settings: Settings, spark: Any, *, once: bool) -> None:
+        try:
+            # Importing Spark takes a second, which the caller need not wait for.
+            from ikebana.processor.spark import supervised
+
+            watcher = _Several([_Counting(self), *self._watchers])
+            supervised.run(
+                self.plan,
+                settings,
+                once=once,
+                stopping=self._stopping,
+                watcher=watcher,
+                on_start=self._started,
+                spark=spark,
+            )
+        except Stopped:
+            self.status = "ended"
+        except BaseException as error:  # noqa: BLE001 -- handed on to whoever waits
+            self.error, self.status = error, "failed"
+        else:
+            self.status = "ended"
+
+    def _started(self, running: "Running") -> None:
+        self._waiting = running.waiting
+        self._on_start(running)
+        if self.status != "stopping":
+            self.status = "running"
+
+
+class _Counting:
+    """Brings a run's figures up to date."""
+
+    def __init__(self, run: PipelineRun) -> None:
+        self._run = run
+
+    def step(self, what: str) -> None:
+        self._run.step = what
+
+    def batch(self, report: "BatchReport") -> None:
+        run = self._run
+        run.frontier = report.upper
+        run._batches += 1
+        run._records += report.records
+        run._updates += Counter(report.counts)
+        run._counted += Counter(report.counted)
+        run._waiting, run._state_bytes = report.waiting, report.state_bytes
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        self._run._restarts += 1
+        self._run.status = "restarting"
+
+
+class _Several:
+    """Tells all watchers."""
+
+    def __init__(self, watchers: "Sequence[Watcher]") -> None:
+        self._watchers = watchers
+
+    def step(self, what: str) -> None:
+        for each in self._watchers:
+            each.step(what)
+
+    def batch(self, report: "BatchReport") -> None:
+        for each in self._watchers:
+            each.batch(report)
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        for each in self._watchers:
+            each.restart(cause, pause_s)

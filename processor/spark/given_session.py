@@ -1,0 +1,91 @@
+"""A Spark session that somebody else has started, as one to run a pipeline on."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from ikebana.arrangements.errors import ConfigError, SparkStartError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.spark.session import OWNED, spark_settings
+
+
+class GivenSpark:
+    """What `session.Spark` is, on a session that lives on when the run has ended.
+
+    The run has a session of its own beside the given one, with the same JVM, so that
+    settings of ours do not reach the user's queries.
+    """
+
+    def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
+        """Take a session.
+
+        Raises:
+            ConfigError: it is one of Spark Connect, or has settings that lose exactness.
+        """
+        if not hasattr(given, "_jsparkSession"):
+            raise ConfigError(
+                f'cannot run pipeline "{name}" on a session of Spark Connect',
+                hint="Give a session of a SparkContext in this process, or none.",
+            )
+        known = given.sparkContext.getConf()
+        for key, wanted in OWNED.items():
+            if not key.startswith("spark.sql.") and known.get(key, wanted) != wanted:
+                raise ConfigError(
+                    f'cannot run pipeline "{name}" on this Spark session: it has {key}='
+                    f"{known.get(key)}",
+                    hint=f"Start Spark with {key}={wanted}, or give no session.",
+                )
+        self._given = given
+        self._options = spark_settings(settings, name)
+        self._session: SparkSession | None = None
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """A temporary folder of this run."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="ikebana-run-"))
+        return self._folder
+
+    def survives(self, error: Exception) -> bool:
+        """Whether the JVM still runs: one that is not ours is not started again."""
+        return True
+
+    def begin(self) -> None:
+        """There is nothing to be started."""
+
+    def session(self) -> SparkSession:
+        """A session of the run's own.
+
+        Raises:
+            SparkStartError: the given one has been stopped.
+        """
+        if self._session is None:
+            try:
+                made: Any = self._given.newSession()
+                for key, value in self._options.items():
+                    if key.startswith("spark.sql.") and made.conf.isModifiable(key):
+                        made.conf.set(key, value)
+            except Exception as error:
+                raise SparkStartError(
+                    f"could not use the Spark session: {str(error).splitlines()[0]}"
+                ) from error
+            self._session = made
+        return self._session
