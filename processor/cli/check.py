@@ -24,7 +24,7 @@ _SHOW_EVERY_S = 0.2
 
 @click.command("check")
 @click.argument("topic")
-@connected
+@connected()
 def check_command(topic: str, *, settings: dict[str, str]) -> None:
     """Verify the diff topic TOPIC from its beginning up to its frontier.
 
@@ -79,8 +79,8 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
         click.echo(
             f'not verifiable: messages of "{topic}" have no diffs, as those of outputs in upsert '
             "and debezium-json; their progress counts other updates than they tell. "
-            "`ikebana snapshot --format` reads them; what a diff output of the same operator "
-            "holds can be verified"
+            "`ikebana snapshot` reads them with --format or --pipeline; what a diff output of the "
+            "same operator holds can be verified"
         )
         sys.exit(EXIT_NOT_VERIFIABLE)
     finally:

@@ -49,15 +49,7 @@ _EPOCH_MS = range(10**12, 10**13)
     f"[default: all, {_ROWS} on a terminal]",
 )
 @click.option("--until", type=int, metavar="T", help="End when the frontier is at or beyond T.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["diff", *FORMATS]),
-    default="diff",
-    show_default=True,
-    help="How the topic's updates are written.",
-)
-@connected
+@connected("diff", *FORMATS)
 def follow_command(
     topic: str,
     *,

@@ -34,15 +34,7 @@ Written = Callable[[bytes], object]
     help="The time of the snapshot; every update at or before it counts.  [default: the "
     "greatest closed time, which is the frontier - 1]",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["diff", *FORMATS, *DECODERS]),
-    default="diff",
-    show_default=True,
-    help="How the topic's updates are written.",
-)
-@connected
+@connected("diff", *FORMATS, *DECODERS)
 def snapshot_command(
     topic: str, *, as_of: int | None, form: str, settings: dict[str, str]
 ) -> None:

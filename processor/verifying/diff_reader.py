@@ -89,7 +89,7 @@ def decode(
                 f"cannot read {topic}[{at[0]}]@{at[1]} as an update: it has a time and no diff, "
                 "as messages of outputs in upsert and debezium-json have",
                 hint="`ikebana follow` and `ikebana snapshot` read them with --format upsert or "
-                "--format debezium-json.",
+                "--format debezium-json, or with --pipeline FILE, which tells the format.",
             ) from None
         raise SourceError(
             f"cannot read {topic}[{at[0]}]@{at[1]} as an update: {error.reason}",

@@ -1,0 +1,72 @@
+"""What commands that read a topic are told by files and options, before they ask any broker."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ikebana import ConfigError
+from ikebana.processor.cli.connection import told_by
+from ikebana.processor.cli.follow import follow_command
+
+FILE = """\
+pipeline: p
+inputs: {i: {topic: t}}
+operators: {o: {upsert: i}}
+outputs:
+  plain: {from: o, topic: plain}
+  latest: {from: o, topic: latest, format: upsert}
+  facts: {from: o, topic: facts, format: cdcv2-json}
+kafka: {bootstrap.servers: "localhost:1", client.id: of-the-file}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A pipeline file with outputs in several formats."""
+    (path := tmp_path / "p.yaml").write_text(FILE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("topic", "form"),
+    [
+        ("plain", "diff"),
+        ("latest", "upsert"),
+        ("facts", "cdcv2-json"),
+        ("p.errors", "diff"),
+    ],
+)
+def test_a_pipeline_file_tells_brokers_and_format(path: Path, topic: str, form: str) -> None:
+    """Of each of its outputs, and of its errors."""
+    settings = {"bootstrap.servers": "localhost:1", "client.id": "of-the-file"}
+
+    assert told_by(topic, path, None, None) == (settings, form)
+
+
+def test_without_a_file_a_topic_has_diffs() -> None:
+    """On the broker of this machine."""
+    assert told_by("plain", None, None, None) == ({"bootstrap.servers": "localhost:9092"}, "diff")
+
+
+def test_options_win_over_files(path: Path, tmp_path: Path) -> None:
+    """And client settings over those of the pipeline."""
+    (config := tmp_path / "client").write_text("client.id=of-the-client\nbootstrap.servers=x:1\n")
+
+    settings, _ = told_by("plain", path, config, "localhost:2")
+
+    assert settings == {"bootstrap.servers": "localhost:2", "client.id": "of-the-client"}
+
+
+def test_a_topic_that_is_no_output_is_told_with_what_is_meant(path: Path) -> None:
+    """The name of an output is none of a topic."""
+    with pytest.raises(ConfigError, match=r'no output whose topic is "lates"; did .*"latest"'):
+        told_by("lates", path, None, None)
+
+
+def test_follow_reads_no_facts(path: Path) -> None:
+    """They have no order in which they could be shown; a snapshot has none either."""
+    done = CliRunner().invoke(follow_command, ["facts", "--pipeline", str(path)])
+
+    assert isinstance(done.exception, ConfigError)
+    assert 'cannot read "facts": its format is cdcv2-json' in str(done.exception)
