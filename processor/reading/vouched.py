@@ -32,15 +32,10 @@ class Vouched:
         self._wide = wide
         self._usual = usual
         image = usual.row | None
-        # What stands in a payload, or in a text as a document does, is left to the wide way.
+        # What stands in a payload, which has the operation, or in a text as a document does,
+        # is left to the wide way.
         event: Any = msgspec.defstruct(
-            "Event",
-            [
-                ("op", str),
-                ("before", image, None),
-                ("after", image, None),
-                ("payload", None, None),
-            ],
+            "Event", [("op", str), ("before", image, None), ("after", image, None)]
         )
         self._decode = msgspec.json.Decoder(event).decode
 

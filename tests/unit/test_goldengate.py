@@ -154,6 +154,22 @@ def test_a_full_image_lacks_what_the_table_did_not_have() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "known"),
+    [({"ID": 7}, None), ({"ID": 7, "NAME": "Ann"}, b'{"ID":7,"NAME":"Ann"}')],
+)
+def test_declared_columns_say_whether_an_old_image_is_whole(
+    before: dict[str, Any], known: bytes | None
+) -> None:
+    """One that lacks a column is compressed, whatever the new image has."""
+    after = {"ID": 7, "NAME": "hunter2"}
+    codec = GoldenGate(declaring(("ID", "NAME"), key=("ID",), before=True))
+
+    assert codec.changes(None, changed("update", before=before, after=after), None) == [
+        updated(KEY, b'{"ID":7,"NAME":"hunter2"}', known)
+    ]
+
+
 def test_an_old_image_is_not_full_because_the_new_one_is_marked() -> None:
     """It may be compressed, if it has no marks itself."""
     after = {"ID": 7, "ID_isMissing": False, "NAME": MARKER, "NAME_isMissing": False}
