@@ -184,8 +184,7 @@ class Evaluation:
             given = [message for message in given if message.headers is None]
             if given:
                 self._covered.setdefault(source.name, Coverage())
-        topics = [topic for each in self.plan.inputs for topic in each.topics]
-        order = topics.index(source.topics[0])
+        order = self.plan.topics.index(source.topics[0])
         times = {message.offset: message.timestamp or 0 for message in given}
         place = (
             Place(source.topics[0], 0, order, 0, lower, each=False, upper=_END)

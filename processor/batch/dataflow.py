@@ -228,7 +228,7 @@ class _Batch:
     def _run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
         part = self._part(parts.MACHINE, operator.name)
         interval = self._intervals[operator.name]
-        machine = machines.machine(operator)
+        machine = machines.machine(operator, self._plan.topics)
         changes = state_machine.step(part, _events(chunks), interval, machine)
         self.emitted[ERRORS] += changes.errors
         self._flow(operator.name, changes.updates)

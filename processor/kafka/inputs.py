@@ -36,8 +36,7 @@ class Inputs:
     def __init__(self, plan: Plan, settings: Mapping[str, str]) -> None:
         self._plan = plan
         self._admin = client.admin(settings)
-        own = [topic for source in plan.inputs for topic in source.topics]
-        self._topics = [*own, *plan.transaction_topics]
+        self._topics = [*plan.topics, *plan.transaction_topics]
         self._hops = progress.has_hops(plan)
         self._hopped: tuple[int, dict[int, int]] | None = None
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None

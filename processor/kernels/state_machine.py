@@ -83,6 +83,9 @@ class Machine:
     migrate: Callable[[Any, int], Any] | None = None
     name: str = ""
     """The operator, as errors name it."""
+    topics: tuple[str, ...] = ()
+    """By their rank.  With them, an event's order begins with the rank of its topic, its
+    partition and its offset, which then are the place in the error record of its failure."""
 
 
 class Event(NamedTuple):
@@ -213,9 +216,18 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
         shown = None if machine.view is None else _viewed(machine.view, states)
     except FailureError as failure:
         # All else stays, the version too: what is not applied has not migrated.
-        record = error_record(failure.reason(machine.name), None, event.key, None)
+        place = _place(machine.topics, event.order)
+        record = error_record(failure.reason(machine.name), place, event.key, None)
         return _with_record(entry, record)
     return Entry(machine.version, states, shown)
+
+
+def _place(topics: tuple[str, ...], order: tuple[int, ...]) -> tuple[str, int, int] | None:
+    """Where the record of an event lies, as far as its order tells."""
+    if not topics:
+        return None
+    rank, partition, offset, *_ = order
+    return topics[rank], partition, offset
 
 
 def _with_record(entry: Entry, record: bytes) -> Entry:

@@ -8,10 +8,11 @@ from ikebana.processor.planning.plan import StateMachine
 
 
 @functools.lru_cache(maxsize=64)
-def machine(operator: StateMachine) -> Machine:
-    """The machine of an operator.  Raises: FunctionError."""
+def machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
+    """The machine of an operator of a plan that reads these topics.  Raises: FunctionError."""
     return Machine(
         name=operator.name,
+        topics=topics,
         step=found(operator.step),
         view=None if operator.view is None else found(operator.view),
         version=operator.version,

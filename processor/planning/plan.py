@@ -254,6 +254,11 @@ class Plan:
             raise PlanError(self.name, problems)
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that inputs read; where one stands first is its rank among records."""
+        return tuple(topic for source in self.inputs for topic in source.topics)
+
+    @property
     def published(self) -> tuple[Output, ...]:
         """Every output with a progress topic: the named ones, then the errors."""
         return (*self.outputs, Output(ERRORS, "", self.error_topic, partitions=1))

@@ -1,5 +1,6 @@
 """State machines and reductions in plans: what they mean, and what of them is refused."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -95,6 +96,37 @@ def test_an_undecodable_event_is_an_error_until_the_next() -> None:
 
     assert [(u.time, u.diff) for u in found["errors"]] == [(2, 1), (3, -1)]
     assert found["out"][-1] == Update(("a", 2), 3, 1)
+
+
+def fails_on_two(states: list[Any], symbol: Any, time: int) -> list[Any]:
+    """A machine that does not know one of its events."""
+    if symbol == 2:
+        raise ValueError("two")
+    return [symbol]
+
+
+@pytest.mark.parametrize("each_by_itself", [True, False])
+def test_an_event_that_a_machine_fails_on_is_found_by_its_place(
+    each_by_itself: bool,  # noqa: FBT001
+) -> None:
+    """Also when it has waited; the record is the same when it is retracted."""
+    other = Input("other", ("first", "second"))
+    operators = Upsert("u", "other"), StateMachine("last", "events", fails_on_two)
+    plan = Plan("p", (other, EVENTS), operators, (Output("out", "last", "out"),))
+    records: list[Record] = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
+    evaluation = Evaluation(plan)
+    if each_by_itself:
+        calls = [evaluation.advance({"events": [each]}, each[2] + 1) for each in records]
+    else:
+        calls = [evaluation.advance({"events": records}, 0), evaluation.finish()]
+
+    errors = [update for found in calls for update in found["errors"]]
+    assert [(u.time, u.diff) for u in errors] == [(2, 1), (3, -1)]
+    for error in errors:
+        assert error.data["reason"].startswith("operator last: step ")
+        assert error.data["reason"].endswith("fails_on_two raised ValueError: two")
+        place = [error.data[part] for part in ("topic", "partition", "offset", "key")]
+        assert place == ["events", 0, 2, base64.b64encode(b'"a"').decode()]
 
 
 ORDER_CHANGES = [
