@@ -19,7 +19,7 @@ from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.planning import progress, ways
+from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import (
     ERRORS,
     UPDATE_FORMATS,
@@ -207,6 +207,8 @@ def output_lines(plan: Plan, output: Output) -> Iterator[str]:
     yield f"topic {output.topic}, as {output.format}"
     yield f"progress in {output.progress_topic}"
     yield f"promises {promise}: {_PROMISES[promise]}"
+    if planner.watches(plan, output):
+        yield "watched: its state has each key's rows, and a second value of a key is an error"
     if output.name == ERRORS:
         yield _POLICIES[plan.on_error]
 

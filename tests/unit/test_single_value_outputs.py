@@ -22,6 +22,7 @@ from ikebana import (
     steps,
 )
 from ikebana.processor.batch import parts
+from ikebana.processor.explain.graph import output_lines
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import OutputFormat
 from shell import Shell, Topics
@@ -110,6 +111,8 @@ def test_only_what_may_have_several_values_is_watched(plan: Plan, *, watched: bo
     """What has one value a key by what it is keeps nothing more than it did."""
     assert planner.watches(plan, plan.outputs[0]) is watched
     assert (f"{parts.SHOWN}out" in parts.parts_of(plan)) is watched
+    told = list(output_lines(plan, plan.outputs[0]))
+    assert any(line.startswith("watched: ") for line in told) is watched
 
 
 def change(op: str, before: Any, after: Any) -> bytes:
