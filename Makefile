@@ -36,7 +36,7 @@ $(VENV)/.deploy: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[deploy]'
 	@touch $@
 
-deploy-tools: $(VENV)/.deploy  ## Build Helm and a Kubernetes control plane, once; needs Go, 15 minutes
+deploy-tools: $(VENV)/.deploy  ## Build Helm, a Kubernetes control plane and an object store, once; needs Go, 20 minutes
 	$(BIN)/python tests/deploy/tools.py all
 
 test-deploy: $(VENV)/.deploy  ## Test image and chart, and on a real API server if there is one

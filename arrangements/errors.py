@@ -50,6 +50,10 @@ class AwayError(SourceError):
     """Brokers or a registry did not answer in time; asked again later, they may."""
 
 
+class AccessError(IkebanaError):
+    """The brokers do not let us do what a pipeline has to do."""
+
+
 class RecordError(IkebanaError):
     """A record cannot be used, and the pipeline is told to stop at one."""
 

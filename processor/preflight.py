@@ -1,9 +1,9 @@
 """Checks before a start: what would refuse it, or end it at once, and what to do.
 
-A check is *ok*, *failed*, or *unknown* where nobody tells without trying.  Nothing is
+A check is *ok*, *failed*, or *unknown* where it could not be looked at.  Nothing is
 changed: no topic is made, no transaction begun, nobody fenced, so a pipeline that runs
-goes on.  The one trace is a small file that is written beside the checkpoint's and
-removed again.
+goes on.  The traces are a small file that is written beside the checkpoint's and removed
+again, and, where brokers check rights, a transactional id that nobody holds.
 
 Here are the values, and the checks that need no broker; those of brokers are in
 `kafka.preflight`.

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,11 +30,11 @@ def preflight_command(
 
     The pipeline file, the checkpoint, the brokers, topics and rights, the schema
     registry, and whether all of them belong together.  A running pipeline is not
-    disturbed.  The one trace is a small file that is written where the checkpoint is, and
-    removed.
+    disturbed.  The traces are a small file that is written where the checkpoint is, and
+    removed, and, on brokers that check rights, a transactional id without a transaction.
 
     Exit status 0: no check has failed.  1: one has; what to do is said below it.
-    "unknown" is what the brokers tell nobody without trying, and is no failure.
+    "unknown" is what could not be looked at, and is no failure by itself.
     """
     found: list[Check] = []
     for check in checks(file, bootstrap_servers, checkpoint):
@@ -86,4 +87,4 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
 def _print(check: "Check") -> None:
     click.echo(f"{check.status:<8}{check.check}: {check.told}")
     if check.remedy and check.status != "ok":
-        click.echo(f"{'':<8}{check.remedy}")
+        click.echo(textwrap.indent(check.remedy, " " * 8))

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient
 
-from ikebana.arrangements.errors import AwayError, ConfigError
+from ikebana.arrangements.errors import AccessError, AwayError, ConfigError, IkebanaError
+from ikebana.processor.kafka.acl import grant
 
 Result = TypeVar("Result")
 
@@ -22,6 +23,11 @@ PATIENCE_S = 90.0
 _REQUEST_S = 10.0
 # A person waits for the first answer, and a mistake is likelier than an outage.
 _FIRST_PATIENCE_S = 10.0
+
+# The consumers' group, which is named and never joined: nothing is committed to it.
+GROUP = "ikebana"
+# What all transactional ids begin with; the checkpoint's id follows.
+TRANSACTIONS = "ikebana-"
 
 _QUIET = {"log_level": "0"}
 # Without these a client that lost its broker waits up to 10 s before it tries again.
@@ -112,7 +118,7 @@ def consumer(settings: Mapping[str, str]) -> Consumer:
             "fetch.queue.backoff.ms": "5",
             "message.max.bytes": "104857600",
             **settings,
-            "group.id": "ikebana",  # never joined: nothing is committed to it
+            "group.id": GROUP,
             "enable.auto.commit": "false",
             "enable.auto.offset.store": "false",
             "enable.partition.eof": "true",
@@ -130,6 +136,11 @@ def transactional_producer(
 
     Whatever they left open is aborted.  The caller must look at what they committed
     *after* this, and before it begins a transaction of its own.
+
+    Raises:
+        AccessError: the brokers do not let us have transactions of this name.
+        ConfigError: they do not let transactions last as long.
+        AwayError: they did not answer.
     """
     made = Producer(
         {
@@ -148,8 +159,32 @@ def transactional_producer(
     )
     # Connecting first keeps init_transactions from its half-second of waiting.
     patiently(lambda: made.list_topics(timeout=_REQUEST_S), "the brokers")
-    patiently(lambda: made.init_transactions(_REQUEST_S), f"transaction {transactional_id}")
+    try:
+        patiently(lambda: made.init_transactions(_REQUEST_S), f"transaction {transactional_id}")
+    except KafkaException as error:
+        if (named := _refused(error, settings, timeout_s)) is None:
+            raise
+        raise named from error
     return made
+
+
+def _refused(
+    error: KafkaException, settings: Mapping[str, str], timeout_s: float
+) -> IkebanaError | None:
+    """Why there are no transactions for us, if it has a name."""
+    code = error.args[0].code()
+    if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        prefixed = ("--transactional-id", TRANSACTIONS, "--resource-pattern-type", "prefixed")
+        return AccessError(
+            f'transactional ids "{TRANSACTIONS}…" may not be written',
+            hint=grant(settings, {AclOperation.WRITE}, *prefixed),
+        )
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(
+            f"run.max_batch is {timeout_s:.0f} s, brokers do not let transactions last so long",
+            hint="Lower run.max_batch, or raise transaction.max.timeout.ms on the brokers.",
+        )
+    return None
 
 
 def enqueue(producer: Producer, topic: str, **record: Any) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import Message, Producer
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.batch.rows import Seen
-from ikebana.processor.kafka.client import enqueue
+from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
 from ikebana.processor.kafka.reader import Range, Reader
 
 TOPIC_SETTINGS = {
@@ -88,12 +88,17 @@ def replaced(pipeline: str, own: int, newer: int) -> FencedError:
 
 def driver_id(checkpoint: str) -> str:
     """The transactional id of the driver: holding it is the lease."""
-    return f"ikebana-{checkpoint}-driver"
+    return f"{TRANSACTIONS}{checkpoint}-driver"
 
 
 def task_id(checkpoint: str, shard: int) -> str:
     """The transactional id of a shard's task."""
-    return f"ikebana-{checkpoint}-{shard}"
+    return f"{TRANSACTIONS}{checkpoint}-{shard}"
+
+
+def trial_id(checkpoint: str) -> str:
+    """A transactional id that nobody holds, to try whether we may."""
+    return f"{TRANSACTIONS}{checkpoint}-trial"
 
 
 def partition_of(shard: int) -> int:

@@ -1,23 +1,15 @@
 """Checks of the brokers before a start: topics, rights, and what belongs together.
 
-Rights are asked for where the brokers tell them: of topics that exist, by what they say
-that we may do, and of topics that a start would make, by having them judge the request
-without doing it.
-
 A pipeline may be running meanwhile.  What it writes is read before the log that must be
 ahead of it, and compared with that of before where it must not be behind.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, ParamSpec, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import ParamSpec
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    AclOperation,
-    AdminClient,
-    NewTopic,
-)
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ikebana.arrangements.errors import IkebanaError
@@ -26,9 +18,14 @@ from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.evolution import resumed
 from ikebana.processor.explain.words import counted
 from ikebana.processor.kafka import client, markers, takeover, topics
-from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Reader
-from ikebana.processor.planning import progress
+from ikebana.processor.kafka.rights import (
+    AUTHORIZER,
+    Found,
+    Rights,
+    broker_settings,
+    clients_of,
+)
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.preflight import Check, Kept, checked, kept, refused
 from ikebana.processor.reading.codec_of import needs_registry
@@ -37,41 +34,18 @@ from ikebana.processor.timing.reclock import SourceOffset
 P = ParamSpec("P")
 
 _NEVER_RUN = "nothing of this name has run yet"
-_REQUEST_S = 10.0
 _REGISTRY_S = 5.0
-FORBIDDEN = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
-_READ = {AclOperation.READ: "Read", AclOperation.DESCRIBE: "Describe"}
-_WRITE = {AclOperation.WRITE: "Write", AclOperation.DESCRIBE: "Describe"}
-
-
-class Found(NamedTuple):
-    """A topic as the brokers tell of it, and what they let us do with it."""
-
-    topic: topics.Topic
-    allowed: frozenset[AclOperation]
-
-
-# A topic that is there, why it is not told of, or None if there is none.
-State: TypeAlias = Found | KafkaError | None
 
 
 def of_brokers(settings: Settings) -> list[Check]:
     """Whether the brokers answer to each of the clients' settings."""
-    clients = {
-        "kafka": dict(settings.kafka),
-        "source.kafka": {**settings.kafka, **settings.source_kafka},
-        "sink.kafka": {**settings.kafka, **settings.sink_kafka},
-    }
-
-    found = []
-    for name, its in clients.items():
-        if name == "kafka" or its != clients["kafka"]:
-            what = "brokers" if name == "kafka" else f"brokers by {name}"
-            found.append(checked(what, functools.partial(_answer, its)))
-    return found
+    return [
+        checked(
+            "brokers" if name == "kafka" else f"brokers by {name}",
+            functools.partial(_answer, its),
+        )
+        for name, its in clients_of(settings).items()
+    ]
 
 
 def _answer(settings: Mapping[str, str]) -> str:
@@ -109,32 +83,35 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         held = kept(Checkpoint(settings.checkpoint))
     except IkebanaError:
         held = None
-    yield from _of_inputs(plan, settings, held)
-    admin = client.admin(settings.kafka)
-    read = [plan.markers_topic, *(output.progress_topic for output in plan.published)]
-    read += [plan.loopback_topic] if progress.has_hops(plan) else []
-    own = [*read, *(output.topic for output in plan.published)]
-    found = _described(client.admin({**settings.kafka, **settings.sink_kafka}), own)
-    # Producers may be somebody else than consumers.
-    readable = _described(admin, read) if settings.sink_kafka else found
+    shards = settings.shards if held is None or held.birth is None else held.birth.shards
+    ours = Rights(plan, settings, shards)
+    yield from _of_inputs(plan, settings, held, ours)
     bad = False
-    for name in own:
-        if (state := found[name]) is not None:
-            check = _of_own(name, state, readable[name] if name in read else None)
+    for name in ours.own:
+        if (lacking := ours.refused(name)) is not None:
+            bad = True
+            yield lacking
+        elif isinstance(state := ours.state(name), Found):
+            may = "may be read and written" if ours.reads(name) else "may be written"
+            yield Check(f'topic "{name}"', "ok", f"{_count(state)}, {may}")
+    yield from ours.of_missing()
+    # Asking has brokers make their topic of groups: only where they check rights.
+    if broker_settings(settings.kafka).get(AUTHORIZER) != "":
+        for check in ours.of_group():
             bad |= check.status != "ok"
             yield check
-    shards = settings.shards if held is None or held.birth is None else held.birth.shards
-    missing = takeover.missing_topics(
-        plan, settings, shards, admin, {name for name, state in found.items() if state is not None}
-    )
-    for name, partitions, made_with in missing:
-        yield _of_missing(admin, name, partitions, settings.replication_factor, made_with)
     if held is None or bad:
-        why = "the checkpoint could not be read" if held is None else "a topic may not be used"
+        why = "the checkpoint could not be read" if held is None else "a right is missing"
         yield Check("what belongs together", "unknown", f"not looked at: {why}")
         return
-    existing = {name: state.topic for name, state in found.items() if isinstance(state, Found)}
-    yield _together(plan, settings, admin, held, existing)
+    existing = {
+        name: state.topic for name in ours.own if isinstance(state := ours.state(name), Found)
+    }
+    yield _together(plan, settings, client.admin(settings.kafka), held, existing)
+
+
+def _count(found: Found) -> str:
+    return counted(found.topic.partitions, "partition")
 
 
 def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
@@ -151,20 +128,16 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
     yield checked("schema registry", look)
 
 
-def _of_inputs(plan: Plan, settings: Settings, held: Kept | None) -> Iterator[Check]:
+def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) -> Iterator[Check]:
     admin = client.admin({**settings.kafka, **settings.source_kafka})
-    names = [name for source in plan.inputs for name in source.topics]
-    found = _described(admin, names)
     read = None if held is None else _read_so_far(settings, held)
-    for name in names:
-        what, state = f'input topic "{name}"', found[name]
-        if state is None:
+    for name in ours.inputs:
+        what, state = f'input topic "{name}"', ours.state(name)
+        if (lacking := ours.refused(name)) is not None:
+            yield lacking
+        elif not isinstance(state, Found):
             remedy = "Create it, or mend its name in the pipeline file."
             yield Check(what, "failed", "does not exist", remedy)
-        elif isinstance(state, KafkaError):
-            yield _forbidden(what, state, _READ.values())
-        elif lacking := [told for right, told in _READ.items() if right not in state.allowed]:
-            yield Check(what, "failed", "may not be read", _grant(lacking))
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
             yield Check(
                 what,
@@ -203,52 +176,6 @@ def _of_positions(
         "Raise the topic's retention. To go on without the lost records, start with a new "
         "checkpoint and new output topics.",
     )
-
-
-def _of_own(name: str, state: State, readable: State) -> Check:
-    """Whether a topic may be written, and read if it is one of those that we read."""
-    what, told = f'topic "{name}"', "may be written"
-    if isinstance(state, KafkaError):
-        return _forbidden(what, state, _WRITE.values())
-    assert state is not None
-    if lacking := [right for of, right in _WRITE.items() if of not in state.allowed]:
-        return Check(what, "failed", "may not be written", _grant(lacking))
-    if isinstance(readable, Found):
-        if lacking := [right for of, right in _READ.items() if of not in readable.allowed]:
-            return Check(what, "failed", "may not be read", _grant(lacking))
-        told = "may be read and written"
-    elif isinstance(readable, KafkaError):
-        return _forbidden(what, readable, _READ.values())
-    return Check(what, "ok", f"{counted(state.topic.partitions, 'partition')}, {told}")
-
-
-def _of_missing(
-    admin: AdminClient,
-    name: str,
-    partitions: int,
-    replication: int,
-    made_with: Mapping[str, str],
-) -> Check:
-    """Whether a start may make a topic; the brokers judge it and make none."""
-    what = f'topic "{name}"'
-    new = NewTopic(name, partitions, replication, config=dict(made_with))
-    try:
-        patiently(
-            lambda: admin.create_topics([new], request_timeout=_REQUEST_S, validate_only=True)[
-                name
-            ].result(),
-            what,
-        )
-    except KafkaException as error:
-        settings = ", ".join(f"{key}={value}" for key, value in sorted(made_with.items()))
-        return Check(
-            what,
-            "failed",
-            f"does not exist and cannot be made: {error.args[0].str()}",
-            f"Make it with {counted(partitions, 'partition')} and {settings}, or grant Create. "
-            "sink.replication_factor and sink.topic_settings change what is asked for.",
-        )
-    return Check(what, "ok", f"will be made, with {counted(partitions, 'partition')}")
 
 
 def _together(
@@ -296,39 +223,3 @@ def _logged(checkpoint: Checkpoint, birth: Birth, before: Logged | None) -> Logg
     if before is None:
         return Logged(None, birth.first_batch - 1, birth.first_batch - 1)
     return replace(checkpoint.logged(birth.first_batch), committed=before.committed)
-
-
-def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
-    """Each topic with our rights on it, or why it is not told; None if there is none."""
-    asked = TopicCollection(list(names))
-
-    def ask() -> dict[str, State]:
-        found: dict[str, State] = {}
-        answers = admin.describe_topics(
-            asked, include_authorized_operations=True, request_timeout=_REQUEST_S
-        )
-        for name, answer in answers.items():
-            try:
-                told = answer.result()
-            except KafkaException as error:
-                cause = error.args[0]
-                if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    found[name] = None
-                elif cause.code() in FORBIDDEN:
-                    found[name] = cause
-                else:
-                    raise
-                continue
-            topic = topics.Topic(str(told.topic_id), len(told.partitions))
-            found[name] = Found(topic, frozenset(told.authorized_operations or ()))
-        return found
-
-    return patiently(ask, "the brokers")
-
-
-def _forbidden(what: str, error: KafkaError, rights: Iterable[str]) -> Check:
-    return Check(what, "failed", f"may not be seen: {error.str()}", _grant(rights))
-
-
-def _grant(rights: Iterable[str]) -> str:
-    return f"Grant {' and '.join(rights)} on it to the principal of this client."

@@ -9,7 +9,7 @@ that finds a greater incarnation stops for good.
 """
 
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
@@ -21,25 +21,13 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint import Birth, Logged
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.evolution import names_of
-from ikebana.processor.kafka import client, markers, topics
+from ikebana.processor.kafka import client, markers, own_topics, rights, topics
 from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions, commit_marker
-from ikebana.processor.planning import progress, ways
+from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
-
-# An update is longer than the upsert that it comes from, an error record nearly twice as
-# long as its message: what an input topic could hold must not be too long for ours.
-_LARGEST_MESSAGE = {"max.message.bytes": str(64 << 20)}
-_DIFF_TOPIC = {
-    **_LARGEST_MESSAGE,
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-}
-
-_UPSERT_TOPIC = {**_LARGEST_MESSAGE, "cleanup.policy": "compact"}
 
 
 class Takeover(NamedTuple):
@@ -68,10 +56,11 @@ def take_over(
     """Become the one instance of the pipeline.
 
     `look` reads the checkpoint's logs, which is only right once the lease is held and
-    the markers are read; `accepted` is called when everything fits and before anything
-    is written.
+    the markers are read; `accepted` is called when everything fits, missing topics are made,
+    and before anything is written.
 
     Raises:
+        AccessError: the brokers do not let us do what a pipeline has to do.
         CheckpointError: checkpoint, markers and output topics do not belong together.
         FencedError: an even newer instance came in between.
     """
@@ -113,8 +102,10 @@ def take_over(
     logged = look()
     progress = check_outputs(plan, birth, logged, last, admin, existing)
     check_markers(birth, logged, known, plan)
+    if own_topics.create(plan, settings, birth.shards, admin, existing):
+        # What we may do with a topic the brokers tell once it is there.
+        rights.demand(plan, settings, birth.shards)
     accepted()
-    _create(plan, settings, birth, admin, existing)
     found = topics.describe(admin, _told(plan))
     incarnation = before.incarnation + 1 if before else 1
     ids = {name: described.id for name, described in found.items()}
@@ -382,57 +373,3 @@ def _rolled_back(what: str, batch: int, logged: Logged) -> CheckpointError:
         "the checkpoint was rolled back, or is an old copy",
         hint="Use the checkpoint as it was left, or start with a new one and new output topics.",
     )
-
-
-def _create(
-    plan: Plan,
-    settings: Settings,
-    birth: Birth,
-    admin: AdminClient,
-    existing: Mapping[str, topics.Topic],
-) -> None:
-    """Make the topics that are missing."""
-    partitions = birth.shards + 1
-    markers_topic = existing.get(plan.markers_topic)
-    if markers_topic is not None and markers_topic.partitions < partitions:
-        topics.add_partitions(admin, plan.markers_topic, partitions)
-    looped = existing.get(plan.loopback_topic) if progress.has_hops(plan) else None
-    if looped is not None and looped.partitions < birth.shards:
-        topics.add_partitions(admin, plan.loopback_topic, birth.shards)
-    for name, count, own in missing_topics(plan, settings, birth.shards, admin, existing):
-        topics.create(admin, name, count, settings.replication_factor, own)
-
-
-def missing_topics(
-    plan: Plan,
-    settings: Settings,
-    shards: int,
-    admin: AdminClient,
-    existing: Container[str],
-) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """The topics that a start makes: name, number of partitions, settings."""
-    wanted: list[tuple[str, int | Output, Mapping[str, str]]] = [
-        (plan.markers_topic, shards + 1, {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS})
-    ]
-    if progress.has_hops(plan):
-        wanted.append((plan.loopback_topic, shards, _DIFF_TOPIC))
-    for output in plan.published:
-        own = _UPSERT_TOPIC if output.format == "upsert" else _DIFF_TOPIC
-        wanted += [(output.topic, output, own), (output.progress_topic, 1, _DIFF_TOPIC)]
-    for name, count, own_settings in wanted:
-        if name not in existing:
-            partitions = count if isinstance(count, int) else _partitions(plan, count, admin)
-            yield name, partitions, {**own_settings, **settings.topic_settings}
-
-
-def _partitions(plan: Plan, output: Output, admin: AdminClient) -> int:
-    """As many as the output asks for, else as its input's topics have at most."""
-    if output.partitions is not None:
-        return output.partitions
-    read = {
-        topic
-        for way in ways.paths(plan, output.source)
-        for topic in ways.input_of(plan, way.root).topics
-    }
-    found: Iterable[topics.Topic] = topics.describe(admin, read).values()
-    return max((topic.partitions for topic in found), default=1)

@@ -19,7 +19,7 @@ from ikebana.processor.batch.shard_batch import Job, encode_state
 from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.evolution import evolved, hints_kept, resumed
-from ikebana.processor.kafka import client, progress_topic
+from ikebana.processor.kafka import client, progress_topic, rights
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.markers import Marker
@@ -120,6 +120,7 @@ def start(
     on_step("looking at the input topics")
     kafka = {**settings.kafka, **settings.source_kafka}
     client.reach(kafka)
+    rights.demand(plan, settings, settings.shards if birth is None else birth.shards)
     inputs = Inputs(plan, kafka)
     start_offset = inputs.start()
     known = birth

@@ -1,8 +1,8 @@
 """An object store on this machine, and the jars by which Spark writes to one.
 
-The store is moto's, which speaks S3; what is in it is gone at its end.  Hadoop wants one
-jar with all of Amazon's SDK, of 690 MB; what it needs of it is 14 MB, whose dependencies
-Spark has itself.
+The store is Versity's gateway, which speaks S3 and keeps objects as files: what it has
+acknowledged is there when it was killed and is started again.  Hadoop wants one jar with all
+of Amazon's SDK, of 690 MB; what it needs of it is 14 MB, whose dependencies Spark has itself.
 """
 
 import os
@@ -56,33 +56,60 @@ def _fetch(folder: Path, log_file: Path) -> None:
     assert status == 0, f"the jars could not be fetched: {log_file}"
 
 
+class Store:
+    """A server on a folder; `start` and `kill` at will, its port stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program = tools.versitygw()
+        self._folder = folder
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start it; return when there is a bucket."""
+        objects, attributes = self._folder / "objects", self._folder / "attributes"
+        for each in (objects, attributes):
+            each.mkdir(parents=True, exist_ok=True)
+        log_file = self._folder / "object-store.log"
+        user, secret = USER.values()
+        command: list[str | Path] = [self._program, "--access", user, "--secret", secret]
+        command += ["--port", f"127.0.0.1:{self._port}", "--quiet", "posix"]
+        # Not every file system has attributes of its own.
+        command += ["--sidecar", attributes, objects]
+        with log_file.open("ab") as log:
+            process = self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+        def ready() -> bool:
+            assert process.poll() is None, log_file.read_text()[-2000:]
+            try:
+                system(self.url).create_dir(BUCKET)
+            except OSError:
+                return False
+            return True
+
+        wait_until(ready, 60, "the object store has a bucket")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """An empty bucket until the end of the block; gives the store's URL.
+def serving(folder: Path) -> Iterator[Store]:
+    """A bucket until the end of the block.
 
     Raises: tools.MissingToolError.
     """
-    server, port = tools.on_path("moto_server"), free_port()
-    url = f"http://127.0.0.1:{port}"
-    with (folder / "object-store.log").open("wb") as log:
-        process = subprocess.Popen(
-            [server, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
-        )
-
-    def made() -> bool:
-        assert process.poll() is None, (folder / "object-store.log").read_text()[-2000:]
-        try:
-            system(url).create_dir(BUCKET)
-        except OSError:
-            return False
-        return True
-
+    store = Store(folder / "object-store")
     try:
-        wait_until(made, 60, "the object store makes a bucket")
-        yield url
+        store.start()
+        yield store
     finally:
-        process.terminate()
-        process.wait()
+        store.kill()
 
 
 def system(url: str) -> fs.S3FileSystem:

@@ -210,13 +210,14 @@ def test_one_pod_does_it_all(release: Release, tmp_path: Path) -> None:
 
 def test_a_checkpoint_in_a_bucket(release: Release, tmp_path: Path) -> None:
     """Driver and executor write the checkpoint to an object store, and a new driver goes on."""
-    tool(lambda: tools.on_path("moto_server"))
+    tool(tools.versitygw)
     secret = {"apiVersion": "v1", "kind": "Secret", "stringData": object_store.USER}
     meta = {"name": "bucket", "namespace": SPACE}
     release.cluster.apply({**secret, "metadata": meta})
     text = PIPELINE.read_text().replace("pipeline: whereabouts", "pipeline: bucket")
     (tmp_path / "bucket.yaml").write_text(text.replace("topic: whereabouts", "topic: bucket"))
-    with object_store.serving(tmp_path) as url:
+    with object_store.serving(tmp_path) as store:
+        url = store.url
         options = {
             "fullnameOverride": "bucket",
             "image.tag": WITH_JARS.split(":")[1],

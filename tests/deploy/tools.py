@@ -3,7 +3,7 @@
 No registry of binaries is needed, only Go and its module proxy.  They are kept in
 `IKEBANA_DEPLOY_CACHE`, or else `ikebana-deploy` in the user's cache folder, under names
 with their versions.  `tools.py chart` builds Helm, in about 4 minutes of CPU time; `tools.py
-all` a Kubernetes control plane as well, in about 10.
+all` a Kubernetes control plane and an object store as well, in about 16.
 """
 
 import fcntl
@@ -23,6 +23,8 @@ _HELM_DOCS = "github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2"
 _COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"
 # Its repository has the definitions of Prometheus' resources.
 _MONITORING = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+# An object store, which keeps objects as files.
+_OBJECT_STORE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _CONTROL_PLANE = Path(__file__).parent / "controlplane"
 _STRIPPED = "-s -w"
 
@@ -51,6 +53,14 @@ def helm_docs() -> Path:
 def compose() -> Path:
     """The Compose Specification's own reader of files.  Raises: MissingToolError."""
     return _installed("compose", _COMPOSE)
+
+
+def versitygw() -> Path:
+    """An object store that speaks S3, if it has been built.  Raises: MissingToolError."""
+    path = _path_of("versitygw", _OBJECT_STORE)
+    if not path.exists():
+        raise MissingToolError("no object store is built: make deploy-tools")
+    return path
 
 
 def control_plane_path() -> Path:
@@ -119,7 +129,11 @@ def _installed(name: str, module: str) -> Path:
         (made,) = folder.iterdir()
         return made
 
-    return _kept(cache() / "bin" / f"{name}-{module.rpartition('@')[2]}", build)
+    return _kept(_path_of(name, module), build)
+
+
+def _path_of(name: str, module: str) -> Path:
+    return cache() / "bin" / f"{name}-{module.rpartition('@')[2]}"
 
 
 def _kept(path: Path, build: Callable[[Path], Path]) -> Path:
@@ -158,7 +172,10 @@ def _go(*arguments: str, binaries: Path | None = None) -> str:
 if __name__ == "__main__":
     wanted = {
         "chart": [helm, helm_docs, compose],
-        "all": [helm, helm_docs, compose, control_plane],
+        "all": [
+            *(helm, helm_docs, compose, control_plane),
+            lambda: _installed("versitygw", _OBJECT_STORE),
+        ],
     }
     try:
         for tool in wanted[sys.argv[1]]:

@@ -6,18 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from ikebana.processor.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.configuring import pipeline
-from ikebana.processor.kafka.broker import Broker, running
+from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from pipelines import (
@@ -216,72 +209,3 @@ def test_brokers_that_do_not_answer_end_it(fresh: Pipeline) -> None:
 
     assert found["brokers"].startswith("failed: could not reach the brokers at 127.0.0.1:1")
     assert found["topics and rights"] == "unknown: not looked at: the brokers do not answer"
-
-
-def rule(
-    kind: ResourceType,
-    name: str,
-    operation: AclOperation,
-    permission: AclPermissionType,
-    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
-) -> AclBinding:
-    return AclBinding(kind, name, pattern, "User:*", "*", operation, permission)
-
-
-def test_rights_are_told_as_far_as_brokers_tell_them(tmp_path: Path) -> None:
-    """Topics by what we may do with them; transactional ids by rules, where there are some."""
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with running(settings=settings) as broker:
-        servers = broker.bootstrap_servers
-        for topic in ("seen", "hidden", "shop.markers"):
-            create(servers, topic, 2)
-        pipe = Pipeline(tmp_path, servers, "shop", "seen", output="hidden")
-        unruled = told(pipe)
-        topic, ids = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
-        cluster = ResourceType.BROKER
-        see, configs = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
-        allow, deny = AclPermissionType.ALLOW, AclPermissionType.DENY
-        # An answer never comes once its client is gone.
-        admin = admin_of(servers)
-        made = admin.create_acls(
-            [
-                rule(topic, "seen", AclOperation.DESCRIBE, allow),
-                rule(topic, "hidden", AclOperation.DESCRIBE, deny),
-                rule(topic, "shop.markers", AclOperation.WRITE, allow),
-                # Whoever may make all topics may make this one.
-                rule(cluster, "kafka-cluster", AclOperation.ALL, allow),
-                rule(cluster, "kafka-cluster", AclOperation.CREATE, deny),
-                rule(topic, "shop.errors", AclOperation.CREATE, deny),
-                rule(topic, "shop.errors", AclOperation.DESCRIBE, allow),
-                rule(ids, "ikebana-", AclOperation.WRITE, allow, ResourcePatternType.PREFIXED),
-            ]
-        )
-        for answer in made.values():
-            answer.result(30)
-        ruled = told(pipe)
-        blind = told(replace(pipe, source="hidden", output="", checkpoint=tmp_path / "blind"))
-        made = admin.create_acls(
-            [rule(cluster, "kafka-cluster", right, deny) for right in (see, configs)]
-        )
-        for answer in made.values():
-            answer.result(30)
-        unseen = told(pipe)
-
-    may = 'transactional ids "ikebana-…"'
-    unruled_may = unruled.pop(may)
-    assert unruled_may == "unknown: the brokers tell of no rule for us"
-    assert [words for words in unruled.values() if not words.startswith("ok: ")] == []
-    assert ruled['input topic "seen"'] == "failed: may not be read"
-    assert ruled['topic "hidden"'].startswith("failed: may not be seen")
-    assert ruled['topic "shop.markers"'] == "failed: may not be read"
-    assert ruled['topic "shop.errors"'].startswith("failed: does not exist and cannot be made")
-    assert ruled[may] == "ok: granted to User:*"
-    assert ruled[BELONGS] == "unknown: not looked at: a topic may not be used"
-    # A topic that is to be made like an input of which nothing is told cannot be judged.
-    assert blind['input topic "hidden"'].startswith("failed: may not be seen")
-    assert blind["topics"].startswith("unknown: could not be looked at")
-    assert unseen["run.max_batch"] == "unknown: the brokers do not tell transaction.max.timeout.ms"
-    assert unseen[may] == unruled_may

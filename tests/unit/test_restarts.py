@@ -107,6 +107,7 @@ def test_another_error_is_raised_at_once() -> None:
 
 # Every error of ours, and whether the query is started again after it.
 TRANSIENT = {
+    "AccessError": False,
     "AwayError": True,
     "LostError": True,
     "SparkStartError": True,

@@ -1,0 +1,56 @@
+"""Rights by the names that Kafka's rules have for them, and the command that grants them."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from confluent_kafka.admin import AclOperation
+
+Operations: TypeAlias = set[AclOperation]
+
+# What a right is called, and what is said when it is missing.
+_RIGHTS = {
+    AclOperation.DESCRIBE: ("Describe", "may not be seen"),
+    AclOperation.READ: ("Read", "may not be read"),
+    AclOperation.WRITE: ("Write", "may not be written"),
+    AclOperation.CREATE: ("Create", "may not be made"),
+    AclOperation.ALTER: ("Alter", "may not get the partitions of new shards"),
+    AclOperation.DELETE: ("Delete", "may not be trimmed"),
+    AclOperation.DESCRIBE_CONFIGS: ("DescribeConfigs", "may not be asked for its settings"),
+}
+# Whoever has one of these may see the resource, unless a rule denies it.
+_SEEING = {AclOperation.READ, AclOperation.WRITE, AclOperation.ALTER, AclOperation.DELETE}
+
+
+def ordered(operations: Iterable[AclOperation]) -> list[AclOperation]:
+    """In the order of what is told of them."""
+    found = set(operations)
+    return [each for each in _RIGHTS if each in found]
+
+
+def missing_right(operation: AclOperation) -> str:
+    """What cannot be done without it."""
+    return _RIGHTS[operation][1]
+
+
+def grant(
+    settings: Mapping[str, str], operations: Operations, *resource: str, whom: str = ""
+) -> str:
+    """What to do about rights that a client of these settings lacks, as a command of Kafka's.
+
+    `resource` are the options of the command that name it.
+
+    >>> ann = {"bootstrap.servers": "kafka:9093", "sasl.username": "ann"}
+    >>> grant(ann, {AclOperation.READ}, "--topic", "orders")
+    'Grant Read: kafka-acls --bootstrap-server kafka:9093 --add --allow-principal User:ann \
+--operation Read --topic orders'
+    """
+    if operations & _SEEING:
+        operations = operations - {AclOperation.DESCRIBE}
+    named = [_RIGHTS[each][0] for each in ordered(operations)]
+    user = settings.get("sasl.username")
+    command = ["kafka-acls", "--bootstrap-server", settings["bootstrap.servers"], "--add"]
+    command += ["--allow-principal", f"User:{user or 'NAME'}"]
+    command += [part for each in named for part in ("--operation", each)]
+    whose = "" if user else ", where NAME is whom the brokers take this client for"
+    return f"Grant {' and '.join(named)}{whom}: {shlex.join([*command, *resource])}{whose}"

@@ -1,0 +1,293 @@
+"""What the brokers have to let a pipeline do, and whether they do.
+
+`run` asks before its query starts, `preflight` before that, in the same words and with the
+rules that are missing.  Of a topic that is there the brokers tell what we may do with it; of
+one that a start would make, only whether we may make it; of a group, when it is asked for.
+Nothing is changed by asking.
+"""
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from ikebana.arrangements.errors import AccessError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.explain.words import counted
+from ikebana.processor.kafka import client, own_topics, topics
+from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
+from ikebana.processor.kafka.client import patiently
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.preflight import Check
+
+_REQUEST_S = 10.0
+# The broker's setting that says who judges rights; empty: nobody.
+AUTHORIZER = "authorizer.class.name"
+FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_KAFKA, _SOURCE, _SINK = "kafka", "source.kafka", "sink.kafka"
+
+
+class Found(NamedTuple):
+    """A topic as the brokers tell of it, and what they let a client do with it."""
+
+    topic: topics.Topic
+    allowed: frozenset[AclOperation]
+
+
+# A topic that is there, why it is not told of, or None if there is none.
+State: TypeAlias = Found | KafkaError | None
+
+
+class Rights:
+    """What a pipeline's clients need of each topic, and what they have; asked for once."""
+
+    def __init__(self, plan: Plan, settings: Settings, shards: int) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._shards = shards
+        self._clients = clients_of(settings)
+        self._needs = _needs(plan, self._clients)
+        self._seen: dict[str, dict[str, State]] = {}
+        self.inputs = _inputs(plan)
+        own = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
+        self.own = [*own_topics.by_shard(plan, shards), *own]
+
+    def state(self, topic: str) -> State:
+        """A topic as those see it that need it; a refusal of one of them is the answer."""
+        states = [self._as_seen_by(name)[topic] for name in self._needs[topic]]
+        return next((state for state in states if isinstance(state, KafkaError)), states[0])
+
+    def refused(self, topic: str) -> Check | None:
+        """The check of a topic that failed for a missing right; None if none is missing."""
+        told: list[str] = []
+        remedies: list[str] = []
+        for name, operations in self._needs[topic].items():
+            state = self._as_seen_by(name)[topic]
+            if state is None:
+                continue
+            if isinstance(state, KafkaError):
+                told.append(f"may not be seen: {state.str()}")
+                remedies.append(self._grant(name, operations, "--topic", topic))
+                continue
+            wanted = {AclOperation.DESCRIBE, *operations}
+            if name == _KAFKA and self._has_to_grow(topic, state.topic):
+                wanted.add(AclOperation.ALTER)
+            if lacking := wanted - state.allowed:
+                told += [missing_right(each) for each in ordered(lacking)]
+                remedies.append(self._grant(name, lacking, "--topic", topic))
+        what = f'input topic "{topic}"' if topic in self.inputs else f'topic "{topic}"'
+        return _failed(what, told, remedies) if told else None
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic that is written is read, too."""
+        return any(AclOperation.READ in needed for needed in self._needs[topic].values())
+
+    def of_missing(self) -> Iterator[Check]:
+        """Whether a start may make the topics that are not there; they are not made."""
+        existing = {topic for topic in self.own if self.state(topic) is not None}
+        if existing.issuperset(self.own):
+            return
+        if any(self.refused(topic) for topic in self.inputs):
+            # An output gets as many partitions as an input has.
+            yield Check("topics that are missing", "unknown", "an input topic is not told")
+            return
+        admin = client.admin(self._settings.kafka)
+        missing = own_topics.missing(self._plan, self._settings, self._shards, existing)
+        for name, partitions, made_with in missing:
+            yield self._of_missing(admin, name, partitions, made_with)
+
+    def of_group(self) -> Iterator[Check]:
+        """Whether those clients that read may name their group."""
+        for name in (_KAFKA, _SOURCE):
+            if name not in self._clients:
+                continue
+            what = f'group "{client.GROUP}"' + (f" by {name}" if name != _KAFKA else "")
+            admin = client.admin(self._clients[name])
+            ask = functools.partial(_ask_for_group, admin)
+            try:
+                patiently(ask, what)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise
+                remedy = self._grant(name, {AclOperation.DESCRIBE}, "--group", client.GROUP)
+                yield _failed(what, ["may not be seen"], [remedy])
+            else:
+                yield Check(what, "ok", "may be seen")
+
+    def _grant(self, name: str, operations: Operations, *resource: str) -> str:
+        whom = "" if name == _KAFKA else f" to the client of {name}"
+        return grant(self._clients[name], operations, *resource, whom=whom)
+
+    def _as_seen_by(self, name: str) -> dict[str, State]:
+        if name not in self._seen:
+            asked = [topic for topic, needed in self._needs.items() if name in needed]
+            self._seen[name] = _described(client.admin(self._clients[name]), asked)
+        return self._seen[name]
+
+    def _has_to_grow(self, topic: str, found: topics.Topic) -> bool:
+        by_shard = own_topics.by_shard(self._plan, self._shards)
+        return topic in by_shard and found.partitions < by_shard[topic]
+
+    def _of_missing(
+        self, admin: AdminClient, name: str, partitions: int, made_with: Mapping[str, str]
+    ) -> Check:
+        what, count = f'topic "{name}"', counted(partitions, "partition")
+        replication = self._settings.replication_factor
+        new = NewTopic(name, partitions, replication, config=dict(made_with))
+        try:
+            patiently(
+                lambda: admin.create_topics([new], request_timeout=_REQUEST_S, validate_only=True)[
+                    name
+                ].result(),
+                what,
+            )
+        except KafkaException as error:
+            settings = ", ".join(f"{key}={value}" for key, value in sorted(made_with.items()))
+            remedy = (
+                self._grant(_KAFKA, {AclOperation.CREATE}, "--topic", name)
+                if error.args[0].code() in FORBIDDEN
+                else "sink.replication_factor and sink.topic_settings change what is asked for"
+            )
+            remedy += f". Or make it with {count} and {settings}."
+            told = f"does not exist and cannot be made: {error.args[0].str()}"
+            return Check(what, "failed", told, remedy)
+        return Check(what, "ok", f"will be made, with {count}")
+
+
+def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of one broker, which stands for all; empty if they are not told us."""
+    admin = client.admin(settings)
+
+    def ask() -> dict[str, str]:
+        broker = next(iter(admin.list_topics(timeout=_REQUEST_S).brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
+        return {name: entry.value for name, entry in answer.result().items()}
+
+    try:
+        return patiently(ask, "the brokers")
+    except KafkaException as error:
+        if error.args[0].code() not in FORBIDDEN:
+            raise
+        return {}
+
+
+def demand(plan: Plan, settings: Settings, shards: int) -> None:
+    """Refuse to go on without a right that is needed, or with topics that cannot be made.
+
+    Raises:
+        AccessError: with all that is missing, and what to do about each.
+    """
+    rights = Rights(plan, settings, shards)
+    lacking = [check for topic in rights.inputs if (check := rights.refused(topic))]
+    lacking += [check for topic in rights.own if (check := rights.refused(topic))]
+    more = [*rights.of_missing(), *rights.of_group()]
+    lacking += [check for check in more if check.status == "failed"]
+    if lacking:
+        raise AccessError(
+            f"cannot start pipeline {plan.name!r}: "
+            + "; ".join(f"{check.check} {check.told}" for check in lacking),
+            hint="\n".join(check.remedy for check in lacking),
+        )
+
+
+def clients_of(settings: Settings) -> dict[str, dict[str, str]]:
+    """The clients whose settings differ, by the section that makes the difference."""
+    found = {_KAFKA: dict(settings.kafka)}
+    for name, more in ((_SOURCE, settings.source_kafka), (_SINK, settings.sink_kafka)):
+        if (its := {**settings.kafka, **more}) != found[_KAFKA]:
+            found[name] = its
+    return found
+
+
+def _failed(what: str, told: Iterable[str], remedies: Iterable[str]) -> Check:
+    return Check(what, "failed", ", ".join(dict.fromkeys(told)), "\n".join(remedies))
+
+
+def _inputs(plan: Plan) -> list[str]:
+    """The topics that are read and not ours."""
+    found = [topic for source in plan.inputs for topic in source.topics]
+    found += [
+        topic + ".progress"
+        for source in plan.inputs
+        if source.value_format == "diff"
+        for topic in source.topics
+    ]
+    return list(dict.fromkeys([*found, *plan.transaction_topics]))
+
+
+def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Operations]]:
+    """What each client needs of each topic; one that needs anything has to see it."""
+    found: dict[str, dict[str, Operations]] = defaultdict(lambda: defaultdict(set))
+
+    def need(name: str, topic: str, *operations: AclOperation) -> None:
+        found[topic][name if name in clients else _KAFKA].update(operations)
+
+    for topic in _inputs(plan):
+        need(_SOURCE, topic, AclOperation.READ)
+    for output in plan.published:
+        need(_SINK, output.topic, AclOperation.WRITE)
+        # One that is compacted is refused.
+        need(_KAFKA, output.topic, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+        need(_SINK, output.progress_topic, AclOperation.WRITE)
+        need(_KAFKA, output.progress_topic, AclOperation.READ)
+    need(_SINK, plan.markers_topic, AclOperation.WRITE)
+    need(_KAFKA, plan.markers_topic, AclOperation.READ)
+    if any(source.tells_later for source in plan.inputs):
+        need(_SOURCE, plan.markers_topic, AclOperation.READ)
+    if progress.has_hops(plan):
+        need(_SINK, plan.loopback_topic, AclOperation.WRITE)
+        need(_SOURCE, plan.loopback_topic, AclOperation.READ)
+        need(_KAFKA, plan.loopback_topic, AclOperation.DELETE)
+    return found
+
+
+def _ask_for_group(admin: AdminClient) -> None:
+    asked = admin.describe_consumer_groups([client.GROUP], request_timeout=_REQUEST_S)
+    try:
+        asked[client.GROUP].result()
+    except KafkaException as error:
+        # Nobody has ever been in it.
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise
+
+
+def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
+    """Each topic with our rights on it, or why it is not told; None if there is none."""
+    asked = TopicCollection(list(names))
+
+    def ask() -> dict[str, State]:
+        found: dict[str, State] = {}
+        answers = admin.describe_topics(
+            asked, include_authorized_operations=True, request_timeout=_REQUEST_S
+        )
+        for name, answer in answers.items():
+            try:
+                told = answer.result()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found[name] = None
+                elif cause.code() in FORBIDDEN:
+                    found[name] = cause
+                else:
+                    raise
+                continue
+            topic = topics.Topic(str(told.topic_id), len(told.partitions))
+            found[name] = Found(topic, frozenset(told.authorized_operations or ()))
+        return found
+
+    return patiently(ask, "the brokers")
