@@ -45,6 +45,10 @@ _OWN_SPARK = (
     "SPARK_SUBMIT_OPTS",
     "SPARK_DRIVER_MEMORY",
     "SPARK_PREPEND_CLASSES",
+    # More of the class path, such as the jars for an object store.
+    "SPARK_DIST_CLASSPATH",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
 )
 _OWN_OPTIONS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
 

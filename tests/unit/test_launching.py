@@ -46,6 +46,8 @@ def test_our_own_spark_is_started_by_java_itself() -> None:
     [
         pytest.param({}, {"SPARK_HOME": "/opt/spark"}, id="another Spark"),
         pytest.param({}, {"SPARK_CONF_DIR": "/etc/spark"}, id="a configuration folder"),
+        pytest.param({}, {"SPARK_DIST_CLASSPATH": "/opt/object-store/*"}, id="more jars"),
+        pytest.param({}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, id="settings of Hadoop's"),
         pytest.param({}, {"PYSPARK_SUBMIT_ARGS": "--jars a.jar pyspark-shell"}, id="arguments"),
         pytest.param({"spark.master": "k8s://here"}, {}, id="a cluster"),
         pytest.param({"spark.driver.extraClassPath": "/a.jar"}, {}, id="a class path"),
