@@ -93,7 +93,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
             yield lacking
         elif isinstance(state := ours.state(name), Found):
             may = "may be read and written" if ours.reads(name) else "may be written"
-            yield Check(f'topic "{name}"', "ok", f"{_count(state)}, {may}")
+            yield _usable(f'topic "{name}"', state, may)
     yield from ours.of_missing()
     # Asking has brokers make their topic of groups: only where they check rights.
     if broker_settings(settings.kafka).get(AUTHORIZER) != "":
@@ -110,8 +110,13 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     yield _together(plan, settings, client.admin(settings.kafka), held, existing)
 
 
-def _count(found: Found) -> str:
-    return counted(found.topic.partitions, "partition")
+def _usable(what: str, found: Found, may: str) -> Check:
+    """The check of a topic that is there, and of which no missing right is told."""
+    count = counted(found.topic.partitions, "partition")
+    if found.allowed is None:
+        told = f"{count}, the brokers do not tell what may be done with it"
+        return Check(what, "unknown", told)
+    return Check(what, "ok", f"{count}, {may}")
 
 
 def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
@@ -147,7 +152,7 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
             )
         else:
             positions = {} if read is None else read.positions.get(name, {})
-            yield _of_positions(what, admin, name, state.topic.partitions, positions)
+            yield _of_positions(what, admin, name, state, positions)
 
 
 def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
@@ -161,13 +166,13 @@ def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
 
 
 def _of_positions(
-    what: str, admin: AdminClient, name: str, partitions: int, positions: Mapping[int, int]
+    what: str, admin: AdminClient, name: str, found: Found, positions: Mapping[int, int]
 ) -> Check:
     """Whether what comes next is still there."""
-    begins = topics.beginnings(admin, {name: partitions})[name]
+    begins = topics.beginnings(admin, {name: found.topic.partitions})[name]
     gone = [p for p, begin in begins.items() if begin > positions.get(p, begin)]
     if not gone:
-        return Check(what, "ok", f"{counted(partitions, 'partition')}, may be read")
+        return _usable(what, found, "may be read")
     at = ", ".join(f"{name}[{p}]@{positions[p]}" for p in gone)
     return Check(
         what,

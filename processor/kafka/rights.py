@@ -44,7 +44,8 @@ class Found(NamedTuple):
     """A topic as the brokers tell of it, and what they let a client do with it."""
 
     topic: topics.Topic
-    allowed: frozenset[AclOperation]
+    allowed: frozenset[AclOperation] | None
+    """None if the brokers do not tell: some that speak Kafka's protocol don't."""
 
 
 # A topic that is there, why it is not told of, or None if there is none.
@@ -85,7 +86,7 @@ class Rights:
             wanted = {AclOperation.DESCRIBE, *operations}
             if name == _KAFKA and self._has_to_grow(topic, state.topic):
                 wanted.add(AclOperation.ALTER)
-            if lacking := wanted - state.allowed:
+            if state.allowed is not None and (lacking := wanted - state.allowed):
                 told += [missing_right(each) for each in ordered(lacking)]
                 remedies.append(self._grant(name, lacking, "--topic", topic))
         what = f'input topic "{topic}"' if topic in self.inputs else f'topic "{topic}"'
@@ -155,6 +156,9 @@ class Rights:
                 what,
             )
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                # Made by now, and not yet known to the broker that was asked for it.
+                return Check(what, "ok", "is being made")
             settings = ", ".join(f"{key}={value}" for key, value in sorted(made_with.items()))
             remedy = (
                 self._grant(_KAFKA, {AclOperation.CREATE}, "--topic", name)
@@ -287,7 +291,9 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
                     raise
                 continue
             topic = topics.Topic(str(told.topic_id), len(told.partitions))
-            found[name] = Found(topic, frozenset(told.authorized_operations or ()))
+            # Whoever is told of a topic may see it, so an answer is never empty.
+            allowed = told.authorized_operations
+            found[name] = Found(topic, frozenset(allowed) if allowed else None)
         return found
 
     return patiently(ask, "the brokers")
