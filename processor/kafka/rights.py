@@ -250,8 +250,8 @@ def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Ope
         need(_KAFKA, output.progress_topic, AclOperation.READ)
     need(_SINK, plan.markers_topic, AclOperation.WRITE)
     need(_KAFKA, plan.markers_topic, AclOperation.READ)
-    if any(source.tells_later for source in plan.inputs):
-        need(_SOURCE, plan.markers_topic, AclOperation.READ)
+    # While no task runs, the source looks there for a newer instance.
+    need(_SOURCE, plan.markers_topic, AclOperation.READ)
     if progress.has_hops(plan):
         need(_SINK, plan.loopback_topic, AclOperation.WRITE)
         need(_SOURCE, plan.loopback_topic, AclOperation.READ)

@@ -1,6 +1,7 @@
 """Each right that a pipeline needs is told by name when it is missing, before a query starts."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,8 @@ IDS = Rule(ResourceType.TRANSACTIONAL_ID, "ikebana-", WRITE, ResourcePatternType
 
 def consumers(name: str) -> list[Rule]:
     """What `source.kafka` needs."""
-    return [Rule(TOPIC, f"{name}.in", READ), Rule(TOPIC, f"{name}.loopback", READ), GROUP]
+    topics = (f"{name}.in", f"{name}.loopback", f"{name}.markers")
+    return [*(Rule(TOPIC, topic, READ) for topic in topics), GROUP]
 
 
 def producers(name: str) -> list[Rule]:
@@ -152,6 +154,7 @@ def shop(secured: Secured) -> Secured:
         {
             **lacking,
             "whole": [SEEING, *OF_SHOP],
+            "short-sighted": [SEEING, Rule(TOPIC, "shop.in", READ)],
             "late": [SEEING, *late, *makers("late")],
             "reader": consumers("split"),
             "writer": producers("split"),
@@ -245,6 +248,20 @@ def test_rights_to_topics_that_a_start_makes_are_asked_for_once_they_are_there(
     assert f"{check.check} {check.told}" in error.message
 
 
+def test_what_another_client_lacks_is_told_of_it(shop: Secured, tmp_path: Path) -> None:
+    """Here the one that reads; what the others do is not asked of it."""
+    pipe = guarded(shop, tmp_path, "shop", "whole", source="short-sighted")
+
+    found = failed(pipe)
+
+    assert {check.check: check.told for check in found} == {
+        'topic "shop.markers"': "may not be read",
+        'topic "shop.loopback"': "may not be read",
+        'group "ikebana" by source.kafka': "may not be seen",
+    }
+    assert all("User:short-sighted" in check.remedy for check in found)
+
+
 def test_who_has_no_rights_at_all_is_told_each(shop: Secured, tmp_path: Path) -> None:
     """A topic that is not to be seen may be there or not."""
     pipe = guarded(shop, tmp_path, "shop", "everybody")
@@ -274,7 +291,8 @@ def test_a_run_with_exactly_the_rights_that_are_needed_ends_well(
     pipe.drained(timeout_s=240)
 
     assert [check for check in before if check.status != "ok"] == []
-    counts = dict(shop.committed("split.out", 2))
-    assert counts == {b'"x"': b'{"n":2}', b'"y"': b'{"n":1}'}
+    x, y, one, two = b'"x"', b'"y"', b'{"n":1}', b'{"n":2}'
+    # The count of the first "x" comes, and goes again with the second one.
+    assert Counter(shop.committed("split.out", 4)) == {(x, one): 2, (x, two): 1, (y, one): 1}
     again = list(checks(pipe.file(), None, None))
     assert [check for check in again if check.status != "ok"] == []
