@@ -29,8 +29,8 @@ test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
 test-full: $(STAMP)  ## Run those too that take minutes: every fault, every example, the demo
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
-test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed) and Debezium
-	$(BIN)/python -m pytest -m cdc tests/cdc
+test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed), Debezium and a registry
+	$(BIN)/python -m pytest -m cdc tests/cdc tests/kafka/test_registry.py
 
 $(VENV)/.deploy: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[deploy]'

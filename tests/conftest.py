@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import hypothesis
 import pytest
 
+from cdc import registry
+from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import Broker, running
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from waiting import patient
@@ -60,6 +62,16 @@ def broker() -> Iterator[Broker | ExternalBroker]:
         return
     with running() as embedded:
         yield embedded
+
+
+@pytest.fixture(scope="session")
+def apicurio() -> Iterator[registry.ApicurioRegistry]:
+    """One real schema registry for the whole run; it is slow to start."""
+    try:
+        with registry.running() as found:
+            yield found
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture

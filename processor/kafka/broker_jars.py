@@ -8,7 +8,7 @@ import importlib.util
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ikebana.arrangements.errors import BrokerError
@@ -73,15 +73,21 @@ def once(folder: Path, fetch: Callable[[Path, Path], None]) -> Path:
 
 
 def retrieve(
-    java: Path, ivy_file: str, folder: Path, log_file: Path, timeout_s: float
+    java: Path,
+    ivy_file: str,
+    folder: Path,
+    log_file: Path,
+    timeout_s: float,
+    *,
+    # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
+    types: Sequence[str] = ("jar", "bundle"),
 ) -> int | None:
     """Let Ivy fetch what a file asks for into `lib`; its exit status, None for a timeout."""
     (folder / "ivy.xml").write_text(ivy_file)
     command = [
         *(str(java), "-cp", str(ivy()), "org.apache.ivy.Main"),
         *("-ivy", "ivy.xml", "-confs", "default"),
-        # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
-        *("-types", "jar", "bundle"),
+        *("-types", *types),
         *("-retrieve", "lib/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     with log_file.open("wb") as log:

@@ -18,7 +18,8 @@ from pathlib import Path
 from signal import SIGKILL
 
 from cdc import child
-from cdc.postgres import Postgres, Unavailable
+from cdc.fetched import Unavailable
+from cdc.postgres import Postgres
 from ikebana.arrangements.errors import BrokerError, IkebanaError
 from ikebana.processor.java import find_java
 from ikebana.processor.kafka.broker import free_port

@@ -20,6 +20,7 @@ from signal import SIGQUIT
 from typing import Any
 
 from cdc import child
+from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import free_port
 from waiting import patient, wait_until
 
@@ -31,10 +32,6 @@ _SETTINGS = {
     "max_connections": "20",
     "timezone": "UTC",
 }
-
-
-class Unavailable(Exception):
-    """What a test needs cannot be had here; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Message
 
 from cdc import shop
-from cdc.postgres import Unavailable
+from cdc.fetched import Unavailable
 from cdc.reading import collection
 from cdc.shop import Shop
 from ikebana.codecs.change import Change, Ignored, Wanted

@@ -17,7 +17,7 @@ import pytest
 
 from cdc import bank
 from cdc.bank import Bank
-from cdc.postgres import Unavailable
+from cdc.fetched import Unavailable
 from cdc.shop import require
 from ikebana.codecs.debezium_position import Boundaries, Positions
 from ikebana.processor.kafka.broker import running
