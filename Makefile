@@ -29,7 +29,7 @@ test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
 test-full: $(STAMP)  ## Run those too that take minutes: every fault, every example, the demo
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
-test-cdc: $(STAMP)  ## Run those with a real PostgreSQL (initdb is needed), Debezium and a registry
+test-cdc: $(STAMP)  ## Run those with real databases, producers and a registry, where they are installed
 	$(BIN)/python -m pytest -m cdc tests/cdc tests/kafka/test_registry.py
 
 $(VENV)/.deploy: $(STAMP)

@@ -69,7 +69,11 @@ def captured(servers: str) -> Iterator[Bank]:
         topics = [f"{server}.{name}" for server in CONNECTORS for name in TOPICS]
         for topic in topics:
             create(servers, topic, TOPICS[topic.partition(".")[2]])
-        with connect.running(servers, database, CONNECTORS) as worker:
+        connectors = {
+            name: {**connect.postgres_connector(name, database), **settings}
+            for name, settings in CONNECTORS.items()
+        }
+        with connect.running(servers, "postgres", connectors) as worker:
 
             def snapshot_taken() -> bool:
                 worker.check()

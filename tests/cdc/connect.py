@@ -1,11 +1,10 @@
-"""A real Kafka Connect worker, standalone, with Debezium's connector for PostgreSQL.
+"""A real Kafka Connect worker, standalone, with Debezium's connectors.
 
-Its jars come from Maven Central into the cache folder, once, as those of the embedded
-broker do, and its Kafka is of the broker's version.
+Its Kafka is of the broker's version.  Each connector has jars, and so a worker, of its own:
+they are not all there in one version.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -17,42 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
 
-from cdc import child
-from cdc.fetched import Unavailable
+from cdc import child, registry
+from cdc.fetched import LOGGING, WORKER, Jar, fetched, java
+from cdc.mariadb import MariaDb
 from cdc.postgres import Postgres
-from ikebana.arrangements.errors import BrokerError, IkebanaError
-from ikebana.processor.java import find_java
 from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import (
-    KAFKA_VERSION,
-    end_of_log,
-    jars_folder,
-    once,
-    retrieve,
-)
+from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, end_of_log
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-DEBEZIUM_VERSION = "3.6.3.Final"
-_FETCH_TIMEOUT_S = 600
-
-# Debezium is built against a later Kafka; a worker always brings its own.
-_IVY_FILE = f"""\
-<ivy-module version="2.0">
-  <info organisation="ikebana" module="connect"/>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="connect-runtime" rev="{KAFKA_VERSION}"
-                conf="default"/>
-    <dependency org="org.apache.kafka" name="connect-json" rev="{KAFKA_VERSION}"
-                conf="default"/>
-    <dependency org="io.debezium" name="debezium-connector-postgres" rev="{DEBEZIUM_VERSION}"
-                conf="default">
-      <exclude org="org.apache.kafka"/>
-    </dependency>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4"
-                conf="default"/>
-  </dependencies>
-</ivy-module>
-"""
+AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
+VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final"}
 
 _LOG4J_FILE = """\
 appender.stdout.type = Console
@@ -98,14 +71,14 @@ class Worker:
 
 @contextmanager
 def running(
-    servers: str, database: Postgres, connectors: Mapping[str, Mapping[str, str]]
+    servers: str, kind: str, connectors: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Worker]:
-    """Run a worker with a connector for each name, which is its topics' prefix too.
+    """Run a worker with connectors of a kind of database.
 
     Raises:
         Unavailable: Java is missing, or the jars could not be fetched.
     """
-    java, lib = installed()
+    lib = installed(kind)
     folder = Path(tempfile.mkdtemp(prefix="ikebana-connect-"))
     try:
         port = free_port()
@@ -114,9 +87,17 @@ def running(
         files = []
         for name, settings in connectors.items():
             files.append(f"{name}.properties")
-            _write(folder / files[-1], {**_connector(name, database), **settings})
+            _write(folder / files[-1], {"name": name, **settings})
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        command = [str(java), *_JVM_OPTIONS, "-cp", f"{lib}/*", main, "worker.properties", *files]
+        command = [
+            str(java()),
+            *_JVM_OPTIONS,
+            "-cp",
+            f"{lib}/*",
+            main,
+            "worker.properties",
+            *files,
+        ]
         log = folder / "connect.log"
         # What it has not flushed nobody needs: offsets are as temporary as the rest.
         with child.running(command, folder, log, end_by=SIGKILL) as process:
@@ -126,18 +107,18 @@ def running(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def installed() -> tuple[Path, Path]:
-    """Java, and the folder of the jars, which are fetched the first time (41 MB).
+def installed(kind: str) -> Path:
+    """The folder of the jars, which are fetched the first time (41 MB, 48 MB for MariaDB).
 
     Raises:
         Unavailable: Java is missing, or the jars could not be fetched.
     """
-    try:
-        java = find_java(os.environ)
-        return java, _jars(java)
-    except IkebanaError as err:
-        # The first line is the reason, the others are the end of a log.
-        raise Unavailable(f"no Debezium: {str(err).splitlines()[0]}") from err
+    name, kafka = f"debezium-connector-{kind}", ("org.apache.kafka",)
+    parts = [*WORKER, Jar("io.debezium", name, VERSIONS[kind], kafka), LOGGING]
+    if kind == "mariadb":
+        converter = "apicurio-registry-utils-converter"
+        parts.append(Jar("io.apicurio", converter, registry.VERSION, kafka))
+    return fetched(f"{name}-{VERSIONS[kind]}-kafka-{KAFKA_VERSION}", parts)
 
 
 def _write(path: Path, text: str | Mapping[str, str]) -> None:
@@ -158,9 +139,9 @@ def _worker(servers: str, port: int) -> dict[str, str]:
     }
 
 
-def _connector(name: str, database: Postgres) -> dict[str, str]:
+def postgres_connector(name: str, database: Postgres) -> dict[str, str]:
+    """A connector whose topics begin with its name."""
     return {
-        "name": name,
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "plugin.name": "pgoutput",
         "database.hostname": "127.0.0.1",
@@ -177,18 +158,38 @@ def _connector(name: str, database: Postgres) -> dict[str, str]:
     }
 
 
-def _jars(java: Path) -> Path:
-    name = f"debezium-{DEBEZIUM_VERSION}-kafka-{KAFKA_VERSION}"
-    return once(
-        jars_folder().with_name(name), lambda private, log_file: _fetch(java, private, log_file)
-    )
+def mariadb_connector(name: str, database: MariaDb, schema: str, number: int) -> dict[str, str]:
+    """A connector whose topics begin with its name; its number is another one for each."""
+    return {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.hostname": "127.0.0.1",
+        "database.port": str(database.port),
+        "database.user": "debezium",
+        "database.password": "debezium",
+        "database.ssl.mode": "disable",
+        "database.server.id": str(number),
+        "database.include.list": schema,
+        "topic.prefix": name,
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": f"{name}.history",
+        "skipped.operations": "none",
+        "poll.interval.ms": "50",
+    }
 
 
-def _fetch(java: Path, folder: Path, log_file: Path) -> None:
-    status = retrieve(java, _IVY_FILE, folder, log_file, _FETCH_TIMEOUT_S)
-    wanted = folder / "lib" / f"debezium-connector-postgres-{DEBEZIUM_VERSION}.jar"
-    if status != 0 or not wanted.exists():
-        raise BrokerError(
-            f"could not fetch the jars of Debezium {DEBEZIUM_VERSION}: Ivy's status is {status}; "
-            f"the end of {log_file}:\n{end_of_log(log_file)}"
-        )
+def avro(url: str, *, headers: bool) -> dict[str, str]:
+    """Keys and values in Avro, ids in headers or as Confluent's serializer frames them."""
+    settings = {
+        "": AVRO,
+        ".apicurio.registry.url": url,
+        ".apicurio.registry.auto-register": "true",
+        ".apicurio.registry.find-latest": "true",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": str(headers).lower(),
+    }
+    return {
+        f"{part}.converter{name}": value
+        for part in ("key", "value")
+        for name, value in settings.items()
+    }

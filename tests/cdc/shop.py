@@ -183,7 +183,7 @@ class Shop:
 def require() -> None:
     """Raises: Unavailable, if PostgreSQL or the connector cannot be had here."""
     postgres.installed()
-    connect.installed()
+    connect.installed("postgres")
 
 
 @contextmanager
@@ -200,7 +200,11 @@ def captured(servers: str) -> Iterator[Shop]:
         for topic in topics:
             # The order of a truncate and of rows holds in one partition only.
             create(servers, topic, 1)
-        with connect.running(servers, database, CONNECTORS) as worker:
+        connectors = {
+            name: {**connect.postgres_connector(name, database), **settings}
+            for name, settings in CONNECTORS.items()
+        }
+        with connect.running(servers, "postgres", connectors) as worker:
 
             def snapshot_taken() -> bool:
                 worker.check()
