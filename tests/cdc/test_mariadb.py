@@ -25,9 +25,11 @@ import pytest
 
 import recorded
 from cdc import mariadb, store
+from cdc.decoded import changes, codec_of, folded
 from cdc.fetched import Unavailable
 from cdc.store import Store, topic_of
 from cdc.telling import Row, comparable, told
+from ikebana.processor.kafka.registry import Registry
 from judge import committed
 from pipelines import ends_of
 from recorded import Recorded, Schemas
@@ -113,6 +115,29 @@ def test_debezium_says_of_transactions_and_ddl_what_is_stored(captured: Store, n
         recorded.record(name, found)
 
     assert _told("json", found) == _told("json", recorded.messages_of(name))
+
+
+@pytest.mark.parametrize(("producer", "table"), SHOWN)
+def test_what_a_producer_says_comes_to_the_table(
+    captured: Store, producer: str, table: str
+) -> None:
+    """Through the codec and, for Avro, the reader of registries; no Spark is needed."""
+    present(captured, producer)
+    topic = topic_of(producer, table)
+    messages = committed(captured.servers, topic)
+    registry = Registry({"url": captured.registry.url}, 30)
+    begun = time.monotonic()
+    parts = ((each.key(), each.value(), each.headers()) for each in messages)
+    rows = folded(changes(codec_of(producer, table, registry), parts))
+    seconds = time.monotonic() - begun
+
+    expected = [told(producer, row) for row in captured.tables[table]]
+    assert len(expected) > 20
+    assert sorted(rows.values(), key=_key) == sorted(expected, key=_key)
+    print(
+        f"{producer}, {table}: {len(rows)} rows are the table's, from {len(messages)} messages "
+        f"in {topic} read in {seconds:.1f} s; {captured.seconds[topic]:.1f} s behind the database"
+    )
 
 
 @dataclass(frozen=True)

@@ -5,72 +5,35 @@ shows that the producers still say so.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 import recorded
-from cdc.telling import Row, comparable, told
-from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Change, Codec, Ignored, Wanted
-from ikebana.codecs.debezium import Debezium
-from ikebana.codecs.debezium_avro import DebeziumAvro
+from cdc import decoded
+from cdc.decoded import codec_of, folded
+from cdc.telling import Row, told
+from ikebana.codecs.change import Change
 from ikebana.codecs.debezium_position import Boundaries, Positions
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.maxwell import Maxwell
 
-
-def _avro(**options: str) -> Callable[[Wanted], Codec]:
-    return lambda wanted: DebeziumAvro(
-        recorded.schemas(), msgspec.structs.replace(wanted, options=options)
-    )
-
-
-CODECS: dict[str, Callable[[Wanted], Codec]] = {
-    "json": Debezium,
-    "headers": _avro(framing="headers"),
-    "confluent": _avro(),
-    "maxwell": Maxwell,
-    "canal": Canal,
-}
-TABLES = ("samples", "emptied")
+PRODUCERS = ("json", "headers", "confluent", "maxwell", "canal")
 ADDED = "extra"
 
 
 def changes(producer: str, table: str) -> Iterator[Change]:
     """What all messages of a producer say of a table."""
-    wanted = Wanted(tables=rf"store\.{table}", before=True)
-    codec = CODECS[producer](wanted)
-    for message in recorded.messages_of(producer):
-        found = codec.changes(*message.parts(avro=producer in ("headers", "confluent")))
-        if not isinstance(found, Ignored):
-            yield from found
+    codec = codec_of(producer, table, recorded.schemas())
+    avro = producer in ("headers", "confluent")
+    yield from decoded.changes(
+        codec, (each.parts(avro=avro) for each in recorded.messages_of(producer))
+    )
 
 
-def folded(producer: str, table: str) -> dict[bytes, Row]:
-    """The rows in the end, by their keys."""
-    rows: dict[bytes, Row] = {}
-    for change in changes(producer, table):
-        assert not change.absent
-        if change.kind == "truncate":
-            rows.clear()
-            continue
-        assert change.key is not None
-        before = rows.pop(change.key, None)
-        if change.before is not None:
-            assert before == row(change.before)
-        if change.kind == "upsert":
-            assert change.after is not None
-            rows[change.key] = row(change.after)
-    return rows
-
-
-def row(data: bytes) -> Row:
-    """A row as it can be compared."""
-    return comparable(json.loads(data, parse_float=Decimal))
+def rows(producer: str, table: str) -> list[Row]:
+    """The rows in the end, in the order of their ids."""
+    return by_id(folded(changes(producer, table), added=[ADDED]).values())
 
 
 def by_id(rows: Any) -> list[Row]:
@@ -78,13 +41,13 @@ def by_id(rows: Any) -> list[Row]:
     return sorted(rows, key=lambda each: each["id"])
 
 
-@pytest.mark.parametrize("producer", CODECS)
+@pytest.mark.parametrize("producer", PRODUCERS)
 def test_recorded_messages_come_to_the_table(producer: str) -> None:
     """Through updates, a changed key, a delete, a rollback and an added column.
 
     The default of an added column is in no message of a row that nobody has changed since.
     """
-    found = by_id(folded(producer, "samples").values())
+    found = rows(producer, "samples")
     expected = by_id(told(producer, each) for each in recorded.tables()["samples"])
 
     assert [each["id"] for each in found if ADDED in each] == [3, 6, 999]
@@ -95,20 +58,20 @@ def test_recorded_messages_come_to_the_table(producer: str) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("producer", CODECS)
+@pytest.mark.parametrize("producer", PRODUCERS)
 def test_a_truncate_empties_the_table_where_it_is_told(producer: str) -> None:
     """Maxwell alone says nothing of it, so that its reader goes on with the old rows."""
-    rows = by_id(folded(producer, "emptied").values())
+    found = rows(producer, "emptied")
     left = by_id(told(producer, each) for each in recorded.tables()["emptied"])
 
     assert [each["id"] for each in left] == [3, 999]
     if producer == "maxwell":
-        assert [each["id"] for each in rows] == [1, 2, 3, 999]
+        assert [each["id"] for each in found] == [1, 2, 3, 999]
     else:
-        assert rows == left
+        assert found == left
 
 
-@pytest.mark.parametrize("producer", CODECS)
+@pytest.mark.parametrize("producer", PRODUCERS)
 def test_a_changed_key_is_told_as_a_delete_and_an_insert(producer: str) -> None:
     """In two messages or in one, of whichever key."""
     moved = [
