@@ -76,6 +76,9 @@ def running(servers: str, database: MariaDb, topic: str) -> Iterator[Callable[[]
 
             def check() -> None:
                 assert process.poll() is None, f"Maxwell has ended:\n{end_of_log(log)}"
+                # It goes on after that, without these rows.
+                failed = b"Event deserialization failure" in log.read_bytes()
+                assert not failed, f"Maxwell cannot read the binary log:\n{end_of_log(log)}"
 
             yield check
     finally:
