@@ -276,6 +276,7 @@ def test_who_has_no_rights_at_all_is_told_each(shop: Secured, tmp_path: Path) ->
     assert all(f"{check} may not be seen" in error.message for check in topics)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_run_with_exactly_the_rights_that_are_needed_ends_well(
     shop: Secured, tmp_path: Path
