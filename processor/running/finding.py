@@ -61,9 +61,13 @@ def _plan_named(given: str) -> Plan:
     if isinstance(found, Plan):
         return found
     there_are = [n for n, each in vars(there).items() if isinstance(each, Pipeline | Plan)]
-    kind = "has no such name" if found is None else f"has a {type(found).__name__} there"
+    problem = (
+        f'module "{module}" has no "{name}"'
+        if found is None
+        else f'"{name}" of module "{module}" is of type {type(found).__name__}'
+    )
     raise ConfigError(
-        f'cannot read pipeline "{given}": module "{module}" {kind}',
+        f'cannot read pipeline "{given}": {problem}',
         hint=f"Its pipelines are {', '.join(there_are)}."
         if there_are
         else "Make a pipeline in it: shop = ikebana.Pipeline(...).",

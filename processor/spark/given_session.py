@@ -1,5 +1,6 @@
 """A Spark session that somebody else has started, as one to run a pipeline on."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import ConfigError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.session import OWNED, spark_settings
 
 
@@ -40,6 +42,9 @@ class GivenSpark:
                     hint=f"Start Spark with {key}={wanted}, or give no session.",
                 )
         self._given = given
+        if folder := os.environ.get(FOLDER_VARIABLE):
+            # Workers are given these variables, whenever Spark was started.
+            given.sparkContext.environment[FOLDER_VARIABLE] = folder
         self._options = spark_settings(settings, name)
         self._session: SparkSession | None = None
         self._folder: Path | None = None

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.restarts import Failed, Restarts, persistently
@@ -55,7 +57,13 @@ def run(
     Raises:
         IkebanaError: what ended it, by its name.
         Stopped: it was asked to stop when there was nothing to finish.
+        ConfigError: Spark runs in this process already, and `spark` is not given.
     """
+    if spark is None and SparkContext._active_spark_context is not None:
+        raise ConfigError(
+            f'cannot start Spark for pipeline "{plan.name}": it runs in this process already',
+            hint="Give the session to run on: spark=session. Several pipelines can share one.",
+        )
     with (
         Spark(settings, plan.name) if spark is None else GivenSpark(spark, settings, plan.name)
     ) as ours:

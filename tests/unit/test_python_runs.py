@@ -1,0 +1,128 @@
+"""Runs from Python, as far as they go without Spark: settings, functions, programs, commands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import ikebana as ik
+import user_functions
+from ikebana.processor.cli.main import cli
+from waiting import patient
+
+PROGRAM = """
+import ikebana as ik
+
+def kept(data):
+    return True
+
+shop = ik.Pipeline("shop")
+shop.topic("orders").upsert().filter(kept).to("out")
+shop.run("localhost:1", checkpoint="state", once=True)
+"""
+
+
+def _pipeline() -> ik.Pipeline:
+    made = ik.Pipeline("shop")
+    made.topic("orders").upsert().filter(user_functions.is_even).to("out")
+    return made
+
+
+def test_settings_are_refused_all_at_once() -> None:
+    """By their paths in a pipeline file."""
+    settings = {"run": {"shard": 2, "heartbeat": "soon"}, "kafka": {"bootstrap.server": "b:1"}}
+
+    with pytest.raises(ik.ConfigError) as raised:
+        _pipeline().start(checkpoint="state", settings=settings)
+
+    assert str(raised.value).splitlines() == [
+        'settings of pipeline "shop" have 2 problems:',
+        "  run.heartbeat: must be a number of seconds, or a duration such as 500ms, 10s, 5m or "
+        '7d; is "soon"',
+        '  run.shard: there is no such setting here; did you mean "shards"?',
+    ]
+
+
+def test_settings_that_fit_no_cluster_are_refused() -> None:
+    """What only the whole of them tells."""
+    with pytest.raises(ik.ConfigError, match=r"kafka\.bootstrap\.servers: is missing"):
+        _pipeline().start(checkpoint="state", settings={"run": {"shards": 0}})
+
+
+def test_a_function_that_no_worker_finds_is_refused_before_spark_starts() -> None:
+    """With the line where it was given."""
+    made = ik.Pipeline("shop")
+    made.topic("orders").upsert().filter(lambda data: bool(data)).to("out")
+
+    with pytest.raises(ik.PlanError, match=rf"give it a name in one \({__file__}, line \d+\)"):
+        made.start("localhost:1", checkpoint="state")
+
+
+def test_a_program_that_runs_while_it_is_imported_is_told_what_to_write(tmp_path: Path) -> None:
+    """Workers import it for its functions: each would run the pipeline again."""
+    (tmp_path / "shop_program.py").write_text(PROGRAM)
+
+    done = subprocess.run(
+        [sys.executable, "shop_program.py"],
+        capture_output=True,
+        text=True,
+        timeout=patient(120),
+        check=False,
+        cwd=tmp_path,
+    )
+
+    assert done.returncode == 1
+    assert 'if __name__ == "__main__":' in done.stderr.replace("\\", "")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with a pipeline, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    name = "a_shop_of_tests"
+    (tmp_path / f"{name}.py").write_text(
+        "import ikebana as ik\n"
+        'shop = ik.Pipeline("shop")\n'
+        'shop.topic("orders").upsert().to("out")\n'
+        "other = 1\n"
+    )
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
+
+
+def test_commands_take_a_pipeline_of_a_module(module: str) -> None:
+    """As they take a file."""
+    done = CliRunner().invoke(
+        cli, ["explain", f"{module}:shop", "--bootstrap-servers", "b:1", "--checkpoint", "c"]
+    )
+
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("pipeline shop (")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("{}:other", '"other" of module "{}" is of type int\nHint: Its pipelines are shop.'),
+        ("{}:nothing", 'module "{}" has no "nothing"\nHint: Its pipelines are shop.'),
+        ("no_such_module:shop", 'module "no_such_module" cannot be imported'),
+    ],
+)
+def test_a_reference_that_finds_no_pipeline_is_refused(
+    module: str, given: str, problem: str
+) -> None:
+    """With those that there are."""
+    done = CliRunner().invoke(cli, ["explain", given.format(module), "--checkpoint", "c"])
+
+    assert isinstance(done.exception, ik.ConfigError) or done.exit_code != 0
+    assert problem.format(module) in (str(done.exception) + done.output)
+
+
+def test_an_explained_plan_is_text_and_a_picture() -> None:
+    """As a terminal and a notebook show it."""
+    explained = _pipeline().explain()
+
+    assert str(explained).startswith("pipeline shop (")
+    assert explained._repr_svg_().startswith("<svg")
