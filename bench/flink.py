@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from ikebana.processor.java import find_java
+from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka import broker_jars
 
 VERSION = "2.3.0"

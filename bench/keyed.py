@@ -38,10 +38,10 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch.parts import operator_part
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.checkpoint.parts import operator_part
 from ikebana.processor.kernels import hold, reduce
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.worker import settle
 
 Result = TypeVar("Result")

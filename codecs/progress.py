@@ -7,6 +7,7 @@ updates of every time before `upper`.  `lower` is the `upper` of the batch befor
 """
 
 import re
+from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -74,3 +75,21 @@ def _decode(message: bytes | None, kind: type[_Struct]) -> _Struct:
         raise DecodeError("progress record", reason) from None
     except RecursionError:
         raise DecodeError("progress record", "it is nested too deeply") from None
+
+
+def pack_times(times: dict[int, int]) -> list[int]:
+    """Counts by time as alternating steps of time and counts, which are small numbers."""
+    packed: list[int] = []
+    last = 0
+    for time, count in sorted(times.items()):
+        packed += (time - last, count)
+        last = time
+    return packed
+
+
+def add_times(times: dict[int, int], packed: Sequence[int]) -> None:
+    """Add what `pack_times` has packed."""
+    time = 0
+    for step, count in zip(packed[::2], packed[1::2], strict=True):
+        time += step
+        times[time] = times.get(time, 0) + count

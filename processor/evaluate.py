@@ -14,21 +14,24 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical, cdcv2, diff
+from ikebana.codecs.progress import add_times
 from ikebana.codecs.upsert_out import Message as OutputMessage
-from ikebana.processor.batch import dataflow, hops, parts
-from ikebana.processor.batch.envelope import Records, Tick, unpack
-from ikebana.processor.batch.formatting import add_times, progress_messages
-from ikebana.processor.batch.rows import KeyedUpdate, Updates, add
+from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.batch.formatting import progress_messages
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.literals import Record as Record
 from ikebana.processor.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import ERRORS, SOURCE_CLOCKS, Input, Output, Plan
-from ikebana.processor.reading.decoding import Decoding, Place
+from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
+from ikebana.processor.rows.envelope import Records, Tick, unpack
+from ikebana.processor.rows.placing import Place
+from ikebana.processor.rows.rows import KeyedUpdate, Updates, add
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
 if TYPE_CHECKING:

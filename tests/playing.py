@@ -7,7 +7,7 @@ from ikebana import Column, EventTime, Input, Plan
 from ikebana.codecs import canonical
 from ikebana.codecs import diff as updates
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch import parts
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.timing.diff_input import Closed
 from shell import Shell, Topics
 

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Set
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.codecs.upsert_out import Message as Written
-from ikebana.processor.batch import dataflow, hops, parts
-from ikebana.processor.batch.envelope import Records, Tick, pack, unpack
-from ikebana.processor.batch.formatting import pack_times
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.checkpoint.rescale import united
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.reading.decoding import shard_of
 from ikebana.processor.reading.intake import Message
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import intake_of
-from ikebana.processor.rescale import united
+from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing import input_times, reclock
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.event_time import Where

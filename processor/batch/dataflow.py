@@ -13,24 +13,10 @@ from ikebana.arrangements.errors import RecordError
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
-from ikebana.processor.batch import parts
-from ikebana.processor.batch.envelope import Records
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.joined_batch import JoinedBatch
-from ikebana.processor.batch.rows import (
-    Errors,
-    Facts,
-    Ignored,
-    KeyedUpdate,
-    Seen,
-    Symbols,
-    Truncate,
-    Updates,
-    keyed,
-    times_of,
-    updates_of,
-)
 from ikebana.processor.batch.waiting import waiting
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels import (
@@ -48,6 +34,20 @@ from ikebana.processor.planning import machines, planner, progress, ways
 from ikebana.processor.planning.joined import is_gathered, joined
 from ikebana.processor.planning.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
 from ikebana.processor.planning.planner import Physical
+from ikebana.processor.rows.envelope import Records
+from ikebana.processor.rows.rows import (
+    Errors,
+    Facts,
+    Ignored,
+    KeyedUpdate,
+    Seen,
+    Symbols,
+    Truncate,
+    Updates,
+    keyed,
+    times_of,
+    updates_of,
+)
 
 # Rows as they reach a shard.
 Rows = Sequence[Records]

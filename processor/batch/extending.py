@@ -26,7 +26,6 @@ from ikebana.processor.batch.joining import (
     portions,
     results,
 )
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.paths import Planned, binds
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.stages import Role, Stage, candidate_name, step_name
@@ -36,6 +35,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.rows import KeyedUpdate
 
 # The fewest data, and the candidate that has them.
 _COUNTED = struct.Struct(">QB")

@@ -20,10 +20,10 @@ from ikebana.codecs.upsert_out import (
     to_upserts,
     violation_record,
 )
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import single_value
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.rows.rows import KeyedUpdate
 
 # Well below what brokers take by default.
 _LARGEST_STATEMENT = 512 << 10
@@ -101,21 +101,3 @@ def progress_messages(
     if output.format in _CDCV2:
         counts = dict(sorted(times.items()))
         yield from _CDCV2[output.format].encode_progress(lower, upper, counts, _LARGEST_STATEMENT)
-
-
-def pack_times(times: dict[int, int]) -> list[int]:
-    """Counts by time as alternating steps of time and counts, which are small numbers."""
-    packed: list[int] = []
-    last = 0
-    for time, count in sorted(times.items()):
-        packed += (time - last, count)
-        last = time
-    return packed
-
-
-def add_times(times: dict[int, int], packed: Sequence[int]) -> None:
-    """Add what `pack_times` has packed."""
-    time = 0
-    for step, count in zip(packed[::2], packed[1::2], strict=True):
-        time += step
-        times[time] = times.get(time, 0) + count

@@ -8,8 +8,8 @@ its batch is.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ikebana.processor.batch.rows import KeyedUpdate, Updates, add, keyed
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate, Updates, add, keyed
 
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 1 << 20

@@ -15,9 +15,9 @@ import msgspec
 
 from ikebana.arrangements.frontier import Time
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
+from ikebana.processor.rows.rows import KeyedUpdate
 
 # So many data go their way in a batch, from each shard.
 PORTION = 20_000

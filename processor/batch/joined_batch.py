@@ -11,10 +11,8 @@ from typing import NamedTuple
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.batch import hydrating
-from ikebana.processor.batch.datum import parts_of
 from ikebana.processor.batch.extending import extending
 from ikebana.processor.batch.joining import Portion, looking
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels.arrange import Arrangement
@@ -25,6 +23,8 @@ from ikebana.processor.linear.steps import Arrange
 from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.datum import parts_of
+from ikebana.processor.rows.rows import KeyedUpdate
 
 
 class JoinedBatch:

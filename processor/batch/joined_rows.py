@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.batch.datum import parts_of
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.keys import key_sql
 from ikebana.processor.linear.query import Query, compiled, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.rows.datum import parts_of
 
 _base64 = msgspec.json.encode
 _text_of = msgspec.json.encode

@@ -15,7 +15,6 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
 from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage, candidate_name, step_name
@@ -27,6 +26,7 @@ from ikebana.processor.linear.chain import operator_error
 from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.rows import KeyedUpdate
 
 Item = TypeVar("Item")
 # So many matches become rows together.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.batch import parts
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import facts, hold, state_machine, upsert
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan, StateMachine, Upsert

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import Place, here
 from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.steps import Sql, Step
-from ikebana.processor.planning.plan import Linear, Output, OutputFormat, Reduce
-
-if TYPE_CHECKING:
-    from ikebana.processor.building.pipeline import Pipeline
+from ikebana.processor.planning.plan import Concat, Linear, Operator, Output, OutputFormat, Reduce
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -31,7 +29,7 @@ class Collection(Generic[Key, Value]):
     columns of the value, `key` and `value`.
     """
 
-    pipeline: "Pipeline"
+    parts: Parts
     source: str
     """The operator, or the input, that the steps are behind."""
     steps: tuple[Step, ...] = ()
@@ -153,7 +151,7 @@ class Collection(Generic[Key, Value]):
 
     def __add__(self, other: "Collection[Key, Value]") -> "Collection[Key, Value]":
         """The data of both, with the sums of their counts."""
-        return self.pipeline.concat(self, other)
+        return concat(self.parts, (self, other))
 
     def __sub__(self, other: "Collection[Key, Value]") -> "Collection[Key, Value]":
         """The data of this one, less those of the other."""
@@ -175,7 +173,7 @@ class Collection(Generic[Key, Value]):
         source = self.built()
         own = name or f"{source}_by_{identifier(by) if by else 'key'}"
         all_named = {**(aggregates or {}), **named}
-        return self.pipeline.add(Reduce(own, source, tuple(all_named.items()), by, function))
+        return self._made(Reduce(own, source, tuple(all_named.items()), by, function))
 
     def as_of(
         self,
@@ -195,14 +193,12 @@ class Collection(Generic[Key, Value]):
         SQL calls the two by their `aliases`.  Results are not revised when `right` changes
         later; see `AsOfJoin`.
         """
-        left, met = self.built(), self.pipeline.checked(right).built()
+        left, met = self.built(), right.built_in(self.parts)
         own = name or f"{left}_as_of_{met}"
         conditions = (on,) if isinstance(on, str) else tuple(on)
         inputs = JoinInput(aliases[0], left), JoinInput(aliases[1], met)
         columns = tuple(select.items())
-        return self.pipeline.add(
-            AsOfJoin(own, *inputs, conditions, columns, key, at, outer, retract)
-        )
+        return self._made(AsOfJoin(own, *inputs, conditions, columns, key, at, outer, retract))
 
     def to(
         self,
@@ -215,16 +211,33 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Key, Value]":
         """Publish the updates of this collection in a topic; see `Output`."""
         own = name or topic
-        self.pipeline.publish(Output(own, self.built(), topic, format, partitions, tombstones))
+        self.parts.publish(Output(own, self.built(), topic, format, partitions, tombstones))
         return self
 
     def built(self) -> str:
         """The name of the operator that has this collection; of steps it is made now."""
         if not self.steps:
             return self.source
-        name = self.name or self.pipeline.free_name(self.source, self.steps)
+        name = self.name or self.parts.free_name(self.source, self.steps)
         made = Linear(name, self.source, self.steps)
-        return self.pipeline.add(made, self.places).source
+        return self.parts.add(made, self.places)
+
+    def built_in(self, parts: Parts) -> str:
+        """The same, where it is to be put together with what is of these parts.
+
+        Raises:
+            ConfigError: it is of another pipeline.
+        """
+        if self.parts is not parts:
+            raise ConfigError(
+                f'"{self.source}" of pipeline "{self.parts.pipeline}" cannot be joined with what '
+                f'is of pipeline "{parts.pipeline}"',
+                hint="Publish it there, and read its topic here.",
+            )
+        return self.built()
+
+    def _made(self, operator: Operator) -> "Collection[Any, Any]":
+        return Collection(self.parts, self.parts.add(operator))
 
     def _then(self, step: Step) -> "Collection[Any, Any]":
         """One more step; conditions go into the step that follows them, as in a file."""
@@ -235,6 +248,14 @@ class Collection(Generic[Key, Value]):
                 places = (*self.places[:-1], here())
                 return replace(self, steps=(*self.steps[:-1], merged), name=None, places=places)
         return self.then(step)
+
+
+def concat(
+    parts: Parts, collections: Iterable[Collection[Any, Any]], name: str | None = None
+) -> Collection[Any, Any]:
+    """The data of several collections, with the sums of their counts."""
+    sources = tuple(each.built_in(parts) for each in collections)
+    return Collection(parts, parts.add(Concat(name or "_and_".join(sources), sources)))
 
 
 def identifier(expression: str) -> str:

@@ -1,31 +1,27 @@
 """A pipeline written in Python."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from ikebana.arrangements.errors import ConfigError, PlanError
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
-from ikebana.processor.building.collection import Collection
+from ikebana.processor.building.collection import Collection, concat
 from ikebana.processor.building.explained import Explained
-from ikebana.processor.building.places import Place, here, placed
+from ikebana.processor.building.parts import Parts
+from ikebana.processor.building.places import here, placed
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.topic import Topic
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
-from ikebana.processor.linear.steps import Step
 from ikebana.processor.planning.plan import (
     Clock,
-    Concat,
     EventTime,
     Format,
     Input,
     KeyFormat,
-    Linear,
     OnError,
-    Operator,
-    Output,
     Plan,
     Start,
     TimeDomain,
@@ -90,10 +86,7 @@ class Pipeline:
         self._on_error: OnError = on_error
         self._error_topic = error_topic
         self._pushdown = pushdown
-        self._inputs: dict[str, Input] = {}
-        self._operators: dict[str, Operator] = {}
-        self._outputs: dict[str, Output] = {}
-        self._places: dict[str, Place] = {}
+        self._parts = Parts(name)
 
     @overload
     def topic(
@@ -133,8 +126,8 @@ class Pipeline:
             unique=tuple(map(tuple, options.get("unique", ()))),
             size=options.get("size"),
         )
-        self._places.setdefault(f"inputs.{given.name}", here())
-        return Topic(self, given)
+        self._parts.places.setdefault(f"inputs.{given.name}", here())
+        return Topic(self._parts, given)
 
     def join(
         self,
@@ -153,22 +146,20 @@ class Pipeline:
         `join({"o": orders, "c": customers}, where="o.customer = c.key", select={...})`.
         """
         aliases = tuple(
-            JoinInput(alias, self.checked(each).built()) for alias, each in inputs.items()
+            JoinInput(alias, each.built_in(self._parts)) for alias, each in inputs.items()
         )
         conditions = (where,) if isinstance(where, str) else tuple(where)
         paths = tuple((alias, tuple(path)) for alias, path in (orders or {}).items())
         own = name or "_".join(each.relation for each in aliases)
         columns = tuple(select.items())
-        return self.add(
-            DeltaJoin(own, aliases, conditions, columns, key, paths, cartesian, strategy)
-        )
+        join = DeltaJoin(own, aliases, conditions, columns, key, paths, cartesian, strategy)
+        return Collection(self._parts, self._parts.add(join))
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
     ) -> Collection[Any, Any]:
         """The data of several collections, with the sums of their counts."""
-        sources = tuple(self.checked(each).built() for each in collections)
-        return self.add(Concat(name or "_and_".join(sources), sources))
+        return concat(self._parts, collections, name)
 
     def plan(self) -> Plan:
         """The immutable plan, which is the one that a pipeline file of the same parts makes.
@@ -179,16 +170,16 @@ class Pipeline:
         try:
             return Plan(
                 self.name,
-                tuple(self._inputs.values()),
-                tuple(self._operators.values()),
-                tuple(self._outputs.values()),
+                tuple(self._parts.inputs.values()),
+                tuple(self._parts.operators.values()),
+                tuple(self._parts.outputs.values()),
                 self._error_topic,
                 self._time,
                 self._on_error,
                 self._pushdown,
             )
         except PlanError as error:
-            raise placed(error, self.name, self._places) from None
+            raise placed(error, self.name, self._parts.places) from None
 
     def evaluate(
         self,
@@ -269,80 +260,11 @@ class Pipeline:
             # Before Spark starts: a function that no worker finds.
             plan.portable()
         except PlanError as error:
-            raise placed(error, self.name, self._places) from None
+            raise placed(error, self.name, self._parts.places) from None
         found = given_settings(
             settings or {}, plan, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint
         )
         return plan, found
-
-    def read(self, given: Input) -> None:
-        """Have an input among those of the plan.
-
-        Raises:
-            ConfigError: another one has its name.
-        """
-        if self._inputs.setdefault(given.name, given) != given:
-            raise self._twice("inputs", given.name)
-        self._places.setdefault(f"inputs.{given.name}", here())
-
-    def add(self, operator: Operator, places: tuple[Place, ...] = ()) -> Collection[Any, Any]:
-        """Have an operator among those of the plan: one of this module's, or a value.
-
-        `places` are those of its steps.
-
-        Raises:
-            ConfigError: another one has its name.
-        """
-        if self._operators.setdefault(operator.name, operator) != operator:
-            raise self._twice("operators", operator.name)
-        path = f"operators.{operator.name}"
-        self._places.setdefault(path, places[-1] if places else here())
-        for at, place in enumerate(places):
-            self._places.setdefault(f"{path}.steps.{at}", place)
-        return Collection(self, operator.name)
-
-    def publish(self, output: Output) -> None:
-        """Have an output among those of the plan.
-
-        Raises:
-            ConfigError: another one has its name.
-        """
-        if self._outputs.setdefault(output.name, output) != output:
-            raise self._twice("outputs", output.name)
-        self._places.setdefault(f"outputs.{output.name}", here())
-
-    def checked(self, collection: Collection[Any, Any]) -> Collection[Any, Any]:
-        """The collection, if it is of this pipeline.  Raises: ConfigError."""
-        if collection.pipeline is not self:
-            raise ConfigError(
-                f'"{collection.source}" of pipeline "{collection.pipeline.name}" cannot be joined '
-                f'with what is of pipeline "{self.name}"',
-                hint="Publish it there, and read its topic here.",
-            )
-        return collection
-
-    def free_name(self, source: str, steps: tuple[Step, ...]) -> str:
-        """The name of the linear operator of these steps, or one for it that nobody has."""
-        for operator in self._operators.values():
-            if operator == Linear(operator.name, source, steps):
-                return operator.name
-        taken = {*self._operators, *self._inputs}
-        return next(name for name in _numbered(source) if name not in taken)
-
-    def _twice(self, kind: str, name: str) -> ConfigError:
-        path = f"{kind}.{name}"
-        return ConfigError(
-            f'pipeline "{self.name}" has {path} twice, and they differ: {self._places[path]} and '
-            f"{here()}",
-            hint="Give one of them another name with name=..., or for steps with .named(...).",
-        )
-
-
-def _numbered(source: str) -> Iterator[str]:
-    number = 1
-    while True:
-        yield f"{source}_{number}"
-        number += 1
 
 
 def event_time(

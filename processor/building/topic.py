@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ikebana.processor.building.collection import Collection
-from ikebana.processor.planning.plan import Input, Mode, StateMachine, Upsert
-
-if TYPE_CHECKING:
-    from ikebana.processor.building.pipeline import Pipeline
+from ikebana.processor.building.parts import Parts
+from ikebana.processor.planning.plan import Input, Mode, Operator, StateMachine, Upsert
 
 Row = TypeVar("Row")
 Step = Callable[[list[Any], Any, int], Iterable[Any]]
@@ -20,13 +18,13 @@ Migrate = Callable[[Any, int], Any]
 class Topic(Generic[Row]):
     """Messages of Kafka topics; a method says what they mean, and makes a collection of them."""
 
-    pipeline: "Pipeline"
+    parts: Parts
     input: Input
 
     def upsert(self, name: str | None = None) -> Collection[Any, Row]:
         """The last value of each key; state tells what it replaces."""
-        self.pipeline.read(self.input)
-        return self.pipeline.add(Upsert(name or self.input.name, self.input.name))
+        self.parts.read(self.input)
+        return self._made(Upsert(name or self.input.name, self.input.name))
 
     def machine(
         self,
@@ -42,9 +40,9 @@ class Topic(Generic[Row]):
         `step(states, event, time)` gives the next states of a key, `view(states)` what shows of
         them; see docs/keyed.md.
         """
-        self.pipeline.read(self.input)
+        self.parts.read(self.input)
         own = name or f"{self.input.name}_{_called(step)}"
-        return self.pipeline.add(StateMachine(own, self.input.name, step, view, version, migrate))
+        return self._made(StateMachine(own, self.input.name, step, view, version, migrate))
 
     def changes(self) -> Collection[Any, Row]:
         """The updates that messages tell by themselves, by their old and new images."""
@@ -54,9 +52,12 @@ class Topic(Generic[Row]):
         """Every message as a row of its own, which stays."""
         return self._as_it_is("append")
 
+    def _made(self, operator: Operator) -> Collection[Any, Any]:
+        return Collection(self.parts, self.parts.add(operator))
+
     def _as_it_is(self, mode: Mode) -> Collection[Any, Row]:
-        self.pipeline.read(replace(self.input, mode=mode))
-        return Collection(self.pipeline, self.input.name)
+        self.parts.read(replace(self.input, mode=mode))
+        return Collection(self.parts, self.input.name)
 
 
 def _called(function: object) -> str:

@@ -1,7 +1,7 @@
 """Checkpoints as the commands that work offline meet them."""
 
 from ikebana.arrangements.errors import CheckpointError
-from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 
 
 def existing(location: str) -> tuple[Checkpoint, Birth]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import client
-from ikebana.processor.spelling import instead
 
 if TYPE_CHECKING:
     from ikebana.processor.planning.plan import Plan

@@ -24,10 +24,10 @@ from ikebana.arrangements.errors import ConfigError, IkebanaError
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.watching.display import BatchDisplay
 
 PLAN = Plan(

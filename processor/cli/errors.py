@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.arrangements.errors import SourceError
+from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import iso, moment, shown
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.running import finding
 from ikebana.processor.verifying.current_errors import CurrentError, standing
 
 # A record that is not there is not waited for as long as one that must be.

@@ -40,12 +40,12 @@ def explain_command(
     Neither Kafka nor Spark is started.
     """
     # Who asks for help does not wait for a database of expressions.
+    from ikebana.processor.cli import finding
     from ikebana.processor.explain.explanation import explained
     from ikebana.processor.explain.mermaid import mermaid
     from ikebana.processor.explain.page import html
     from ikebana.processor.explain.svg import svg
     from ikebana.processor.explain.text import text
-    from ikebana.processor.running import finding
 
     renderings = {"text": text, "mermaid": mermaid, "svg": svg, "html": html}
     plan, settings = finding.read(

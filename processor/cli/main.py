@@ -11,8 +11,8 @@ import click
 
 from ikebana import __version__
 from ikebana.arrangements.errors import FencedError, IkebanaError, OutputError
-from ikebana.processor import log_lines
-from ikebana.processor.spelling import instead
+from ikebana.processor.ground import log_lines
+from ikebana.processor.ground.spelling import instead
 
 # Name: module, and what the list of commands says of it.
 _COMMANDS = {

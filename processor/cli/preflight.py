@@ -13,7 +13,7 @@ import msgspec
 from ikebana.arrangements.errors import IkebanaError
 
 if TYPE_CHECKING:
-    from ikebana.processor.preflight import Check
+    from ikebana.processor.ground.check import Check
 
 EXIT_FAILED = 1
 
@@ -50,10 +50,10 @@ def preflight_command(
 def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
     """Every check that makes sense, as it is done."""
     # Who asks for help does not wait for a database of expressions.
-    from ikebana.processor import preflight
-    from ikebana.processor.checkpoint import Checkpoint
-    from ikebana.processor.preflight import Check
-    from ikebana.processor.running import finding
+    from ikebana.processor.checkpoint import preflight
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    from ikebana.processor.cli import finding
+    from ikebana.processor.ground.check import Check, refused
 
     what = f"pipeline file {file}"
     try:
@@ -62,7 +62,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
         )
         plan = plan.portable()
     except IkebanaError as error:
-        yield preflight.refused(what, error)
+        yield refused(what, error)
         return
     yield Check(what, "ok", f"pipeline {plan.name}, {settings.shards} shards")
     yield from preflight.of_checkpoint(plan, settings)

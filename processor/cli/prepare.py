@@ -14,7 +14,7 @@ def prepare_command() -> None:
     It takes half a minute of CPU time and 180 MB in the cache folder, and is
     made again only for another Java, another Spark or another ikebana.
     """
-    from ikebana.processor.java import find_java
+    from ikebana.processor.ground.java import find_java
     from ikebana.processor.spark import class_archive
     from ikebana.processor.spark.child_processes import kill_session
 

@@ -6,9 +6,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.rescale import rescale
 from ikebana.processor.cli.checkpoints import existing
-from ikebana.processor.rescale import rescale
 
 
 @click.command("rescale")

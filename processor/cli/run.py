@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.processor.cli.watching import watchable, watched
-from ikebana.processor.stopping import Stopped, on_signals
+from ikebana.processor.ground.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
-    from ikebana.processor.spark.query import BatchReport, Running
+    from ikebana.processor.spark.query import Running
+    from ikebana.processor.watching.batch_report import BatchReport
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
 
@@ -42,7 +43,7 @@ def run_command(
     newer instance has taken over.
     """
     # Who asks for help does not wait for a database of expressions.
-    from ikebana.processor.running import finding
+    from ikebana.processor.cli import finding
     from ikebana.processor.watching.display import BatchDisplay
 
     plan, settings = finding.read(

@@ -12,10 +12,10 @@ from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.kafka.cdcv2_topic import published
 from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.verifying.cdcv2_reader import DECODERS, Published
 from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
 from ikebana.processor.verifying.output_reader import FORMATS

@@ -15,11 +15,11 @@ from ikebana.arrangements.errors import ConfigError, IkebanaError, StateFileErro
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
-from ikebana.processor.batch.parts import operator_of
-from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.parts import operator_of
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
-from ikebana.processor.explain.words import printable
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan

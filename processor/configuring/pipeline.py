@@ -32,12 +32,12 @@ from ikebana.processor.configuring.pipeline_file import (
 from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.configuring.settings import OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
-from ikebana.processor.explain.words import printable
+from ikebana.processor.ground.printable import printable
+from ikebana.processor.ground.spelling import did_you_mean
 from ikebana.processor.linear.modules import look_in
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.unread import Unread
 from ikebana.processor.reading.codec_of import needs_registry
-from ikebana.processor.spelling import did_you_mean
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
@@ -197,7 +197,7 @@ def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
     ):
         for name in given.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
             # Kafka's library takes a while to load, and most files have no such setting.
-            from ikebana.processor.kafka.setting_values import value_problem
+            from ikebana.processor.configuring.kafka_values import value_problem
 
             if problem := value_problem(name, given[name]):
                 yield f"{path}.{name}", problem

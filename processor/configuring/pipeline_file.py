@@ -49,6 +49,7 @@ from ikebana.processor.configuring.values import (
     refuse,
     shown,
 )
+from ikebana.processor.ground.spelling import hint
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
 from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
 from ikebana.processor.planning.plan import (
@@ -74,7 +75,6 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.planning.unread import ALL_READ, Unread
-from ikebana.processor.spelling import hint
 
 
 class Part(BaseModel):

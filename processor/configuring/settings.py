@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
-from ikebana.processor.spelling import hint
+from ikebana.processor.ground.spelling import hint
 
 # Client settings that ikebana sets, each with the one to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {

@@ -10,9 +10,9 @@ import msgspec
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear.steps import project
 from ikebana.processor.planning.plan import Format, KeyFormat
-from ikebana.processor.spelling import hint
 
 _FORMATS: tuple[str, ...] = get_args(Format)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")

@@ -7,14 +7,8 @@ from typing import Literal, NamedTuple
 
 from ikebana.processor.batch.dataflow import held_outputs
 from ikebana.processor.explain import joining, reading
-from ikebana.processor.explain.words import (
-    counted,
-    listed,
-    named_lines,
-    one_line,
-    printable,
-    steps_lines,
-)
+from ikebana.processor.explain.words import counted, listed, named_lines, one_line, steps_lines
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.functions import name_of

@@ -8,14 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from ikebana.processor.explain.words import (
-    counted,
-    lines_of,
-    listed,
-    one_line,
-    printable,
-    step_lines,
-)
+from ikebana.processor.explain.words import counted, lines_of, listed, one_line, step_lines
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.joins import arrangements
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.joins.paths import Planned

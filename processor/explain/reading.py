@@ -9,7 +9,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ikebana.processor.explain import joining
-from ikebana.processor.explain.words import counted, listed, named_lines, one_line, printable
+from ikebana.processor.explain.words import counted, listed, named_lines, one_line
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.chain import Named, chain
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.functions import name_of

@@ -6,25 +6,14 @@ All of it goes through `printable` here, so that renderings only have their own 
 escape.
 """
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 
-# Controls, formats (which reverse text), surrogates, what is no character, line ends.
-_UNSEEN = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
 _INDENT = "  "
-
-
-def printable(text: str) -> str:
-    r"""What can be seen of a text in one line; what cannot is written as its number.
-
-    >>> printable("a\x1b[31m\tb\n")
-    'a\\u001b[31m b\\u000a'
-    """
-    return "".join(map(_seen, text.replace("\t", " ")))
 
 
 def one_line(sql: str) -> str:
@@ -129,10 +118,3 @@ def _is_column(name: str, text: str) -> bool:
 
 def _spaced(line: str) -> str:
     return line.expandtabs(4).rstrip()
-
-
-def _seen(character: str) -> str:
-    if unicodedata.category(character) not in _UNSEEN:
-        return character
-    number = ord(character)
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"

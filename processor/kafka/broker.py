@@ -29,7 +29,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import BrokerError, ConfigError
-from ikebana.processor.java import find_java
+from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
 from ikebana.processor.kafka.broker_security import CERTIFIED, SASL, Security
 from ikebana.processor.kafka.leash import leashed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ikebana.arrangements.errors import BrokerError
-from ikebana.processor.cache import cache_folder
+from ikebana.processor.ground.cache import cache_folder
 
 KAFKA_VERSION = "4.2.1"
 _FETCH_TIMEOUT_S = 900

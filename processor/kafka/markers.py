@@ -16,9 +16,9 @@ from confluent_kafka import Message, Producer
 
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.batch.rows import Seen
 from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
 from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.rows.rows import Seen
 
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",

@@ -13,10 +13,12 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ikebana.arrangements.errors import IkebanaError
-from ikebana.processor.checkpoint import Birth, Checkpoint, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, newborn
+from ikebana.processor.checkpoint.evolution import resumed
+from ikebana.processor.checkpoint.preflight import Kept, kept
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evolution import resumed
 from ikebana.processor.explain.words import counted
+from ikebana.processor.ground.check import Check, checked, refused
 from ikebana.processor.kafka import client, markers, takeover, topics
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.rights import (
@@ -27,7 +29,6 @@ from ikebana.processor.kafka.rights import (
     clients_of,
 )
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.preflight import Check, Kept, checked, kept, refused
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.timing.reclock import SourceOffset
 

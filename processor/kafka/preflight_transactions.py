@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from ikebana.arrangements.errors import AccessError, ConfigError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.check import Check, refused
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import transactional_producer
 from ikebana.processor.kafka.preflight import told_whole
 from ikebana.processor.kafka.rights import AUTHORIZER, broker_settings
-from ikebana.processor.preflight import Check, refused
 
 _BATCH = "run.max_batch"
 _IDS = f'transactional ids "{client.TRANSACTIONS}…"'

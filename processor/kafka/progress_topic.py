@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.errors import CheckpointError
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch.formatting import add_times, progress_messages
+from ikebana.codecs.progress import ProgressRecord, add_times
+from ikebana.processor.batch.formatting import progress_messages
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.markers import Marker, last_message

@@ -23,12 +23,12 @@ from confluent_kafka.admin import (
 from ikebana.arrangements.errors import AccessError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain.words import counted
+from ikebana.processor.ground.check import Check
 from ikebana.processor.kafka import client, own_topics, topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.preflight import Check
 
 _REQUEST_S = 10.0
 # The broker's setting that says who judges rights; empty: nobody.

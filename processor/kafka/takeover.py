@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from ikebana.arrangements.errors import CheckpointError, FencedError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.evolution import names_of
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evolution import names_of
 from ikebana.processor.kafka import client, markers, own_topics, rights, topics
 from ikebana.processor.kafka.markers import Lease, Marker
 from ikebana.processor.kafka.progress_topic import last_progress

@@ -13,7 +13,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ikebana.arrangements.errors import AwayError, FencedError, SourceError
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import Message
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import (
     PATIENCE_S,
@@ -22,6 +21,7 @@ from ikebana.processor.kafka.client import (
     transactional_producer,
 )
 from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.rows.rows import KeyedUpdate
 
 _REQUEST_S = 10.0
 _FENCED = {

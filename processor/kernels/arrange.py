@@ -25,7 +25,6 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import history
 from ikebana.processor.kernels.history import (
     Changes,
@@ -37,6 +36,7 @@ from ikebana.processor.kernels.history import (
     move,
     requeued,
 )
+from ikebana.processor.rows.rows import KeyedUpdate
 
 # A place is b"k" + key for what a key has, or for how large its group is; and b"r" + length of
 # the key + key + digest of the datum for a datum of a large group, since data may be long.

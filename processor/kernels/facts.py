@@ -22,7 +22,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.batch.rows import NO_KEY, KeyedUpdate
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 
 _Entry = tuple[bytes | None, bytes, int]

@@ -15,7 +15,7 @@ import msgspec
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import LARGEST, pieces, sums
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate
 
 _Entry = tuple[bytes | None, bytes, int | str]
 _TIME_BYTES = 8

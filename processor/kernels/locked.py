@@ -20,8 +20,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match
+from ikebana.processor.rows.rows import KeyedUpdate
 
 # What an insertion has met: data, or None where an outer join met nothing, with diffs.
 Results = list[tuple[bytes | None, int]]

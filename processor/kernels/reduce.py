@@ -32,9 +32,9 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.ground.typed_order import Order
 from ikebana.processor.kernels.order import canonical_of, decimal_of, ordered, value_of
-from ikebana.processor.kernels.typed_order import Order
+from ikebana.processor.rows.rows import KeyedUpdate
 
 Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 

@@ -19,7 +19,7 @@ import msgspec
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.upsert_out import changed
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate
 
 NO_KEY_REASON = "there is no key"
 MANY_REASON = "the key has more than one value"

@@ -36,11 +36,11 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.given import FailureError, given
 
 # What a machine's function raises is found beside what it is given.
 from ikebana.processor.kernels.given import Refused as Refused
+from ikebana.processor.rows.rows import KeyedUpdate
 
 
 @final

@@ -30,7 +30,7 @@ import msgspec
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
-from ikebana.processor.batch.rows import KeyedUpdate, Partial, Symbols, Truncate, times_of
+from ikebana.processor.rows.rows import KeyedUpdate, Partial, Symbols, Truncate, times_of
 
 # A state is b"v" + value, or b"e" + (value or None, error record) when the slot is full.
 _VALUE = b"v"

@@ -8,10 +8,10 @@ aggregate as text, unless that is a constant: a computed one might draw a sample
 import functools
 from typing import Any
 
+from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.syntax import Node, modified, tree_of
-from ikebana.processor.spelling import hint
 
 # Names that SQL takes for functions when there is no column of theirs.
 BARE_FUNCTIONS = {

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.batch.datum import datum_of
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.keys import is_null, key_sql
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+from ikebana.processor.rows.datum import datum_of
+from ikebana.processor.rows.rows import KeyedUpdate
 
 # A step and the name of the operator that it belongs to.
 Named = tuple[str, AnyStep]

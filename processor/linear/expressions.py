@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 
+from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear import fitting
 from ikebana.processor.linear.allowed import refuse_bare, refuse_call
 from ikebana.processor.linear.database import asked, first_line
@@ -32,7 +33,6 @@ from ikebana.processor.linear.scope import (
 )
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, root_of, select_of, shown, written
 from ikebana.processor.linear.typed_json import from_json
-from ikebana.processor.spelling import hint
 
 # JSON given to one of these is taken apart or carried along, not compared.
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}

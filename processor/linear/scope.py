@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.spelling import instead
 
 # The columns that stand for the whole key and the whole value.
 KEY = "key"

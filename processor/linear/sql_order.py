@@ -2,7 +2,7 @@
 
 import duckdb
 
-from ikebana.processor.kernels.typed_order import Order
+from ikebana.processor.ground.typed_order import Order
 from ikebana.processor.linear.json_text import BLOB, INSTANTS, SqlType
 
 

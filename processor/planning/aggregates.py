@@ -13,12 +13,12 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from ikebana.processor.ground.spelling import hint
 from ikebana.processor.kernels.reduce import Aggregate, Kind
 from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Reduce
-from ikebana.processor.spelling import hint
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.encodings import encoding
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import BLOB
@@ -16,6 +17,7 @@ from ikebana.processor.linear.steps import Sql, moves_time
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.compiling import compiled_scopes, compiling_problems
+from ikebana.processor.planning.input_options import EMPTY_VALUES, full_encoding
 from ikebana.processor.planning.judging import Judge, kind_of, rows_of
 from ikebana.processor.planning.plan import (
     ERRORS,
@@ -33,10 +35,8 @@ from ikebana.processor.planning.plan import (
     StateMachine,
     Upsert,
 )
+from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.planning.unread import ALL_READ, Unread
-from ikebana.processor.reading.codec_of import EMPTY_VALUES, full_encoding
-from ikebana.processor.spelling import instead
-from ikebana.processor.timing.transactions import collections_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -6,6 +6,7 @@ import msgspec
 
 from ikebana.codecs.change import Codec, Declared, Wanted
 from ikebana.codecs.plain import Plain
+from ikebana.processor.planning.input_options import EMPTY_VALUES, full_encoding
 from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.reading.column_types import checked_columns, usual_of
@@ -91,10 +92,6 @@ def declared_by(source: Input) -> Declared:
     return Declared({column.name: type_named(column.type) for column in source.columns})
 
 
-EMPTY_VALUES = ("tombstone", "error")
-"""What a value of no bytes may be taken for; the first one unless the option is set."""
-
-
 def takes_empty_for_null(source: Input) -> bool:
     """Whether a message whose value has no bytes is taken for one that has none."""
     if source.value_format in (*PLAIN_FORMATS, *UPDATE_FORMATS):
@@ -110,16 +107,6 @@ def needs_registry(source: Input) -> bool:
 def needs_headers(source: Input) -> bool:
     """Whether a message's headers say anything that decoding needs."""
     return needs_registry(source) or source.value_format == "diff"
-
-
-def full_encoding(kind: str, encoding: str) -> str:
-    """An encoding in full: that of a decimal takes its scale from the type."""
-    if encoding != "decimal":
-        return encoding
-    from ikebana.processor.linear.expressions import type_named
-
-    scale = type_named(kind).partition(",")[2].rstrip(")")
-    return f"decimal:{scale or 0}"
 
 
 def _avro(source: Input, wanted: Wanted, schemas: "Schemas | None") -> Codec:

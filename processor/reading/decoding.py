@@ -1,18 +1,22 @@
 """From messages of a topic to packed chunks for shards: take in, place, pack.
 
-The shard of a key is the CRC-32 of its canonical bytes modulo the number of shards;
-`ikebana rescale` relies on it.  What has no key goes by its value; error records that no
+What has no key goes to a shard by its value; error records that no
 key leads to go to shard 0, and a truncate to every shard.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.batch.envelope import pack
-from ikebana.processor.batch.rows import (
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.reading.codec_of import takes_empty_for_null
+from ikebana.processor.reading.intake import Intake, Made, Message, Taken
+from ikebana.processor.reading.source_dating import SourceDating
+from ikebana.processor.reading.update_intake import UpdateIntake
+from ikebana.processor.rows.envelope import pack
+from ikebana.processor.rows.placing import Place, shard_of
+from ikebana.processor.rows.rows import (
     NO_KEY,
     Errors,
     Facts,
@@ -25,48 +29,10 @@ from ikebana.processor.batch.rows import (
     add,
     updates_of,
 )
-from ikebana.processor.planning.plan import Input
-from ikebana.processor.reading.codec_of import takes_empty_for_null
-from ikebana.processor.reading.intake import Intake, Made, Message, Taken
-from ikebana.processor.reading.source_dating import SourceDating
-from ikebana.processor.reading.update_intake import UpdateIntake
 from ikebana.processor.timing.event_time import Dating
 
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 1 << 20
-
-
-def shard_of(key: bytes, shards: int) -> int:
-    """The shard that keeps `key`."""
-    return crc32(key) % shards
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where messages come from, and how their times follow from it.
-
-    `base` is the time of all messages, or with `each` the time of the one at offset
-    `start`, each further offset being one later.  Where messages have times of their own,
-    `base` and `upper` are the batch's interval, and `latest` is the latest time that is
-    not too far ahead of the clock.  `partitions` is how many the input has.
-    """
-
-    topic: str
-    partition: int
-    order: int
-    start: int
-    base: int
-    each: bool
-    partitions: int = 1
-    upper: int = 0
-    latest: int | None = None
-
-    def times(self, offsets: Sequence[int]) -> list[int]:
-        """The times of the messages at offsets."""
-        if not self.each:
-            return [self.base] * len(offsets)
-        shift = self.base - self.start
-        return [shift + offset for offset in offsets]
 
 
 class Decoding:

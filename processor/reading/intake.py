@@ -19,7 +19,6 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
 from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.plain import Plain
-from ikebana.processor.batch.rows import KeyedUpdate, Partial, keyed
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
@@ -28,6 +27,7 @@ from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.vouched import Wide
+from ikebana.processor.rows.rows import KeyedUpdate, Partial, keyed
 from ikebana.processor.timing.event_time import Dating, EventTimes, Where
 
 

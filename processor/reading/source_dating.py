@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from ikebana.codecs.debezium_position import Boundaries, Position, Positions
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.batch.envelope import pack
-from ikebana.processor.batch.rows import Errors, Seen
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
+from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.reading.intake import Message
+from ikebana.processor.rows.envelope import pack
+from ikebana.processor.rows.rows import Errors, Seen
 from ikebana.processor.timing.input_times import topic_key
-from ikebana.processor.timing.transactions import Transactions, Watch, collections_of
+from ikebana.processor.timing.transactions import Transactions, Watch
 
 
 class SourceDating:

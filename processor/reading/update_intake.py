@@ -17,12 +17,12 @@ from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.batch.formatting import pack_times
-from ikebana.processor.batch.rows import Facts, KeyedUpdate, Seen, add
+from ikebana.codecs.progress import pack_times
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import UPDATE_FORMATS, Input
 from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.intake import Intake, Made, Message, branches_in_decoding, through
+from ikebana.processor.rows.rows import Facts, KeyedUpdate, Seen, add
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.cdcv2_reader import DECODERS

@@ -4,9 +4,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.stopping import on_signals
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.running.handle import PipelineRun
-from ikebana.processor.stopping import on_signals
 from ikebana.processor.watching.display import BatchDisplay
 
 if TYPE_CHECKING:

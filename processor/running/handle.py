@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.stopping import Stopped, Stopping
 from ikebana.processor.linear import modules
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.stopping import Stopped, Stopping
 
 if TYPE_CHECKING:
-    from ikebana.processor.spark.query import BatchReport, Running
+    from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.supervised import Watcher
+    from ikebana.processor.watching.batch_report import BatchReport
 
 Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
 

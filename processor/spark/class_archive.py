@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from ikebana.processor.cache import cache_folder
+from ikebana.processor.ground.cache import cache_folder
 
 _JARS = Path(pyspark.__file__).parent / "jars"
 CLASSES = Path(__file__).with_name("classes.txt.gz")

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from ikebana.processor.batch import shard_batch
-from ikebana.processor.batch.shard_batch import Job
+from ikebana.processor import task as shard_batch
 from ikebana.processor.spark import worker
+from ikebana.processor.task import Job
 
 OUTPUT_SCHEMA = "marker binary"
 STATE_SCHEMA = "manifest binary"

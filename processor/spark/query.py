@@ -5,20 +5,17 @@ import os
 import socket
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from ikebana.processor import faults
-from ikebana.processor.batch.shard_batch import Job, encode_state
-from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.evolution import evolved, hints_kept, resumed
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evolution import evolved, hints_kept, resumed
+from ikebana.processor.ground import faults
 from ikebana.processor.kafka import client, progress_topic, rights
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
@@ -31,25 +28,11 @@ from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig, inputs_told
 from ikebana.processor.spark.triggers import Told, listen
+from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing.reach import Standing
+from ikebana.processor.watching.batch_report import BatchReport, report
 
 _LOOK_EVERY_S = 0.1
-
-
-class BatchReport(NamedTuple):
-    """A committed batch, for whoever watches."""
-
-    batch: int
-    lower: int
-    upper: int
-    records: int
-    behind: int
-    counts: dict[str, int]
-    counted: dict[str, int]
-    state_bytes: int
-    seconds: float
-    markers: list[Marker]
-    waiting: int = 0
 
 
 class Running:
@@ -267,22 +250,4 @@ class _Sink:
         faults.point("after_progress", batch)
         if self._trimming is not None:
             self._trimming.after(markers)
-        self._on_batch(_report(markers, time.monotonic() - begun))
-
-
-def _report(markers: list[Marker], seconds: float) -> BatchReport:
-    first = markers[0]
-    counts = {name: sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
-    return BatchReport(
-        batch=first.batch,
-        lower=first.lower,
-        upper=first.upper,
-        records=sum(marker.records for marker in markers),
-        behind=first.behind,
-        counts=counts,
-        counted=dict(sum((Counter(m.counted) for m in markers), Counter[str]())),
-        state_bytes=sum(marker.manifest.size for marker in markers),
-        seconds=seconds,
-        markers=markers,
-        waiting=sum(marker.waiting for marker in markers),
-    )
+        self._on_batch(report(markers, time.monotonic() - begun))

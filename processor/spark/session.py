@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import SparkStartError
 from ikebana.arrangements.files import is_local
-from ikebana.processor import log_lines
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.java import find_java
+from ikebana.processor.ground import log_lines
+from ikebana.processor.ground.java import find_java
+from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
 from ikebana.processor.spark.workers import Workers
-from ikebana.processor.stopping import Stopped
 
 # What a user may not change: the user's own settings come before these.
 _STATE_STORE = "spark.sql.streaming.stateStore."

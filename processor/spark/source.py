@@ -21,7 +21,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.processor.batch.envelope import SCHEMA, Tick, pack
 from ikebana.processor.kafka import client, inputs, markers
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
@@ -32,6 +31,7 @@ from ikebana.processor.reading.codec_of import needs_headers
 from ikebana.processor.reading.intake import Intake, Message
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
+from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.timing import reclock
 from ikebana.processor.timing.reach import Standing, reach

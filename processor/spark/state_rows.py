@@ -5,10 +5,10 @@ Spark's state row of a shard is the single source of truth, so this asks Spark f
 
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.batch.shard_batch import decode_state
-from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark.session import Spark
+from ikebana.processor.task import decode_state
 
 
 def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:

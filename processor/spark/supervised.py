@@ -14,15 +14,16 @@ from pyspark.sql import SparkSession
 
 from ikebana.arrangements.errors import ConfigError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.restarts import Failed, Restarts, persistently
+from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.restarts import Failed, Restarts, persistently
 from ikebana.processor.spark import query
 from ikebana.processor.spark.failures import is_transient, named
 from ikebana.processor.spark.given_session import GivenSpark
-from ikebana.processor.spark.query import BatchReport, Running
+from ikebana.processor.spark.query import Running
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.triggers import Told
-from ikebana.processor.stopping import Stopping
+from ikebana.processor.watching.batch_report import BatchReport
 
 
 class Watcher(Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
-from ikebana.processor.batch.formatting import add_times, pack_times
+from ikebana.codecs.progress import add_times, pack_times
 from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
-from ikebana.processor.batch.formatting import add_times
-from ikebana.processor.batch.rows import Seen
+from ikebana.codecs.progress import add_times
 from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.rows.rows import Seen
 from ikebana.processor.timing import event_time, transactions
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 from ikebana.processor.timing.event_time import Where

@@ -24,7 +24,7 @@ import msgspec
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.reading.decoding import Place
+from ikebana.processor.rows.placing import Place
 from ikebana.processor.timing import diff_input
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.input_times import InputTimes, key_of, topic_key

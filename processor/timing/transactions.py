@@ -33,37 +33,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.debezium_position import Boundary, Position
+from ikebana.processor.rows.transactions_seen import Counted, Ended, TransactionsSeen
 
 # Of transactions that are passed, so many are remembered whose END may still come.
 _MOST_LATE = 100
-_SUFFIX = ".transaction"
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._\-]")
-
-
-class Counted(msgspec.Struct, frozen=True):
-    """What has been read of a transaction.
-
-    `changes` are counted by collection.  `furthest` is by partition how far in its
-    transaction the last counted change stands.
-    """
-
-    time: int
-    changes: dict[str, int] = {}
-    furthest: dict[str, int] = {}
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A transaction of which changes are missing.
-
-    `counts` are what its END says, of the collections that are read.  `end` is where the
-    last one ended of those after it that are complete, or else it itself.
-    """
-
-    transaction: str
-    end: int
-    counts: dict[str, int]
 
 
 class Transactions(msgspec.Struct, frozen=True):
@@ -84,16 +59,6 @@ class Transactions(msgspec.Struct, frozen=True):
     def missing(self) -> dict[str, int]:
         """How many changes the frontier waits for, by collection: those of one transaction."""
         return _missing(self.ended[0], self.counted) if self.ended else {}
-
-
-class TransactionsSeen(msgspec.Struct, frozen=True):
-    """What a task has read: of transactions the changes, and ENDs in order.
-
-    It counts what was not counted in the state that the task started from.
-    """
-
-    changes: dict[str, Counted] = {}
-    ends: tuple[Ended, ...] = ()
 
 
 class Watch:
@@ -176,36 +141,6 @@ def advanced(state: Transactions, seen: Iterable[TransactionsSeen]) -> Transacti
         else:
             frontier = end.end
     return Transactions(frontier, _without_old(counted, ended, frontier), tuple(ended))
-
-
-def collections_of(topics: Iterable[str], transaction_topic: str) -> frozenset[str]:
-    """The collections whose changes are in these topics, as topics spell them.
-
-    Topics are `prefix.collection`, the transaction topic is `prefix.transaction`.
-
-    >>> sorted(collections_of(["shop.public.orders", "shop.public.items"], "shop.transaction"))
-    ['public.items', 'public.orders']
-
-    Raises:
-        ConfigError: topics have other names.
-    """
-    prefix = transaction_topic.removesuffix(_SUFFIX) + "."
-    if not transaction_topic.endswith(_SUFFIX) or prefix == ".":
-        raise ConfigError(
-            f'cannot tell whose transactions are in topic "{transaction_topic}": '
-            f'its name does not end in "{_SUFFIX}"',
-            hint="Leave the connector's topic.transaction at its default.",
-        )
-    found = set()
-    for topic in topics:
-        if not topic.startswith(prefix) or topic == prefix:
-            raise ConfigError(
-                f'cannot tell which table is in topic "{topic}": '
-                f'its name does not begin with "{prefix}"',
-                hint="Read the topics as the connector names them, without routing.",
-            )
-        found.add(topic.removeprefix(prefix))
-    return frozenset(found)
 
 
 def _topic_part(collection: str) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ikebana.arrangements.errors import IkebanaError
 from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.cdcv2 import Fact, Message, Progress, Updates
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate
 
 DECODERS: Mapping[str, Callable[[bytes | None], Message]] = {
     "cdcv2-json": cdcv2.decode,

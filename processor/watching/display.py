@@ -12,13 +12,13 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from ikebana.arrangements.errors import IkebanaError
-from ikebana.processor import log_lines
+from ikebana.processor.ground import log_lines
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.standing import held_words, nowhere, stands_words
 
 if TYPE_CHECKING:
-    from ikebana.processor.spark.query import BatchReport
+    from ikebana.processor.watching.batch_report import BatchReport
 
 # Without a terminal: a line for the first batches, then this often.
 _LINE_EVERY_S = 10.0

@@ -18,7 +18,7 @@ from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.health import Health, Progress
 
 if TYPE_CHECKING:
-    from ikebana.processor.spark.query import BatchReport
+    from ikebana.processor.watching.batch_report import BatchReport
 
 Kind = Literal["counter", "gauge", "histogram"]
 # The part of a trigger that is all of it, as Spark calls it.

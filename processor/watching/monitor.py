@@ -38,7 +38,7 @@ from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
 from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
-    from ikebana.processor.spark.query import BatchReport
+    from ikebana.processor.watching.batch_report import BatchReport
 
 # From a batch of nothing to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -17,7 +17,7 @@ import pyspark
 
 from deploy.charts import ROOT
 from deploy.container import Image
-from ikebana.processor.java import find_java
+from ikebana.processor.ground.java import find_java
 
 _HOME = "/opt/ikebana"
 _ENTRYPOINT = [f"{_HOME}/entrypoint.sh"]

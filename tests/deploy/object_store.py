@@ -14,7 +14,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from deploy import tools
-from ikebana.processor.java import find_java
+from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.kafka.broker_jars import once, retrieve
 from waiting import wait_until

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from deploy import tools
 from deploy.charts import CHART, ROOT, tool
-from ikebana.processor.java import find_java
+from ikebana.processor.ground.java import find_java
 
 DEPLOY = ROOT / "deploy"
 

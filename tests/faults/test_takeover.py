@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from ikebana.arrangements.errors import FencedError
-from ikebana.processor.batch import shard_batch
-from ikebana.processor.batch.envelope import Tick, pack
-from ikebana.processor.batch.rows import Symbols
-from ikebana.processor.batch.shard_batch import Job, encode_state
-from ikebana.processor.checkpoint import Birth, Logged, newborn
+from ikebana.processor import task as shard_batch
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.envelope import Tick, pack
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import Symbols
+from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing.reclock import SourceOffset
 from judge import settled
 from pipelines import create

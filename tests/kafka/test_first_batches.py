@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.processor.batch import shard_batch
-from ikebana.processor.batch.shard_batch import Job
-from ikebana.processor.checkpoint import Checkpoint, newborn
+from ikebana.processor import task as shard_batch
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.spark.source import SourceConfig, StreamReader, inputs_told
+from ikebana.processor.task import Job
 from pipelines import create, produce
 
 pytestmark = pytest.mark.kafka

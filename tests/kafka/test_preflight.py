@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.processor.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker

@@ -15,7 +15,7 @@ from ikebana.arrangements.errors import AccessError
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.configuring import pipeline
-from ikebana.processor.preflight import Check
+from ikebana.processor.ground.check import Check
 from pipelines import Pipeline
 from secured import Rule, Secured
 

@@ -20,11 +20,11 @@ from arranged import (
 )
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay, Store
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import arrange, history
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookup, half_join
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate
 from strategies import cuts, unhurried
 
 END = 20

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from arranged import KEYS, Counted, entries, in_order, keys, lookups, matched, reopened
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch.datum import datum_of
-from ikebana.processor.batch.rows import KeyedUpdate, Symbols
 from ikebana.processor.kernels import arrange_upsert, history, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import Lookup, half_join
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.datum import datum_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate, Symbols
 from strategies import unhurried
 
 VALUES = [b"", b"a", b"b", None, None]

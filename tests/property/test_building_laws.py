@@ -131,8 +131,7 @@ def _operator(draw: st.DrawFn, drawn: Drawn, name: str) -> None:
                 {"x": left, "y": right}, where=where, select=select, key="y.key", name=name
             )
     # So that all of it is made, whether an output shows it or not.
-    made.built()
-    drawn.collections[name] = ik.Collection(drawn.built, name)
+    drawn.collections[name] = ik.Collection(made.parts, made.built())
 
 
 def _stepped(made: ik.Collection[Any, Any], step: dict[str, Any]) -> ik.Collection[Any, Any]:

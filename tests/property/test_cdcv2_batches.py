@@ -13,10 +13,10 @@ from cdcv2_facts import contradictory, facts_of, histories, statements_of, telli
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.cdcv2 import Fact, Message, Progress, Updates
-from ikebana.processor.batch.formatting import add_times, pack_times
-from ikebana.processor.batch.rows import NO_KEY, KeyedUpdate
+from ikebana.codecs.progress import add_times, pack_times
 from ikebana.processor.kernels import facts
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced, packed, unpacked
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, ContradictionError
 from strategies import cuts, unhurried

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upsert, evaluate
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
 from shell import Shell, Topics
 from strategies import unhurried

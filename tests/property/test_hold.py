@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, accumulate, consolidate
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import hold
+from ikebana.processor.rows.rows import KeyedUpdate
 from strategies import cuts, unhurried
 
 # Few data, so that they meet; None is not the empty key, and long data differ at the end.

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical
 from ikebana.processor.batch import hops
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.planning import progress
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.reclock import SourceOffset
 from shell import Shell, Topics
 from strategies import unhurried

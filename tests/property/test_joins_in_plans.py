@@ -15,10 +15,11 @@ from ikebana import Column, Input, Output, Plan
 from ikebana.arrangements.update import Update
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch import hydrating, parts
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.batch import hydrating
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
 from shell import Shell, Topics
 from strategies import few

@@ -15,7 +15,6 @@ import user_functions
 from ikebana import Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.chain import Chain, Named, chain, consolidated
 from ikebana.processor.linear.scope import Scope, frozen
@@ -34,6 +33,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
+from ikebana.processor.rows.rows import KeyedUpdate
 from strategies import cuts, unhurried
 
 OPEN = Scope({"key": "JSON", "value": "JSON"}, open=True)

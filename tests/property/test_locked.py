@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from arranged import Counted, diffs, entries, keys, matched, reopened
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookup, Match, half_join
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate
 from strategies import unhurried
 
 END = 40

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ikebana import Column, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical
 from ikebana.processor.batch import hydrating
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import TimeDomain
+from ikebana.processor.rows.rows import KeyedUpdate
 from shell import Shell, Topics
 from strategies import few
 

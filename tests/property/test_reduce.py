@@ -14,10 +14,10 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.rows.rows import KeyedUpdate
 from strategies import cuts, json_data, unhurried, written
 
 AGGREGATES = (

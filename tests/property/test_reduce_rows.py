@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from ikebana import Update, accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce_rows
 from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate
 from strategies import cuts, unhurried
 
 END = 10

@@ -21,7 +21,7 @@ from ikebana import (
 )
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.timing.reach import LAST_TIME

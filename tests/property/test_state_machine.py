@@ -15,10 +15,10 @@ from ikebana import Update, accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.batch.rows import KeyedUpdate, Symbols
 from ikebana.processor.kernels import state_machine, upsert
 from ikebana.processor.kernels.state_machine import TOMBSTONE, Changes, Event, Machine, Refused
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate, Symbols
 from strategies import unhurried
 
 # Most of an example's time goes into drawing it; the fold gets the full number.

@@ -18,12 +18,12 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
-from ikebana.processor.batch.rows import KeyedUpdate, Partial, Rank, Symbols, Truncate
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kernels import upsert
 from ikebana.processor.linear.steps import valid_between
 from ikebana.processor.planning.plan import Linear
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate, Partial, Rank, Symbols, Truncate
 from oracle import GONE, BadValue, FailedValue, PartialValue, Symbol
 from strategies import (
     Arrival,

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from ikebana.processor.java import find_java
+from ikebana.processor.ground.java import find_java
 from ikebana.processor.spark import launching
 from waiting import patient
 

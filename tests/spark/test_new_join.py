@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ikebana.codecs import canonical
-from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.kafka.broker import Broker
 from judge import committed, progress_of
 from pipelines import create, produce, written

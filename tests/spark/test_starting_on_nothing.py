@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ikebana.arrangements.errors import SourceError
-from ikebana.processor.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import query
-from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.spark.session import Spark
+from ikebana.processor.watching.batch_report import BatchReport
 from judge import committed, progress_of
 from pipelines import create, produce
 

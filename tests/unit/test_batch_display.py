@@ -7,8 +7,8 @@ from rich.console import Console
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.errors import LostError
-from ikebana.processor.spark.query import BatchReport
 from ikebana.processor.timing.reach import Standing
+from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.display import BatchDisplay, _Bar
 
 PLAN = Plan(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import user_functions
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.linear.chain import Chain, ChainError, Named, consolidated
 from ikebana.processor.linear.scope import Scope
 from ikebana.processor.linear.steps import (
@@ -25,6 +24,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
+from ikebana.processor.rows.rows import KeyedUpdate
 
 OPEN = Scope({"key": "JSON", "value": "JSON"}, open=True)
 BYTES = Scope({"key": "BLOB", "value": "BLOB"})

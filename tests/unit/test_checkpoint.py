@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ikebana.arrangements.errors import CheckpointError
-from ikebana.processor.checkpoint import Birth, Checkpoint, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.timing.reclock import SourceOffset
 
 BIRTH = Birth("c", "", 1, {}, SourceOffset(-1, 0, 0, {}, ""))

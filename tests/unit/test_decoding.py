@@ -10,12 +10,13 @@ from zlib import crc32
 import pytest
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.processor.batch.envelope import Chunk, Records, Tick, pack, unpack
-from ikebana.processor.batch.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
 from ikebana.processor.planning import planner
 from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.decoding import Decoding, Place, shard_of
+from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Intake, Message
+from ikebana.processor.rows.envelope import Chunk, Records, Tick, pack, unpack
+from ikebana.processor.rows.placing import Place, shard_of
+from ikebana.processor.rows.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")

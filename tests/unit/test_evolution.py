@@ -10,9 +10,10 @@ from ikebana import Column, EventTime, Input, Linear, Output, Plan, Reduce, Upse
 from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch import hydrating, parts
-from ikebana.processor.checkpoint import FORMS, Birth, newborn
-from ikebana.processor.evolution import changes, evolved, hints_kept, names_of, resumed
+from ikebana.processor.batch import hydrating
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.checkpoint.checkpoint import FORMS, Birth, newborn
+from ikebana.processor.checkpoint.evolution import changes, evolved, hints_kept, names_of, resumed
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.plan import Operator

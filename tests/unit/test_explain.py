@@ -34,7 +34,8 @@ from ikebana.processor.explain.mermaid import label, mermaid
 from ikebana.processor.explain.page import html
 from ikebana.processor.explain.svg import LINES, PADDING, lines_in, svg
 from ikebana.processor.explain.text import text
-from ikebana.processor.explain.words import printable, step_lines
+from ikebana.processor.explain.words import step_lines
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.steps import (
     Call,
     Sql,

@@ -21,12 +21,12 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import LARGEST, pieces
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import hold
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.linear.chain import Chain, consolidated
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.rows.rows import KeyedUpdate
 from shell import Shell, Topics
 
 NUMBERS = (2**31, -(2**31), 2**53, -(2**53), 2**62, -(2**62), LARGEST, -LARGEST)

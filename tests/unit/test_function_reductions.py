@@ -18,7 +18,7 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.processor.batch import parts
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained

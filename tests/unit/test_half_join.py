@@ -8,9 +8,9 @@ import pytest
 from arranged import Counted, accumulated
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookup, Match, half_join
+from ikebana.processor.rows.rows import KeyedUpdate
 
 KEY = b'"k"'
 

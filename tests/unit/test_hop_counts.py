@@ -1,8 +1,8 @@
 """What hops is not counted as read again."""
 
 from ikebana.processor.batch import hops
-from ikebana.processor.batch.envelope import Tick, pack, unpack
-from ikebana.processor.batch.rows import KeyedUpdate, size_of
+from ikebana.processor.rows.envelope import Tick, pack, unpack
+from ikebana.processor.rows.rows import KeyedUpdate, size_of
 
 
 def test_what_a_hop_brings_is_no_record() -> None:

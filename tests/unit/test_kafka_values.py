@@ -3,9 +3,9 @@
 import pytest
 
 from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.configuring import kafka_values as setting_values
+from ikebana.processor.configuring.kafka_values import value_problem
 from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.kafka import setting_values
-from ikebana.processor.kafka.setting_values import value_problem
 
 FILE = """\
 pipeline: p

@@ -1,4 +1,4 @@
-"""Who may import whom: each folder only what stands to its left, and each library in one place."""
+"""Who may import whom: each folder only what stands before it, and each library in one place."""
 
 import ast
 import sys
@@ -8,6 +8,31 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Imports run one way: a folder imports itself and those before it.
+ORDER = (
+    "arrangements",
+    "codecs",
+    "processor/ground",
+    "processor/rows",
+    "processor/verifying",
+    "processor/linear",
+    "processor/kernels",
+    "processor/joins",
+    "processor/planning",
+    "processor/timing",
+    "processor/reading",
+    "processor/configuring",
+    "processor/checkpoint",
+    "processor/batch",
+    "processor/explain",
+    "processor/kafka",
+    "processor",
+    "processor/watching",
+    "processor/spark",
+    "processor/running",
+    "processor/building",
+    "processor/cli",
+)
 # Beside the standard library; a name allows what lies below it as well.
 ALLOWED = {
     "arrangements": ("ikebana.arrangements", "msgspec", "pyarrow", "rocksdict"),
@@ -20,11 +45,12 @@ ALLOWED = {
     ),
 }
 ONLY_IN = {
-    "confluent_kafka": "processor/kafka/",
-    "duckdb": "processor/linear/",
-    "prometheus_client": "processor/watching/monitor.py",
-    "pyspark": "processor/spark/",
-    "rocksdict": "arrangements/rocks.py",
+    # The names and values of settings are the client's.
+    "confluent_kafka": ("processor/kafka/", "processor/configuring/kafka_values.py"),
+    "duckdb": ("processor/linear/",),
+    "prometheus_client": ("processor/watching/monitor.py",),
+    "pyspark": ("processor/spark/",),
+    "rocksdict": ("arrangements/rocks.py",),
 }
 PURE = (
     "processor/timing/cdcv2_coverage.py",
@@ -41,7 +67,7 @@ PURE = (
     "processor/planning/plan_problems.py",
     "processor/planning/planner.py",
     "processor/planning/progress.py",
-    "processor/batch/rows.py",
+    "processor/rows/",
     "processor/reading/source_dating.py",
     "processor/timing/transactions.py",
 )
@@ -103,12 +129,36 @@ def offences(path: str, text: str) -> list[str]:
             if module.partition(".")[0] not in sys.stdlib_module_names
             and not _below(module, *ALLOWED[folder])
         }
-    for library, place in ONLY_IN.items():
-        if not path.startswith(place):
+    for library, places in ONLY_IN.items():
+        if not path.startswith(places):
             wrong |= {module for module in modules if _below(module, library)}
     if path.startswith(PURE):
         wrong |= {module for module in modules if _below(module, *IMPURE)}
     return sorted(wrong)
+
+
+def upward(path: str, text: str) -> list[str]:
+    """What the module at `path` imports from folders that stand behind its own."""
+    own = ORDER.index(_folder(path))
+    found = set()
+    for module in imported(text):
+        folder = module.removeprefix("ikebana.").replace(".", "/")
+        if not module.startswith("ikebana.") or folder.partition("/")[0] not in _TOP:
+            continue
+        while folder not in ORDER:
+            folder = folder.rpartition("/")[0]
+        # `from ikebana.processor import task` names the package of all folders, too.
+        if ORDER.index(folder) > own and module != "ikebana.processor":
+            found.add(module)
+    return sorted(found)
+
+
+_TOP = ("arrangements", "codecs", "processor")
+
+
+def _folder(path: str) -> str:
+    top, *rest = path.split("/")
+    return f"{top}/{rest[0]}" if top == "processor" and len(rest) > 1 else top
 
 
 def _below(module: str, *packages: str) -> bool:
@@ -128,6 +178,43 @@ def test_a_module_imports_only_what_its_place_allows(path: str) -> None:
     assert offences(path, (ROOT / path).read_text()) == []
 
 
+@pytest.mark.parametrize("path", _modules())
+def test_imports_run_one_way(path: str) -> None:
+    """Wherever they stand in a module, and for type checkers alone, too."""
+    assert upward(path, (ROOT / path).read_text()) == []
+
+
+def test_every_folder_has_its_place() -> None:
+    """A new one is put where it belongs."""
+    assert {_folder(path) for path in _modules()} == set(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        pytest.param(
+            "processor/planning/plan.py",
+            "def late():\n    from ikebana.processor.reading import intake",
+            ["ikebana.processor.reading", "ikebana.processor.reading.intake"],
+            id="within a function",
+        ),
+        pytest.param(
+            "processor/task.py", "from ikebana.processor.kafka import client", [], id="down"
+        ),
+        pytest.param(
+            "processor/kafka/client.py",
+            "from ikebana.processor import task",
+            ["ikebana.processor.task"],
+            id="what holds the folders together",
+        ),
+        pytest.param("codecs/diff.py", "import json\nimport ikebana", [], id="others"),
+    ],
+)
+def test_an_import_upward_is_seen(path: str, text: str, expected: list[str]) -> None:
+    """And one downward is none."""
+    assert upward(path, text) == expected
+
+
 @pytest.mark.parametrize("folder", ["arrangements", "codecs", "processor"])
 def test_a_top_level_folder_is_no_package_of_its_own(folder: str) -> None:
     """An `__init__.py` would make `codecs` hide the standard library's from type checkers."""
@@ -136,7 +223,7 @@ def test_a_top_level_folder_is_no_package_of_its_own(folder: str) -> None:
 
 def test_every_place_that_a_rule_names_exists() -> None:
     """A rule about a file that has moved would hold for ever and say nothing."""
-    for place in (*PURE, *ONLY_IN.values()):
+    for place in (*PURE, *(place for places in ONLY_IN.values() for place in places), *ORDER):
         assert (ROOT / place).exists(), place
 
 

@@ -20,14 +20,14 @@ from ikebana import DeltaJoin, EventTime, JoinInput
 from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
-from ikebana.processor.batch.rows import Seen
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
-from ikebana.processor.spark.query import BatchReport
+from ikebana.processor.rows.rows import Seen
 from ikebana.processor.spark.triggers import trigger_of
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
+from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
 from ikebana.processor.watching.monitor import Monitor, serving

@@ -8,8 +8,8 @@ import pytest
 
 from ikebana import Input, Linear, Output, Plan, PlanError, Upsert, steps
 from ikebana.codecs.canonical import encode
-from ikebana.processor.checkpoint import newborn
-from ikebana.processor.evolution import evolved
+from ikebana.processor.checkpoint.checkpoint import newborn
+from ikebana.processor.checkpoint.evolution import evolved
 from ikebana.processor.planning.plan import OnError
 from ikebana.processor.timing.reclock import SourceOffset
 

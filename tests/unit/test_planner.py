@@ -19,7 +19,6 @@ from ikebana import (
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.evaluate import Evaluation, evaluate
 from ikebana.processor.joins.query import Join, Retract
 from ikebana.processor.linear.chain import chain, consolidated
@@ -43,6 +42,7 @@ from ikebana.processor.linear.steps import (
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
+from ikebana.processor.rows.rows import KeyedUpdate
 
 ROWS = Input("rows", ("rows",))
 CHANGES = Input("rows", ("rows",), value_format="debezium-json", key=("id",))

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ikebana.processor.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.preflight import of_checkpoint
 from ikebana.processor.cli.main import cli
 from ikebana.processor.configuring import pipeline
-from ikebana.processor.preflight import Check, of_checkpoint
+from ikebana.processor.ground.check import Check
 from ikebana.processor.timing.reclock import SourceOffset
 from pipelines import Pipeline
 

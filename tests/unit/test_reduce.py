@@ -6,9 +6,9 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.reduce import Aggregate, Kind
+from ikebana.processor.rows.rows import KeyedUpdate
 
 ROWS = Aggregate("rows", "count")
 BOTH = (Aggregate("avg", "avg", "x"), Aggregate("sum", "sum", "x"))

@@ -20,12 +20,12 @@ from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.batch.dataflow import advance
-from ikebana.processor.batch.parts import key_of, of_one_shard, operator_part
-from ikebana.processor.batch.rows import KeyedUpdate, Symbols
-from ikebana.processor.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.parts import key_of, of_one_shard, operator_part
+from ikebana.processor.checkpoint.rescale import rescale, united
 from ikebana.processor.kernels import hold
-from ikebana.processor.reading.decoding import shard_of
-from ikebana.processor.rescale import rescale, united
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate, Symbols
 from ikebana.processor.timing.reclock import SourceOffset
 
 PLAN = Plan(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements import errors
 from ikebana.arrangements.errors import AwayError, FencedError, IkebanaError, LostError
-from ikebana.processor.restarts import WINDOW_S, Failed, Restarts, persistently
+from ikebana.processor.ground.restarts import WINDOW_S, Failed, Restarts, persistently
 from ikebana.processor.spark import failures
 
 AWAY = AwayError("the brokers are away")

@@ -21,7 +21,7 @@ from ikebana import (
     Upsert,
     steps,
 )
-from ikebana.processor.batch import parts
+from ikebana.processor.checkpoint import parts
 from ikebana.processor.explain.graph import output_lines
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import OutputFormat

@@ -1,7 +1,7 @@
 """`ikebana state` says of an arrangement what it is of, by the plan that the checkpoint has."""
 
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
-from ikebana.processor.checkpoint import newborn
+from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.cli.state import arrangements_in
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.timing.reclock import SourceOffset

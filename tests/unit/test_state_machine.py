@@ -16,7 +16,6 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch.rows import KeyedUpdate
 from ikebana.processor.kernels import state_machine
 from ikebana.processor.kernels.state_machine import (
     TOMBSTONE,
@@ -26,6 +25,7 @@ from ikebana.processor.kernels.state_machine import (
     Refused,
     StateVersionError,
 )
+from ikebana.processor.rows.rows import KeyedUpdate
 from machines import CLOSED_SESSIONS, COUNTER, DEBOUNCE, FRAUD, ORDER, SESSIONS, UPSERT
 
 # A symbol is Python data, written for the kernel, or bytes as they are.

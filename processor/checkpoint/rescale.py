@@ -24,10 +24,10 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
-from ikebana.processor.batch.parts import apart, combined, of_one_shard
-from ikebana.processor.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
 from ikebana.processor.planning.progress import is_level
-from ikebana.processor.reading.decoding import shard_of
+from ikebana.processor.rows.placing import shard_of
 
 _HELD = 5_000
 _LENGTH = 4

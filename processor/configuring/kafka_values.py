@@ -10,7 +10,7 @@ import re
 from confluent_kafka import KafkaException, Producer
 
 from ikebana.processor.configuring.settings import redacted
-from ikebana.processor.spelling import hint
+from ikebana.processor.ground.spelling import hint
 
 _NONE = "ikebana.no.such.setting"
 # Loads what it names.

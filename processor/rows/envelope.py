@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.batch.rows import Errors, Facts, Ignored, Seen, Symbols, Truncate, Updates
+from ikebana.processor.rows.rows import Errors, Facts, Ignored, Seen, Symbols, Truncate, Updates
 
 SCHEMA = "label int, chunk binary"
 

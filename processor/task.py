@@ -27,19 +27,19 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
-from ikebana.processor import faults
+from ikebana.codecs.progress import pack_times
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted, advance
-from ikebana.processor.batch.envelope import Records, Tick, pack, unpack
-from ikebana.processor.batch.formatting import pack_times
-from ikebana.processor.batch.rows import size_of
+from ikebana.processor.ground import faults
+from ikebana.processor.ground.stopwatch import Stopwatch
 from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import Transactions
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.watching.stopwatch import Stopwatch
+from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
+from ikebana.processor.rows.rows import size_of
 
 
 @dataclass(frozen=True, slots=True)

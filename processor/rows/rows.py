@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.timing.transactions import TransactionsSeen
+from ikebana.processor.rows.transactions_seen import TransactionsSeen
 
 # The key of what has none where one is needed: it is all of one key, in one shard.
 NO_KEY = b"null"

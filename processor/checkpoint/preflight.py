@@ -9,27 +9,14 @@ Here are the values, and the checks that need no broker; those of brokers are in
 `kafka.preflight`.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import msgspec
-
-from ikebana.arrangements.errors import IkebanaError
-from ikebana.processor.checkpoint import Birth, Checkpoint, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
+from ikebana.processor.checkpoint.evolution import changes, evolved, hints_kept
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evolution import changes, evolved, hints_kept
+from ikebana.processor.ground.check import Check, checked
 from ikebana.processor.planning.plan import Plan
-
-Status = Literal["ok", "failed", "unknown"]
-
-
-class Check(msgspec.Struct, frozen=True):
-    """What was looked at, how it is, and what to do about it."""
-
-    check: str
-    status: Status
-    told: str
-    remedy: str = ""
 
 
 class Kept(NamedTuple):
@@ -37,19 +24,6 @@ class Kept(NamedTuple):
 
     birth: Birth | None
     logged: Logged | None
-
-
-def checked(what: str, look: Callable[[], str]) -> Check:
-    """A check that is ok if `look` returns what it saw, and failed if it raises."""
-    try:
-        return Check(what, "ok", look())
-    except IkebanaError as error:
-        return refused(what, error)
-
-
-def refused(what: str, error: IkebanaError) -> Check:
-    """The check that has failed with this error."""
-    return Check(what, "failed", error.message, error.hint or "")
 
 
 def kept(checkpoint: Checkpoint) -> Kept:

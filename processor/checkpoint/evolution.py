@@ -15,8 +15,14 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.errors import CheckpointError, PlanError
-from ikebana.processor.batch.parts import parts_of
-from ikebana.processor.checkpoint import FORMS, Birth, check_shards, described, differences
+from ikebana.processor.checkpoint.checkpoint import (
+    FORMS,
+    Birth,
+    check_shards,
+    described,
+    differences,
+)
+from ikebana.processor.checkpoint.parts import parts_of
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning import identity, planner, ways
 from ikebana.processor.planning.joined import joined

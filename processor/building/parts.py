@@ -1,0 +1,68 @@
+"""The parts of a pipeline that is being written down, each with where that was."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ikebana.arrangements.errors import ConfigError
+from ikebana.processor.building.places import Place, here
+from ikebana.processor.linear.steps import Step
+from ikebana.processor.planning.plan import Input, Linear, Operator, Output
+
+
+class Parts:
+    """Inputs, operators and outputs of one pipeline, by name, in the order they were made."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self.inputs: dict[str, Input] = {}
+        self.operators: dict[str, Operator] = {}
+        self.outputs: dict[str, Output] = {}
+        self.places: dict[str, Place] = {}
+        """Lines of the user's code by the paths of problems, such as `operators.large`."""
+
+    def read(self, given: Input) -> None:
+        """Have an input.  Raises: ConfigError, if another one has its name."""
+        self._have("inputs", self.inputs, given)
+
+    def add(self, operator: Operator, places: tuple[Place, ...] = ()) -> str:
+        """Have an operator, whose steps were made at `places`; its name.
+
+        Raises:
+            ConfigError: another one has its name.
+        """
+        path = self._have("operators", self.operators, operator, *places[-1:])
+        for at, place in enumerate(places):
+            self.places.setdefault(f"{path}.steps.{at}", place)
+        return operator.name
+
+    def publish(self, output: Output) -> None:
+        """Have an output.  Raises: ConfigError, if another one has its name."""
+        self._have("outputs", self.outputs, output)
+
+    def free_name(self, source: str, steps: tuple[Step, ...]) -> str:
+        """The name of the linear operator of these steps, or one for it that nobody has."""
+        for operator in self.operators.values():
+            if operator == Linear(operator.name, source, steps):
+                return operator.name
+        taken = {*self.operators, *self.inputs}
+        return next(name for name in _numbered(source) if name not in taken)
+
+    def _have(
+        self, kind: str, known: dict[str, Any], part: Any, place: Place | None = None
+    ) -> str:
+        path = f"{kind}.{part.name}"
+        if known.setdefault(part.name, part) != part:
+            raise ConfigError(
+                f'pipeline "{self.pipeline}" has {path} twice, and they differ: '
+                f"{self.places[path]} and {here()}",
+                hint="Give one of them another name with name=..., or for steps with .named(...).",
+            )
+        self.places.setdefault(path, place or here())
+        return path
+
+
+def _numbered(source: str) -> Iterator[str]:
+    number = 1
+    while True:
+        yield f"{source}_{number}"
+        number += 1

@@ -1,0 +1,1 @@
+"""What travels between the steps of a batch: rows, updates, and how they are packed."""
