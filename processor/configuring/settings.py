@@ -4,7 +4,7 @@ Settings change nothing of what is computed; that is the plan.  Settings that ex
 in range and leave alone what ikebana itself has to set; making any others raises a
 `SettingsError` that lists every problem under its path in the pipeline file.  Their
 repr shows no secret.  Names of Kafka settings are those of librdkafka; their values are
-judged when a file is read (`kafka.setting_values`).
+judged when a file is read (`configuring.kafka_values`).
 """
 
 import math

@@ -53,7 +53,7 @@ class Negate(msgspec.Struct, frozen=True, tag="negate"):
 
 
 class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
-    """Each datum whole under another key, as arrangements have it (`batch.datum`).
+    """Each datum whole under another key, as arrangements have it (`rows.datum`).
 
     The key is what `keys` come to: one expression's value, or an object of several.  A datum
     of which one is null has no key, and is dropped unless `nulls`; without `keys` all have one.

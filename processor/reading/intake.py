@@ -45,7 +45,7 @@ class Message(NamedTuple):
 class Taken:
     """Symbols in order, each with the offset of its message.
 
-    What is by index is as in `rows.Symbols`.  `truncates` are pairs (index of the symbol
+    What is by index is as in `rows.rows.Symbols`.  `truncates` are pairs (index of the symbol
     that it stands before, offset), `errors` (offset, record), `wide` the indexes of symbols
     with more columns than are read.  With event time, `times` are
     those of the symbols, and `greatest` is the greatest time seen.
