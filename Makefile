@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A file's tests run one after the other, and two files beside each other.
-AT_ONCE ?= -n 2 --dist loadfile
+# A file's tests run one after the other, and two files beside each other: the long ones, which
+# start Spark, stand first.
+AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster check lint format types bench chaos clean
 
