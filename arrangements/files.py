@@ -1,4 +1,4 @@
-"""Where a shard's runs are kept for good: whole files under names that are never reused.
+"""The durable files of a shard's runs: immutable, under names that are never reused.
 
 A file's name ends in the hash of its content, so what is read is checked against its
 own name, and a damaged file is known for what it is.  A file exists whole or not at
@@ -17,7 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyarrow import fs
 
-from ikebana.arrangements.errors import CheckpointError, StateFileError
+from ikebana.errors import CheckpointError, StateFileError
 
 _HASH_DIGITS = 16
 _PIECE = 1 << 20
@@ -158,10 +158,14 @@ class Folder:
             raise damaged(path, "its content does not have the hash in its name")
 
     def names(self) -> list[str]:
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """The size of every file, in bytes, by its name."""
         found = self._system.get_file_info(
             fs.FileSelector(self.path, allow_not_found=True, recursive=False)
         )
-        return sorted(info.base_name for info in found if info.is_file)
+        return {info.base_name: info.size for info in found if info.is_file}
 
     def delete(self, name: str) -> None:
         try:

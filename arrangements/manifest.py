@@ -1,4 +1,4 @@
-"""A manifest: which runs make up a shard at a version.  Small, and the source of truth.
+"""A manifest: the list of runs that make up a shard at a version; it is authoritative.
 
 It is what Spark's state row of the shard holds, and what a Kafka marker carries.  A
 state is named by an id; the ids along `runs` are the line that a local copy must be

@@ -20,12 +20,12 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.errors import StateFileError
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, LocalDatabases
 from ikebana.arrangements.run import Change, Head, Run
 from ikebana.arrangements.store import Overlay, Store
+from ikebana.errors import StateFileError
 
 Result = TypeVar("Result")
 

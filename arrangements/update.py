@@ -61,7 +61,7 @@ def sums(
 
 
 class Collection(MutableMapping[Data, int]):
-    """How often each of some data is there; equal to any mapping that says the same.
+    """A collection as a mapping from data to counts; equal to any equal mapping.
 
     >>> Collection([(1, 2), (True, 1), (1.0, 1)])
     {1: 3, True: 1}
@@ -153,5 +153,5 @@ def _identity(data: Any) -> Hashable:
 
 
 def negate(updates: Iterable[Update[Data]]) -> list[Update[Data]]:
-    """Turn every diff around: the sum with the original is the empty collection."""
+    """Negate every diff: the sum with the original is the empty collection."""
     return [update._replace(diff=-update.diff) for update in updates]

@@ -37,7 +37,7 @@ from ikebana.processor.checkpoint.parts import operator_part
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
-from ikebana.processor.kernels.half_join import Lookup, half_join
+from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.rows import KeyedUpdate, Symbols
 from ikebana.processor.spark.worker import settle
 
@@ -95,7 +95,7 @@ class _Relation:
         self.time = 0
         self._lag = lag
 
-    def run(self, updates: Sequence[KeyedUpdate], lookups: Sequence[Lookup] = ()) -> int:
+    def run(self, updates: Sequence[KeyedUpdate], lookups: Sequence[LookupRow] = ()) -> int:
         """One batch; the number of matches."""
         time = self.time
 
@@ -135,7 +135,7 @@ def _measured(folder: Path, args: argparse.Namespace, group: int, lag: int) -> l
 
     def looked_up() -> None:
         lookups = [
-            Lookup(_key(draw.randrange(keys)), at, relation.time, 1, sees_equal=False)
+            LookupRow(_key(draw.randrange(keys)), at, relation.time, 1, sees_equal=False)
             for at in range(asked)
         ]
         matches.append(relation.run([], lookups))
@@ -159,7 +159,7 @@ def _upserted(folder: Path, args: argparse.Namespace, *, beside: bool) -> list[s
     shard, draw, at = Batches(folder), random.Random(1), 0
     rows = args.rows
 
-    def run(keys: Sequence[int], lookups: Sequence[Lookup] = ()) -> int:
+    def run(keys: Sequence[int], lookups: Sequence[LookupRow] = ()) -> int:
         nonlocal at
         interval, at = Interval(at, at + 1), at + 1
         symbols = Symbols(
@@ -195,7 +195,7 @@ def _upserted(folder: Path, args: argparse.Namespace, *, beside: bool) -> list[s
 
     def looked_up() -> None:
         asked = [draw.randrange(rows) for _ in range(args.batch)]
-        run([], [Lookup(_key(key), key, at, 1, sees_equal=False) for key in asked])
+        run([], [LookupRow(_key(key), key, at, 1, sees_equal=False) for key in asked])
 
     changes = _medians(shard, args.batches, changed)
     lookups = _each(_medians(shard, args.batches, looked_up), args.batch) if beside else "-"

@@ -24,8 +24,8 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from ikebana.processor.kafka.broker import Broker, running
-from judge import judge, truth_of
-from pipelines import Load, Pipeline, Run, create, put_back
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Load, Pipeline, Run, create, put_back
 
 KINDS = {"session": 3, "driver": 2, "jvm": 2, "worker": 4, "broker": 2, "rival": 2}
 # How long what is left of a killed instance may go on beside the next one.

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from ikebana.processor.kafka.broker import running
 from ikebana.processor.spark import class_archive
 from ikebana.processor.spark.session import DEFAULTS
-from pipelines import create, produce, upserts
+from support.pipeline_processes import create, produce, upserts
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Classes that the JVM makes as it goes, and those of the archive's own making.

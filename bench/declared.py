@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
+from ikebana.codecs.formats import Format
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.plan import Format
 from ikebana.processor.reading.intake import Intake, Message
 from ikebana.processor.reading.update_intake import intake_of
 

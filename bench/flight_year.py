@@ -21,9 +21,9 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from flight_examples import Replay, at_each, counts_at, plan_of, refused_at
 from flights import Message, departures, events, shuffled
-from plain_flights import STATES, Plain, hours
+from support.flight_examples import Replay, at_each, counts_at, plan_of, refused_at
+from support.flight_oracle import STATES, Plain, hours
 
 _BATCH = 50_000
 _CONSOLE = Console(width=110, highlight=False)

@@ -22,8 +22,8 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from ikebana.processor.kafka.broker import running
-from pipelines import Pipeline, Run, create, produce, upserts
-from signalled import OF_DEMO, OF_RUN, Moment, Target, problems, signalled
+from support.pipeline_processes import Pipeline, Run, create, produce, upserts
+from support.signalled_runs import OF_DEMO, OF_RUN, Moment, Target, problems, signalled
 
 RECORDS = 3_000
 TARGETS: tuple[Target, ...] = ("process", "group", "all")

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from measure import Cost, Watched
 
 from ikebana.processor.kafka.broker import running
-from pipelines import create, produce, upserts
+from support.pipeline_processes import create, produce, upserts
 
 WITHIN_S = 300.0
 

@@ -28,13 +28,13 @@ from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException
 from msgspec import UNSET
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.encodings import Convert, encoding, of_name
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Framing, Part, locate
 from ikebana.codecs.row_images import option
+from ikebana.errors import ConfigError
 
 _SIMPLE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _LOGICAL = {

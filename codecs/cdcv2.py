@@ -51,7 +51,7 @@ class Progress(NamedTuple):
     counts: Mapping[int, int]
 
 
-Message: TypeAlias = Updates | Progress
+Cdcv2Message: TypeAlias = Updates | Progress
 
 
 def consolidate(updates: Iterable[Fact]) -> list[Fact]:
@@ -173,7 +173,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
 _decode = canonical.decoder(_Message)
 
 
-def decode(message: bytes | None) -> Message:
+def decode(message: bytes | None) -> Cdcv2Message:
     """Read a message; key and value become canonical bytes.
 
     Raises:

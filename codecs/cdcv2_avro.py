@@ -19,7 +19,7 @@ import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from ikebana.codecs import cdcv2
-from ikebana.codecs.cdcv2 import END, Fact, Message
+from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact
 from ikebana.codecs.errors import DecodeError
 
 _LONGS = {"type": "array", "items": "long"}
@@ -146,7 +146,7 @@ def _long(number: int) -> bytes:
     return bytes(found)
 
 
-def decode(message: bytes | None) -> Message:
+def decode(message: bytes | None) -> Cdcv2Message:
     """Read a message; key and value are the bytes that it holds.
 
     Raises:

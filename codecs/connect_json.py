@@ -14,7 +14,7 @@ from msgspec import Raw
 from ikebana.codecs import canonical
 from ikebana.codecs.encodings import Convert, Schema
 
-Plan = tuple[tuple[str, Convert], ...]
+PayloadPlan = tuple[tuple[str, Convert], ...]
 """The columns whose values are to be converted, and how."""
 
 _NAMES, _FAR = (b'"schema"', b'"payload"'), 64
@@ -35,16 +35,18 @@ class Opening:
     is one JSON value, are a message with that schema.
     """
 
-    def __init__(self, kind: Any, bare: Plan, planned: Callable[[Schema], Plan]) -> None:
+    def __init__(
+        self, kind: Any, bare: PayloadPlan, planned: Callable[[Schema], PayloadPlan]
+    ) -> None:
         self._decode = canonical.decoder(kind)
         self._wrapped = canonical.decoder(Wrapped)
         self._schema = canonical.decoder(Schema)
         self._bare = bare
         self._planned = planned
         self._plan_of = lru_cache(_REMEMBERED)(self._read_schema)
-        self._last: tuple[bytes, Plan] = (b"", bare)
+        self._last: tuple[bytes, PayloadPlan] = (b"", bare)
 
-    def open(self, message: bytes) -> tuple[Any, Plan]:
+    def open(self, message: bytes) -> tuple[Any, PayloadPlan]:
         """The message or its payload, and how its columns are to be converted."""
         prefix, plan = self._last
         if prefix and message.startswith(prefix) and message.endswith(b"}"):
@@ -74,5 +76,5 @@ class Opening:
             return wrapped if bytes(wrapped.payload)[:1] == b"{" else None
         return wrapped if bytes(wrapped.schema)[:1] in (b"{", b"n") else None
 
-    def _read_schema(self, schema: bytes) -> Plan:
+    def _read_schema(self, schema: bytes) -> PayloadPlan:
         return self._bare if schema in (b"", b"null") else self._planned(self._schema(schema))

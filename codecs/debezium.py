@@ -35,9 +35,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
-from ikebana.codecs.connect_json import Opening, Plan
+from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.debezium_quick import Quick
-from ikebana.codecs.debezium_rows import FAULTS, VALUE, Image, Keys, Row, Rows, Tables
+from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Image, Keys, Row, Rows
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
@@ -78,7 +78,7 @@ class Debezium:
     def __init__(self, wanted: Wanted) -> None:
         self._keys = Keys(wanted)
         self._before = wanted.before
-        self._tables = Tables(wanted.tables) if wanted.tables is not None else None
+        self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
         unavailable = unavailable_of(wanted)
         self._unread = () if wanted.columns is None else (*{*wanted.key} - {*wanted.columns},)
         self._rows = Rows(wanted.read(wanted.key), unavailable)
@@ -130,12 +130,12 @@ class Debezium:
             return [Change("truncate")]
         raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
 
-    def _in_wanted_table(self, tables: Tables, source: Raw) -> bool:
+    def _in_wanted_table(self, tables: DebeziumTables, source: Raw) -> bool:
         found = (self._source(source) if source else None) or Source()
         return tables.wanted(found.db, found.schema, found.table or found.collection)
 
     def _upsert(
-        self, key: bytes | None, envelope: Envelope, plan: Plan, *, updates: bool
+        self, key: bytes | None, envelope: Envelope, plan: PayloadPlan, *, updates: bool
     ) -> Sequence[Change]:
         new = self._rows.read(envelope.after, plan)
         if new is None:
@@ -157,7 +157,9 @@ class Debezium:
             Change("upsert", new_key, after, None, new.absent),
         ]
 
-    def _delete(self, key: bytes | None, envelope: Envelope, plan: Plan) -> Sequence[Change]:
+    def _delete(
+        self, key: bytes | None, envelope: Envelope, plan: PayloadPlan
+    ) -> Sequence[Change]:
         old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
         if self._keys.columns and old and all(name in old.row for name in self._keys.columns):
             old_key: bytes | None = self._keys.of_row(old.row)
@@ -183,7 +185,7 @@ class Debezium:
             row.pop(name, None)
         return canonical.write(row)
 
-    def _planned(self, schema: Schema) -> Plan:
+    def _planned(self, schema: Schema) -> PayloadPlan:
         images = {field.field: field for field in schema.fields or ()}
         image = images.get("after") or images.get("before")
         return self._rows.plan(of_fields(image)) if image else ()

@@ -29,7 +29,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro import ALL, AvroDecoder, Fields, Schemas, framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.debezium import unavailable_of
-from ikebana.codecs.debezium_rows import Tables
+from ikebana.codecs.debezium_rows import DebeziumTables
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 
@@ -54,7 +54,7 @@ class DebeziumAvro:
         framing = framing_of(wanted)
         self._columns, self._key_columns = wanted.columns, wanted.key
         self._before = wanted.before
-        self._tables = None if wanted.tables is None else Tables(wanted.tables)
+        self._tables = None if wanted.tables is None else DebeziumTables(wanted.tables)
         self._told_by_header = framing == "headers"
         encodings = {name: encoding(given) for name, given in wanted.encodings.items()}
         self._keys = AvroDecoder(

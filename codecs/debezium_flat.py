@@ -19,9 +19,9 @@ from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
-from ikebana.codecs.connect_json import Opening, Plan
+from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.debezium import unavailable_of
-from ikebana.codecs.debezium_rows import FAULTS, VALUE, Keys, Row, Rows, Tables
+from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Row, Rows
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 
@@ -46,7 +46,7 @@ class DebeziumFlat:
             raise ValueError('option "prefix" must not be empty')
         self._keys = Keys(wanted)
         self._before = wanted.before
-        self._tables = Tables(wanted.tables) if wanted.tables is not None else None
+        self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
         self._declared = wanted.declared
         self._marks = {name: self._prefix + name for name in _NAMED}
         self._read = None if wanted.columns is None else frozenset(wanted.columns)
@@ -100,7 +100,7 @@ class DebeziumFlat:
             return self._keys.tombstone(key)
         return [Change("delete", self._keys.needed(key))]
 
-    def _in_wanted_table(self, row: Row, tables: Tables) -> bool:
+    def _in_wanted_table(self, row: Row, tables: DebeziumTables) -> bool:
         parts = [
             _text(row, self._marks[name]) or _text(row, self._marks[f"source_{name}"])
             for name in ("db", "schema", "table")
@@ -125,7 +125,7 @@ class DebeziumFlat:
             }
         )
 
-    def _planned(self, schema: Schema) -> Plan:
+    def _planned(self, schema: Schema) -> PayloadPlan:
         return self._rows.plan(of_fields(schema))
 
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:

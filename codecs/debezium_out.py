@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact
-from ikebana.codecs.upsert_out import Message, Violation, changed, time_header
+from ikebana.codecs.upsert_out import OutputMessage, Violation, changed, time_header
 
 CONNECTOR = "ikebana"
 MOST_MESSAGES = 10_000
@@ -45,7 +45,7 @@ def to_envelopes(
     updates: Iterable[Fact],
     origin: Origin,
     empty: Container[tuple[int, bytes]] | None = None,
-) -> tuple[list[Message], list[Violation]]:
+) -> tuple[list[OutputMessage], list[Violation]]:
     """Write the updates of closed times as envelopes, in order of time and key.
 
     All updates of a time and key have to be given at once.  `empty` are the times and keys
@@ -55,7 +55,7 @@ def to_envelopes(
     >>> messages[0].value
     b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms":7}'
     """
-    messages: list[Message] = []
+    messages: list[OutputMessage] = []
     violations: list[Violation] = []
     name, table = canonical.encode(origin.pipeline), canonical.encode(origin.output)
     for time, key, diffs in changed(updates):
@@ -70,11 +70,11 @@ def to_envelopes(
         headers = time_header(time)
         for before, after, op in _changes(key, diffs):
             value = _ENVELOPE % (before or b"null", after or b"null", tail, op, time)
-            messages.append(Message(key, value, headers))
+            messages.append(OutputMessage(key, value, headers))
         if key is None or not origin.tombstones:
             continue
         if max(diffs.values()) < 0 if empty is None else (time, key) in empty:
-            messages.append(Message(key, None, headers))
+            messages.append(OutputMessage(key, None, headers))
     return messages, violations
 
 

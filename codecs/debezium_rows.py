@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Ignored, Wanted
-from ikebana.codecs.connect_json import Opening, Plan
+from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of
@@ -28,7 +28,7 @@ FAULTS = (DecodeError, *canonical.REFUSALS)
 _REMEMBERED = 64
 
 
-def convert_columns(row: Row, plan: Plan) -> None:
+def convert_columns(row: Row, plan: PayloadPlan) -> None:
     """Convert the columns of a row that have to be, in place."""
     for name, convert in plan:
         if (value := row.get(name)) is not None:
@@ -68,7 +68,7 @@ class Rows:
         self._names = canonical.decoder(dict[str, Raw])
         self._exact = is_exact(fields)
 
-    def plan(self, conversions: Mapping[str, Convert]) -> Plan:
+    def plan(self, conversions: Mapping[str, Convert]) -> PayloadPlan:
         """Those of the conversions that concern a column that is read."""
         return tuple((name, convert) for name, convert in conversions.items() if self.reads(name))
 
@@ -76,7 +76,7 @@ class Rows:
         """Whether a column is read."""
         return self._columns is None or name in self._columns
 
-    def read(self, raw: Raw, plan: Plan) -> Image | None:
+    def read(self, raw: Raw, plan: PayloadPlan) -> Image | None:
         """The image of a row; None for no row."""
         if not raw:
             return None
@@ -159,7 +159,7 @@ class Keys:
         return Ignored("tombstone") if found is None else [Change("delete", found)]
 
 
-class Tables:
+class DebeziumTables:
     """Whether a table is one that is wanted."""
 
     def __init__(self, pattern: str) -> None:

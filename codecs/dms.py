@@ -28,7 +28,6 @@ from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
@@ -43,6 +42,7 @@ from ikebana.codecs.row_images import (
     moved,
     option,
 )
+from ikebana.errors import ConfigError
 
 _NAME = "DMS"
 _UPSERTS = frozenset({"load", "insert", "update"})

@@ -28,7 +28,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
@@ -42,6 +41,7 @@ from ikebana.codecs.row_images import (
     moved,
     option,
 )
+from ikebana.errors import ConfigError
 
 _NAME = "GoldenGate"
 _MARK = "_isMissing"

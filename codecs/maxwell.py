@@ -24,7 +24,6 @@ from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
@@ -37,6 +36,7 @@ from ikebana.codecs.row_images import (
     moved,
     option,
 )
+from ikebana.errors import ConfigError
 
 _NAME = "Maxwell"
 _ROWS = frozenset({"insert", "update", "delete", "bootstrap-insert"})

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of
+from ikebana.errors import ConfigError
 
 Image = dict[str, Any]
 """Columns with their values."""

@@ -20,7 +20,7 @@ from ikebana.codecs.diff import Headers
 from ikebana.codecs.error_record import error_record
 
 
-class Message(NamedTuple):
+class OutputMessage(NamedTuple):
     """A Kafka message; a tombstone's value is None."""
 
     key: bytes | None
@@ -36,12 +36,12 @@ class Violation(NamedTuple):
     reason: str
 
 
-def to_upserts(updates: Iterable[Fact]) -> tuple[list[Message], list[Violation]]:
+def to_upserts(updates: Iterable[Fact]) -> tuple[list[OutputMessage], list[Violation]]:
     """Write the updates of closed times as upserts, in order of time and key.
 
     >>> messages, _ = to_upserts([(b"1", b'"a"', 7, -1), (b"1", b'"b"', 7, 1)])
     >>> messages
-    [Message(key=b'1', value=b'"b"', headers=[('time', b'7')])]
+    [OutputMessage(key=b'1', value=b'"b"', headers=[('time', b'7')])]
     """
     messages, violations = [], []
     for time, key, diffs in changed(updates):
@@ -49,7 +49,7 @@ def to_upserts(updates: Iterable[Fact]) -> tuple[list[Message], list[Violation]]
             violations.append(Violation(key, time, reason))
             continue
         value = next((value for value, diff in diffs.items() if diff > 0), None)
-        messages.append(Message(key, value, time_header(time)))
+        messages.append(OutputMessage(key, value, time_header(time)))
     return messages, violations
 
 

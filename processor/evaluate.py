@@ -4,34 +4,37 @@ It runs the same decoding and the same kernels as the Spark shell.  Use it in te
 learn, and to try a pipeline before it meets a topic.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ikebana.arrangements.errors import ConfigError
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.arrangements.update import Update, consolidate
+from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import add_times
-from ikebana.codecs.upsert_out import Message as OutputMessage
-from ikebana.processor.batch import dataflow, hops
-from ikebana.processor.batch.formatting import progress_messages
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.errors import ConfigError
+from ikebana.processor.batch import hops
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.linear.json_text import BLOB, JSON
-from ikebana.processor.linear.scope import KEY, VALUE
+from ikebana.processor.in_process import (
+    Planned,
+    Written,
+    attempt,
+    consolidated,
+    found_schemas,
+    plan_of,
+)
 from ikebana.processor.literals import Record as Record
 from ikebana.processor.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.planning import planner, progress, ways
-from ikebana.processor.planning.plan import ERRORS, SOURCE_CLOCKS, Input, Output, Plan
+from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
 from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import Records, Tick, unpack
-from ikebana.processor.rows.placing import Place
-from ikebana.processor.rows.rows import KeyedUpdate, Updates, add
+from ikebana.processor.rows.placing import Place, shard_of
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
 if TYPE_CHECKING:
@@ -40,34 +43,42 @@ if TYPE_CHECKING:
 Found = dict[str, list[Update[Any]]]
 # Beyond every time that a record may have.
 _END = 1 << 63
+# What each shard gets in a batch.
+_Rows = list[list[Records]]
 
 
 class Evaluation:
-    """A plan between two micro-batches: give it records, take the updates.
+    """A pipeline between two micro-batches: give it records, take the updates.
 
     `counted` is what `dataflow.Emitted` counts, of all batches so far; `messages` are those
     of each output so far, in its format.  With `optimized` false, nothing is pushed into
     decoding.  `schemas` are Avro schemas by their ids, for inputs in Avro.
+
+    Raises:
+        PlanError: the parts of the plan do not fit; every problem.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        pipeline: Plan | Planned,
         *,
+        shards: int = 1,
         optimized: bool | None = None,
         schemas: "Schemas | Mapping[int, Any] | None" = None,
     ) -> None:
-        self.plan = plan
-        self.store = MemoryStore()
+        self.plan = plan = plan_of(pipeline)
+        self.stores = [MemoryStore() for _ in range(shards)]
         self.frontiers: dict[str, int] = {}
-        self.counted: Counter[str] = Counter()
-        self.messages: dict[str, list[OutputMessage]] = {o.name: [] for o in plan.published}
+        self._written = Written(plan)
         for source in plan.inputs:
             require_readable(source, schemas)
         self._physical = planner.physical(plan, optimized=optimized)
-        found = _schemas(schemas)
+        found = found_schemas(schemas)
         self._intakes = {
-            source.name: intake_of(source, self._physical, found) for source in plan.inputs
+            source.name: intake_of(
+                source, self._physical, found, named=ways.shares_topics(plan, source)
+            )
+            for source in plan.inputs
         }
         self.greatest = 0
         """The greatest event time so far."""
@@ -93,21 +104,22 @@ class Evaluation:
                 f'cannot evaluate plan "{self.plan.name}" up to a {type(upper).__name__}',
                 hint="upper is a time: a whole number.",
             )
-        rows: list[Records] = []
+        rows: _Rows = [[] for _ in self.stores]
         for name, records in inputs.items():
-            rows += self._rows(known[name], records)
-        found: dict[str, list[KeyedUpdate]] = {o.name: [] for o in self.plan.published}
+            for shard, row in self._rows(known[name], records):
+                rows[shard].append(row)
+        before = {name: len(updates) for name, updates in self._written.updates.items()}
         graph = progress.edges(self.plan)
         # Facts are known before their times are closed.
-        now = 0 if self._covered and rows else upper
-        while rows or progress.behind(graph, self.frontiers, upper):
-            to = progress.advance_frontiers(graph, self.frontiers, now)
-            emitted, now = self._step(rows, to), upper
-            for name, updates in emitted.updates.items():
-                found[name] += updates
-            rows = [row for _, row in hops.chunks(emitted.hops, 1)]
+        now = 0 if self._covered and any(rows) else upper
+        while any(rows) or progress.behind(graph, self.frontiers, upper):
+            rows = self._step(rows, progress.advance_frontiers(graph, self.frontiers, now))
+            now = upper
         return {
-            output.name: self._read(output, found[output.name]) for output in self.plan.published
+            output.name: consolidated(
+                self.plan, output, self._written.updates[output.name][before[output.name] :]
+            )
+            for output in self.plan.published
         }
 
     def finish(self) -> Found:
@@ -124,66 +136,74 @@ class Evaluation:
         These are updates that are made already, and records of which nothing has been made
         yet: those of an upsert or a state machine, and facts of CDCv2.
         """
-        held = parts.held_times(self.store, self.plan)
-        return sorted([*held, *parts.waiting_times(self.store, self.plan)])
+        return sorted(
+            time
+            for store in self.stores
+            for times_of in (parts.held_times, parts.waiting_times)
+            for time in times_of(store, self.plan)
+        )
+
+    @property
+    def counted(self) -> Counter[str]:
+        """What `dataflow.Emitted` counts, of all batches so far."""
+        return self._written.counted
+
+    @property
+    def messages(self) -> dict[str, list[OutputMessage]]:
+        """The messages of each output so far, in its own format."""
+        return self._written.messages
 
     @property
     def covered(self) -> int | None:
         """Before which time the messages of CDCv2 so far are complete; None without any."""
         return min((each.frontier for each in self._covered.values()), default=None)
 
-    def _step(self, rows: list[Records], frontiers: dict[str, int]) -> dataflow.Emitted:
-        """One micro-batch; an operator behind a hop needs one more for each hop."""
+    def _step(self, rows: _Rows, frontiers: dict[str, int]) -> _Rows:
+        """One micro-batch; what it returns is for the next: a hop takes one more."""
         intervals = progress.intervals(self.frontiers, frontiers)
-        emitted = dataflow.advance(
-            self.plan, self.store, rows, intervals, self._physical, early=True
-        )
+        attempts = [
+            attempt(self.plan, self._physical, store, own, intervals, early=True)
+            for store, own in zip(self.stores, rows, strict=True)
+        ]
+        for store, each in zip(self.stores, attempts, strict=True):
+            each.commit(store)
         self.frontiers = frontiers
-        self.counted += emitted.counted
-        for seen in emitted.seen:
-            self.greatest = max(self.greatest, seen.greatest or 0)
-        self._cover(emitted)
+        emitted = [each.emitted for each in attempts]
+        seen = [told for made in emitted for told in made.seen]
+        self.greatest = max([self.greatest, *(told.greatest or 0 for told in seen)])
+        self._cover(seen, [made.facts for made in emitted])
         closed = progress.output_intervals(self.plan, intervals) if intervals else {}
-        for output in self.plan.published:
-            self._write(output, emitted, closed.get(output.name))
-        return emitted
+        self._written.take(self.plan, emitted, closed)
+        after: _Rows = [[] for _ in self.stores]
+        for made in emitted:
+            for shard, row in hops.chunks(made.hops, len(after)):
+                after[shard].append(row)
+        return after
 
-    def _cover(self, emitted: dataflow.Emitted) -> None:
+    def _cover(self, seen: Sequence[Seen], facts: Sequence[Mapping[str, dict[int, int]]]) -> None:
         """Learn how far messages of CDCv2 are complete."""
         for name, coverage in self._covered.items():
             statements = []
-            for seen in emitted.seen:
-                for lower, upper, packed in seen.statements if seen.input == name else ():
+            for each in seen:
+                for lower, upper, packed in each.statements if each.input == name else ():
                     counts: dict[int, int] = {}
                     add_times(counts, packed)
                     statements.append(cdcv2.Progress(lower, upper, counts))
-            facts = emitted.facts.get(name, {})
-            self._covered[name] = advanced(coverage, statements, facts)
+            new: Counter[int] = Counter()
+            for by_input in facts:
+                new.update(by_input.get(name, {}))
+            self._covered[name] = advanced(coverage, statements, new)
 
-    def _write(self, output: Output, emitted: dataflow.Emitted, closed: Interval | None) -> None:
-        """Keep what a batch writes to the topic of an output."""
-        written = self.messages[output.name]
-        if (formatted := emitted.messages.get(output.name)) is None:
-            written += [
-                OutputMessage(key, value, diff.headers(time, change))
-                for key, value, time, change in emitted.updates[output.name]
-            ]
-            return
-        written += formatted.messages
-        if closed is not None and closed.lower < closed.upper:
-            of = progress_messages(output, closed.lower, closed.upper, formatted.times)
-            written += [OutputMessage(None, value, []) for value in of]
-
-    def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[Records]:
-        """The records as they reach a shard, all of them in one partition."""
+    def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
+        """The records as they reach their shards, all of them in one partition."""
         lower = min(self.frontiers.values(), default=0)
         given = messages(source, records, lower, self._offset + 1)
         self._offset += len(given)
         intake = self._intakes[source.name]
-        if isinstance(intake, UpdateIntake) and source.value_format != "diff":
+        if isinstance(intake, UpdateIntake) and source.traits.kind == "facts":
             literal = [message for message in given if message.headers is not None]
             if literal:
-                yield _updates(source, intake, literal)
+                yield from _updates(source, literal, len(self.stores))
             given = [message for message in given if message.headers is None]
             if given:
                 self._covered.setdefault(source.name, Coverage())
@@ -199,42 +219,22 @@ class Evaluation:
         if source.event_time is not None and source.event_time.clock in SOURCE_CLOCKS:
             # All records of a call are there: no transaction is in the middle.
             dating = SourceDating(source, None, where)
-        decoding = Decoding(source, intake, place, 1, dating)
-        for _, chunk in [*decoding.add(given), *decoding.flush()]:
+        decoding = Decoding(source, intake, place, len(self.stores), dating)
+        for shard, chunk in [*decoding.add(given), *decoding.flush()]:
             row = unpack(chunk)
             assert not isinstance(row, Tick)
-            yield row
-
-    def _read(self, output: Output, emitted: list[KeyedUpdate]) -> list[Update[Any]]:
-        """The consolidated updates with data as Python values again."""
-        if output.name == ERRORS:
-            return [
-                update._replace(data=canonical.decode(update.data))
-                for update in consolidate(
-                    Update(value, time, diff) for _, value, time, diff in emitted
-                )
-            ]
-        types = ways.scope_of_output(self.plan, output).types
-        return [
-            Update(
-                (_as_data(key, types.get(KEY, JSON)), _as_data(value, types.get(VALUE, JSON))),
-                time,
-                diff,
-            )
-            for (key, value), time, diff in consolidate(
-                Update((key, value), time, diff) for key, value, time, diff in emitted
-            )
-        ]
+            yield shard, row
 
 
 def evaluate(
-    plan: Plan,
+    pipeline: Plan | Planned,
     inputs: Mapping[str, Iterable[Record]],
     upper: int | None = None,
     *,
+    shards: int = 1,
     schemas: "Schemas | Mapping[int, Any] | None" = None,
 ) -> Found:
-    """Run `plan` on the records `(key, value, time)` of each input.
+    """Run a pipeline on the records `(key, value, time)` of each input.
 
     Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope,
     or bytes as they are; None is no key, and a value of None a tombstone.  Of several
@@ -247,6 +247,7 @@ def evaluate(
     messages of a topic, as bytes: then the times that these have closed are.
 
     Messages in Avro need their `schemas`: a mapping from ids, or whatever finds them.
+    However many `shards` there are, the updates are the same.
 
     >>> from ikebana import Input, Output, Plan, Upsert
     >>> plan = Plan(
@@ -264,13 +265,15 @@ def evaluate(
 
     Raises:
         ConfigError: there is no such input, or a record is none; it is named.
+        PlanError: the parts of the plan do not fit; every problem.
     """
-    evaluation = Evaluation(plan, schemas=schemas)
+    plan = plan_of(pipeline)
+    evaluation = Evaluation(plan, shards=shards, schemas=schemas)
     if upper is not None:
         return evaluation.advance(inputs, upper)
     given = {name: listed(name, records) for name, records in inputs.items()}
     if any(
-        source.event_time is not None or "cdcv2" in source.value_format for source in plan.inputs
+        source.event_time is not None or source.traits.kind == "facts" for source in plan.inputs
     ):
         # First everything waits: what times there are is known only then.
         last = 0
@@ -295,39 +298,15 @@ class _LiteralPlace(Place):
         return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
 
 
-class _Given:
-    """Schemas that are given by their ids."""
-
-    def __init__(self, schemas: Mapping[int, Any]) -> None:
-        self._schemas = schemas
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
-        from ikebana.codecs.avro import SchemaUnknown, self_contained
-
-        try:
-            schema = self._schemas[id]  # type: ignore[index]
-        except KeyError:
-            raise SchemaUnknown from None
-        try:
-            return self_contained(json.loads(schema) if isinstance(schema, str) else schema)
-        except ValueError:
-            raise SchemaUnknown("its schema is no Avro schema") from None
-
-
-def _schemas(given: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
-    return _Given(given) if isinstance(given, Mapping) else given
-
-
-def _updates(source: Input, intake: UpdateIntake, given: Sequence[Message]) -> Updates:
-    """Literal updates of CDCv2 as they are."""
-    row = Updates([], [], [], [], [], root=source.name)
+def _updates(
+    source: Input, given: Sequence[Message], shards: int
+) -> Iterable[tuple[int, Updates]]:
+    """Literal updates of CDCv2 as they are, for the shards of their keys."""
+    rows = [Updates([], [], [], [], [], root=source.name) for _ in range(shards)]
     for message in given:
         time, change = diff.read_headers(message.headers)
         key = None if message.key is None else canonical.canonical(message.key)
         value = canonical.canonical(message.value or b"null")
-        add(row, KeyedUpdate(key, value, time, change))
-    return row
-
-
-def _as_data(message: bytes | None, kind: str) -> Any:
-    return message if message is None or kind == BLOB else canonical.decode(message)
+        at = shard_of(NO_KEY if key is None else key, shards)
+        add(rows[at], KeyedUpdate(key, value, time, change))
+    return [(at, row) for at, row in enumerate(rows) if row.keys]

@@ -6,17 +6,16 @@ A record that cannot be is a `ConfigError` that names the input and the record, 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.planning.plan import UPDATE_FORMATS, Input
+from ikebana.errors import ConfigError
+from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.reading.intake import Message
 
 Record = tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
 """(key, value, time); of an input of updates (key, value, time, diff); a message of CDCv2."""
 
-_RAW = ("bytes", "avro", "debezium-avro")
 _LARGEST = 1 << 63
 
 
@@ -28,11 +27,11 @@ def messages(
     An update's diff is in its headers.  No time is before `lower`, unless the input has
     event time.  Raises: ConfigError.
     """
-    fields = 4 if source.value_format in UPDATE_FORMATS else 3
+    fields = 4 if source.traits.is_updates else 3
     found: list[Message] = []
     for number, record in enumerate(listed(source.name, records), 1):
         where = f'record {number} of input "{source.name}"'
-        if isinstance(record, bytes) and "cdcv2" in source.value_format:
+        if isinstance(record, bytes) and source.traits.kind == "facts":
             found.append(Message(first_offset + number - 1, None, record))
             continue
         key, value, time, *rest = _fields(source, record, fields, where)
@@ -88,9 +87,11 @@ def as_message(
     """What a topic would hold; data that is no message is written as JSON."""
     if data is None or isinstance(data, bytes):
         return data
-    # Debezium's Avro has both in Avro, whatever the key's format is said to be.
-    by_value = part == "value" or source.value_format == "debezium-avro"
-    if (source.value_format if by_value else source.key_format) in _RAW:
+    traits = source.traits
+    by_value = part == "value" or traits.keys_alike
+    # Literal updates are JSON data, whatever encoding their topics have.
+    of_value = "json" if traits.is_updates else traits.encoding
+    if (of_value if by_value else source.key_format) != "json":
         raise ConfigError(
             f"cannot evaluate {where}: its {part} is of type {type(data).__name__}",
             hint="Give bytes: only JSON data are written for you.",

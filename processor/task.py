@@ -21,22 +21,25 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import Folder
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.codecs.progress import pack_times
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted, advance
+from ikebana.processor.batch.editing import Editing
+from ikebana.processor.batch.fill_progress import fill_progress
+from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, verdict
+from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.ground import faults
 from ikebana.processor.ground.stopwatch import Stopwatch
 from ikebana.processor.kafka import loopback, markers
-from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.reader import Reader
-from ikebana.processor.kafka.transactions import Transactions
+from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning import progress
+from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
 from ikebana.processor.rows.rows import size_of
@@ -48,7 +51,7 @@ class Job:
 
     `labels` are the groups that Spark places into partitions 0, 1, ...: the i-th is
     shard i.  `seeds` are manifests that a shard starts from when Spark holds no state
-    of it yet.
+    of it yet.  `edit` is the last change of the plan, which may be on its way.
     """
 
     plan: Plan
@@ -64,6 +67,7 @@ class Job:
     seeds: Mapping[int, bytes]
     retained: int
     max_batch_s: float
+    edit: Edit | None = None
 
 
 def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
@@ -73,28 +77,38 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         FencedError: a newer instance of the pipeline has taken over.
         CheckpointError: the state is not the one that the marker before says.
     """
-    tick, records = _unpacked(rows)
-    producer = Transactions(
+    tick, records = unpacked(rows)
+    producer = TransactionalProducer(
         {**job.kafka, **job.sink_kafka},
         markers.task_id(job.checkpoint, shard),
         job.max_batch_s,
     )
-    topic = job.plan.markers_topic
-    last = markers.last_marker(_reader(_frozen(job.kafka)), topic, shard)
-    if adopted := _checked(job, tick, shard, last):
-        return adopted
-    manifest = _committed(job, shard, state)
-    if last is not None and last.epoch == job.epoch and last.manifest != manifest:
-        raise CheckpointError(
-            f"shard {shard} of the checkpoint is at version {manifest.version}, its marker "
-            f"of batch {last.batch} says {last.manifest.version}: the checkpoint's state was "
-            "rolled back or replaced",
-            hint="Use the checkpoint as it was left, or start with a new one and new output "
-            "topics.",
-        )
-    files = Folder.at(job.location, "shards", f"{shard:04d}")
+    last = markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard)
+    holder = Holder(job.plan, job.epoch, job.incarnation, shard)
+    match verdict(holder, tick, last, _committed(job, shard, state)):
+        case Refusal() as refusal:
+            raise refusal.error()
+        case Adopt(marker):
+            return marker
+        case Compute(manifest):
+            return _send(job, producer, compute(job, tick, manifest, records))
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A batch that is computed, its delta file written, and nothing of it committed."""
+
+    tick: Tick
+    records: int
+    emitted: Emitted
+    manifest: Manifest
+    watch: Stopwatch
+
+
+def compute(job: Job, tick: Tick, manifest: Manifest, records: Sequence[Records]) -> Computed:
+    """Run the kernels on the state that a manifest names, and write what they change."""
+    files = Folder.at(job.location, "shards", f"{manifest.shard:04d}")
     local = LocalDatabases(Path(job.local), f"{job.checkpoint}-{job.epoch}")
-    intervals = tick.interval_of()
     watch = Stopwatch()
     with opened(files, local, manifest) as store:
         watch.lap("catch_up")
@@ -105,71 +119,79 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
                 job.plan,
                 part,
                 records,
-                intervals,
+                tick.interval_of(),
                 hydrating=tick.hydrating,
                 hydrates=tick.hydrates,
                 released=tick.released,
+                editing=_editing(job, tick),
             )
         )
         watch.lap("compute")
         after = store.commit(tick.batch, job.retained)
     watch.lap("store")
+    return Computed(tick, sum(map(size_of, records)), emitted, after, watch)
+
+
+def _editing(job: Job, tick: Tick) -> Editing | None:
+    """The edit that a batch is a part of."""
+    if not tick.editing:
+        return None
+    assert job.edit is not None, "an edit of no plan"
+    return Editing(job.edit, tick.editing, tick.edits, tick.fills)
+
+
+def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Marker:
+    """Commit the updates of a batch and its marker in one transaction."""
+    plan, emitted = job.plan, computed.emitted
+    batch, shard = computed.tick.batch, computed.manifest.shard
     with producer.transaction() as sender:
         counts = {}
-        for output in job.plan.published:
-            faults.point("emit", tick.batch, shard)
+        for output in plan.published:
+            faults.point("emit", batch, shard)
             counts[output.name] = (
                 producer.produce_messages(output.topic, emitted.messages[output.name].messages)
                 if output.name in emitted.messages
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
         for target, row in hops.chunks(emitted.hops, len(job.labels)):
-            loopback.produce(sender, job.plan.loopback_topic, target, pack(row))
+            loopback.produce(sender, plan.loopback_topic, target, pack(row))
         # What is not known yet is how long the commit takes.
-        watch.lap("send")
-        outputs = progress.output_intervals(job.plan, intervals)
-        marker = _marker(job, tick, shard, records, counts, outputs, after, emitted, watch.laps)
-        markers.produce_marker(sender, topic, marker)
-        faults.point("before_commit", tick.batch, shard)
-    faults.point("after_commit", tick.batch, shard)
+        computed.watch.lap("send")
+        marker = _marker(job, computed, counts)
+        markers.produce_marker(sender, plan.markers_topic, marker)
+        faults.point("before_commit", batch, shard)
+    faults.point("after_commit", batch, shard)
     return marker
 
 
-def _marker(
-    job: Job,
-    tick: Tick,
-    shard: int,
-    records: Sequence[Records],
-    counts: dict[str, int],
-    outputs: Mapping[str, Interval],
-    manifest: Manifest,
-    emitted: Emitted,
-    took: Mapping[str, float],
-) -> Marker:
+def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
+    tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
+    outputs = progress.output_intervals(job.plan, tick.interval_of())
     times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
         incarnation=job.incarnation,
-        shard=shard,
+        shard=manifest.shard,
         batch=tick.batch,
         lower=tick.lower,
         upper=tick.upper,
         offset=tick.offset,
         plan=tick.plan,
-        records=sum(map(size_of, records)),
+        records=computed.records,
         behind=tick.behind,
         counts=counts,
         manifest=manifest,
         counted=dict(emitted.counted),
         times={name: packed for name, packed in times.items() if packed},
         intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
-        hops_from=tick.hops_from.get(shard, 0),
+        hops_from=tick.hops_from.get(manifest.shard, 0),
         seen=emitted.seen,
         hydrated=emitted.hydrated,
         waiting=emitted.waiting,
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
-        took={phase: round(seconds, 6) for phase, seconds in took.items()},
+        filling=fill_progress(job.edit, emitted, fills=tick.fills, hydrating=tick.hydrating),
+        took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},
     )
 
 
@@ -183,7 +205,8 @@ def decode_state(state: bytes) -> Manifest:
     return msgspec.json.decode(state, type=Manifest)
 
 
-def _unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records]]:
+def unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records]]:
+    """The tick of a batch, and its records for one shard."""
     ticks: list[Tick] = []
     records: list[Records] = []
     for row in rows:
@@ -195,33 +218,6 @@ def _unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records]]:
     # Whatever came without its tick is a part of the batch: it must not be committed.
     assert len(ticks) == 1, f"a shard got {len(ticks)} ticks in one batch"
     return ticks[0], records
-
-
-def _checked(job: Job, tick: Tick, shard: int, last: Marker | None) -> Marker | None:
-    """The marker if it is of this batch; raises if the shard is not ours to go on with."""
-    if last is None:
-        raise CheckpointError(
-            f'the marker of shard {shard} is gone from topic "{job.plan.markers_topic}"',
-            hint="The topic must be compacted and without retention, and nobody else may "
-            "write to it.",
-        )
-    if last.incarnation != job.incarnation:
-        raise markers.replaced(job.plan.name, job.incarnation, last.incarnation)
-    if last.batch == tick.batch:
-        if (last.offset, last.plan) != (tick.offset, tick.plan):
-            raise CheckpointError(
-                f"batch {tick.batch} was committed to Kafka with another offset or plan "
-                f"than the checkpoint logs (shard {shard})",
-                hint="The checkpoint was rolled back or replaced; use it as it was left.",
-            )
-        return last
-    if last.batch != tick.batch - 1 or tick.adopted:
-        raise CheckpointError(
-            f"shard {shard} committed batch {last.batch} last, and is asked for batch "
-            f"{tick.batch}",
-            hint="The checkpoint was rolled back or replaced; use it as it was left.",
-        )
-    return None
 
 
 def _committed(job: Job, shard: int, state: bytes | None) -> Manifest:

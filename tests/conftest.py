@@ -8,15 +8,25 @@ from dataclasses import dataclass
 
 import hypothesis
 import pytest
+from hypothesis import Phase
 
 from cdc import registry
 from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import Broker, running
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
-from waiting import patient
+from support.waiting import patient
 
 # A noisy machine makes a slow example, not a wrong one; more of them on demand.
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=30)
+quick = hypothesis.settings(deadline=None, max_examples=30)
+hypothesis.settings.register_profile("quick", quick)
+# Where nobody waits for the smallest example: shrinking takes up to five minutes a failure, and
+# what is printed fails again where there is time for it.
+hypothesis.settings.register_profile(
+    "unattended",
+    quick,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    print_blob=True,
+)
 hypothesis.settings.register_profile("usual", deadline=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2_000)
 hypothesis.settings.load_profile(os.environ.get("IKEBANA_HYPOTHESIS", "quick"))

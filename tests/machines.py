@@ -23,6 +23,17 @@ def one_more(states: States, symbol: Any, time: int) -> States:
 
 COUNTER = Machine(one_more)
 
+
+def ten_more(states: States, symbol: Any, time: int) -> States:
+    """Ten for each symbol since the last tombstone."""
+    return [] if symbol is TOMBSTONE else [sum(states) + 10]
+
+
+def ten_times(state: Any, version: int) -> Any:
+    """What `ten_more` has where `one_more` has counted."""
+    return 10 * state
+
+
 # From each state, by each event, the next one.
 LIFE_CYCLE = {
     None: {"place": "placed"},

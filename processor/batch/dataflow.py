@@ -6,18 +6,20 @@ intervals, and on nothing else.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ikebana.arrangements.errors import RecordError
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
+from ikebana.errors import RecordError
+from ikebana.processor.batch.editing import Editing, portion, shown_at
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.batch.waiting import waiting
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels import (
     facts,
@@ -48,17 +50,19 @@ from ikebana.processor.rows.rows import (
     times_of,
     updates_of,
 )
+from ikebana.processor.timing.reclock import FILLED
 
 # Rows as they reach a shard.
 Rows = Sequence[Records]
-# What updates may be held before, by its name: an output, or an operator that gets them by key.
+Chunks = Sequence[Symbols | Truncate]
+# The name of an output, or of an operator that reads by key, before which updates are held.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The updates by the name of the output, and what else is worth telling, counted.
+    """The results of a batch: updates by the name of the output, messages, and counts.
 
     `messages` are what the updates come to in outputs whose format is not `diff`; what a
     format cannot write is among the errors.  `hops` are updates by the name of the
@@ -69,7 +73,8 @@ class Emitted:
     records behind the frontier ("late"), facts that were known ("repeated"), and errors
     that the plan drops ("error dropped").  `hydrated` are the new joins that have got all
     that was there before them.  `waiting` is how many records, and updates of them, wait
-    until their times are closed.
+    until their times are closed.  With an edit that fills, `filled` says how far that is: of how
+    many parts of the state the shard is done, and how many keys the batch went through.
     """
 
     updates: dict[str, list[KeyedUpdate]]
@@ -80,6 +85,7 @@ class Emitted:
     facts: dict[str, dict[int, int]]
     hydrated: list[str]
     waiting: int = 0
+    filled: tuple[int, int] | None = None
 
 
 def advance(
@@ -93,20 +99,32 @@ def advance(
     hydrating: Mapping[str, Time] | None = None,
     hydrates: bool = False,
     released: Iterable[str] = (),
+    editing: Editing | None = None,
 ) -> Emitted:
-    """Move every operator of `plan` through its interval.
+    """Advance every operator of `plan` through its interval.
 
     New joins in `hydrating` are to get what was there before these times, and with `hydrates`
     get a portion of it now; parts of the store in `released` are deleted, as much as fits into
-    a batch.  With `early`, inputs in `mode: diffs` may give updates of times that are not closed
-    yet; those with event time always may.
+    a batch.  With `editing`, the plan has taken the place of another at that time, and
+    what outputs and fresh operators get of it is on its way.
+
+    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
+    those with event time always may.
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
     physical = planner.physical(plan) if physical is None else physical
     held = held_targets(plan, physical, early=early)
-    batch = _Batch(plan, store, intervals, physical, held, hydrating or {}, hydrates=hydrates)
+    if editing is not None:
+        # Also what outputs got of another edit at the same time, which this one leaves alone.
+        held |= {(_OUT, output.name) for output in plan.published}
+        intervals = editing.intervals(intervals)
+    batch = _Batch(
+        plan, store, intervals, physical, held, hydrating or {}, hydrates=hydrates, editing=editing
+    )
     batch.take(rows)
+    if editing is not None and editing.fills:
+        batch.fill(editing)
     for source in plan.inputs:
         if source.is_collection and not ways.comes_out_of_decoding(source):
             batch.learn(source, [row for row in rows if isinstance(row, Facts)])
@@ -128,6 +146,7 @@ def advance(
         batch.new_facts,
         batch.hydrated,
         batch.waiting(),
+        batch.filled,
     )
 
 
@@ -144,6 +163,7 @@ class _Batch:
         hydrating: Mapping[str, Time],
         *,
         hydrates: bool,
+        editing: Editing | None = None,
     ) -> None:
         self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
         self.hops: dict[str, list[KeyedUpdate]] = {}
@@ -157,16 +177,19 @@ class _Batch:
         self._physical = physical
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
-        self._joins = JoinedBatch(plan, intervals, hydrating, hydrates=hydrates)
+        filling = editing.edit.takers if editing is not None and editing.fills else ()
+        self._joins = JoinedBatch(plan, intervals, hydrating, hydrates=hydrates, filling=filling)
         self.hydrated: list[str] = []
+        self.filled: tuple[int, int] | None = None
         # What comes to operators by key, until they are moved.
         self._arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
         self._held = held
+        self._editing = editing
         self._far = far_inlets(physical)
 
     def take(self, rows: Rows) -> None:
-        """Take what decoding has made already."""
+        """Take the updates that decoding has computed."""
         for row in rows:
             match row:
                 case Errors():
@@ -181,6 +204,24 @@ class _Batch:
                 case Seen():
                     self.seen.append(row)
 
+    def fill(self, editing: Editing) -> None:
+        """Send a portion of the state through the old plan and the new one."""
+        found = portion(editing, self._store)
+        for name, updates in found.outputs.items():
+            self.emitted[name] += updates
+        for name, updates in found.inlets.items():
+            self._arriving[name] += updates
+        for name, updates in found.hops.items():
+            self.hops.setdefault(name, []).extend(updates)
+        self.emitted[ERRORS] += found.errors
+        self.filled = found.parts, found.keys
+        if found.done:
+            self.hydrated.append(FILLED)
+
+    @property
+    def _fills(self) -> bool:
+        return self._editing is not None and self._editing.fills
+
     def learn(self, source: Input, rows: Sequence[Facts]) -> None:
         """Keep the facts of an input until its frontier has passed them."""
         name = source.name
@@ -193,30 +234,23 @@ class _Batch:
         self.counted["repeated"] += found.repeated
         self._flow(name, found.updates)
 
-    def move(self, name: str, symbols: Sequence[Symbols | Truncate]) -> None:
-        """Move an operator through its interval; all that it waits for has been."""
-        match self._operators.get(name):
-            case Upsert() as operator:
-                self._upsert(operator, [c for c in symbols if c.input == operator.input])
-            case StateMachine() as operator:
-                self._run(operator, [c for c in symbols if c.input == operator.input])
-            case Reduce() as operator:
-                self._reduce(operator)
-            case DeltaJoin() | AsOfJoin():
-                self._join(name)
-            case _ if name in self._joined.stages:
-                self._stage(name)
-            case _ if name in self._joined.kept:
-                self._arrange(name)
-            case _:
-                # An input in `mode: diffs`, whose updates have flowed as they were taken.
-                pass
+    def move(self, name: str, symbols: Chunks) -> None:
+        """Advance an operator through its interval, after all operators that it waits for."""
+        operator = self._operators.get(name)
+        if operator is not None:
+            _MOVES[type(operator)](self, operator, symbols)
+        elif name in self._joined.stages:
+            self._stage(name)
+        elif name in self._joined.kept:
+            self._arrange(name)
+        # Else it is an input in `mode: diffs`, whose updates have flowed as they were taken.
 
     def settle(self) -> None:
-        """Let go of what no lookup will ask for any more."""
+        """Write the arrangements, without the history that no lookup needs any more."""
         self._joins.settle()
 
-    def _upsert(self, operator: Upsert, chunks: Sequence[Symbols | Truncate]) -> None:
+    def _upsert(self, operator: Upsert, symbols: Chunks) -> None:
+        chunks = [chunk for chunk in symbols if chunk.input == operator.input]
         part = self._part("", operator.name)
         changes = upsert.step(part, chunks, self._intervals[operator.name])
         self.emitted[ERRORS] += changes.errors
@@ -225,7 +259,8 @@ class _Batch:
             self._joins.keep_upsert(operator.name, part, changes.updates)
         self._flow(operator.name, changes.updates)
 
-    def _run(self, operator: StateMachine, chunks: Sequence[Symbols | Truncate]) -> None:
+    def _run(self, operator: StateMachine, symbols: Chunks) -> None:
+        chunks = [chunk for chunk in symbols if chunk.input == operator.input]
         part = self._part(parts.MACHINE, operator.name)
         interval = self._intervals[operator.name]
         machine = machines.machine(operator, self._plan.topics)
@@ -233,7 +268,7 @@ class _Batch:
         self.emitted[ERRORS] += changes.errors
         self._flow(operator.name, changes.updates)
 
-    def _reduce(self, operator: Reduce) -> None:
+    def _reduce(self, operator: Reduce, _: Chunks) -> None:
         name, interval = operator.name, self._intervals[operator.name]
         arriving = self._arrived(name)
         if operator.function is None:
@@ -249,6 +284,9 @@ class _Batch:
     def _arrange(self, name: str) -> None:
         arrived = self._arrived(name)
         self._joins.arrange(name, self._part(parts.ARRANGE, name), arrived)
+        if self._fills:
+            # A new join begins from what arrangements have when all of them are full.
+            return
         for stage in self._joined.stages.values():
             if stage.is_first and stage.rows_from == (name,):
                 self._arriving[stage.name] += arrived
@@ -277,8 +315,9 @@ class _Batch:
         if begun.done:
             self.hydrated.append(stage.join)
 
-    def _join(self, name: str) -> None:
-        """Show the results of all paths, none further than the others."""
+    def _join(self, operator: Join, _: Chunks) -> None:
+        """Emit the results of all paths up to their common frontier."""
+        name = operator.name
         arrived = self._arrived(name)
         # Where nothing is retracted nothing cancels.
         cancels = any(update.diff < 0 for update in arrived)
@@ -305,7 +344,7 @@ class _Batch:
         return waiting(self._plan, self._store, self._intervals, names)
 
     def release(self) -> None:
-        """Let out of each output what is due, and hold the rest."""
+        """Release the due updates of each output, and hold the rest."""
         for output in self._plan.outputs:
             self._release(output.name)
 
@@ -313,7 +352,7 @@ class _Batch:
         """The messages of every output whose format is not `diff`."""
         messages = {}
         for output in self._plan.outputs:
-            if output.format != "diff":
+            if not output.traits.as_updates:
                 part = self._part(parts.SHOWN, output.name)
                 found = formatted(self._plan, output, self.emitted[output.name], part)
                 messages[output.name] = found
@@ -321,21 +360,23 @@ class _Batch:
         return messages
 
     def release_errors(self) -> None:
-        """Let out the errors that are due; they come from everywhere, so they are last."""
+        """Release the due errors; this is last, since any operator may add errors."""
         self._release(ERRORS)
 
     def _release(self, name: str) -> None:
         if (_OUT, name) in self._held:
             part = self._part(parts.HOLD, name)
             upper = self._outputs[name].upper
+            if self._editing is not None and name in (ERRORS, *self._editing.edit.affected):
+                self.emitted[name] = shown_at(self.emitted[name], self._editing.time)
             self.emitted[name] = hold.step(part, self.emitted[name], upper)
 
     def _part(self, kind: str, name: str) -> Part:
-        """What a kernel keeps for an operator, or for an output."""
+        """The part of the store of an operator or an output."""
         return parts.operator_part(self._store, kind + name)
 
     def _flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
-        """Let updates of a root go through its branches."""
+        """Send updates of a root through its branches."""
         for branch in self._physical.branches[root]:
             steps = planner.chain_of(self._plan, branch, self._physical)
             passed = steps.apply(updates, branch.silent)
@@ -352,6 +393,16 @@ class _Batch:
             self.emitted[name] += updates
         for name in inlets:
             self._arriving[name] += updates
+
+
+# What moves an operator, by its type; linear ones are passes of others.
+_MOVES: Mapping[type, Callable[[_Batch, Any, Chunks], None]] = {
+    Upsert: _Batch._upsert,
+    StateMachine: _Batch._run,
+    Reduce: _Batch._reduce,
+    DeltaJoin: _Batch._join,
+    AsOfJoin: _Batch._join,
+}
 
 
 def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> frozenset[Target]:

@@ -63,13 +63,13 @@ class Extending:
         ] = {}
 
     def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
-        """What rows become."""
+        """Apply the stage to rows, and yield the output."""
         steps = {"count": self._count, "propose": self._propose, "validate": self._validate}
         for some in portions(rows):
             yield from steps[self._stage.role](some, arranged)
 
     def _count(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
-        """Count what the candidate has, and send rows to the next, or to who has the fewest."""
+        """Count the candidate's data, and send rows to the next candidate or to the proposer."""
         at, candidates = self._stage.candidate, self._step.candidates
         goes_on = at + 1 < len(candidates)
         sizes = arranged.sizes([_key(row) for row in rows])
@@ -206,7 +206,7 @@ class Extending:
 
 
 class _Row(NamedTuple):
-    """A row on its way: what was counted, what it carries, what it has met."""
+    """A row of an extension: its counts so far, its columns, and its match."""
 
     counted: bytes
     payload: bytes

@@ -1,4 +1,4 @@
-"""Updates as the messages of an output's format, and what a format cannot write.
+"""Encode updates as messages of an output's format; what it cannot write is an error.
 
 `diff` is written as the updates come, and not here.  The others need all updates of a time
 and of a key together, which a shard has: keys lie in one shard, and the planner lets no step
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
-from ikebana.codecs import cdcv2, cdcv2_avro
-from ikebana.codecs.debezium_out import Origin, to_envelopes
+from ikebana.codecs import cdcv2
+from ikebana.codecs.debezium_out import Origin
+from ikebana.codecs.formats import FactCodec
 from ikebana.codecs.upsert_out import (
-    Message,
+    OutputMessage,
     Violation,
     time_header,
-    to_upserts,
     violation_record,
 )
 from ikebana.processor.kernels import single_value
@@ -27,7 +27,6 @@ from ikebana.processor.rows.rows import KeyedUpdate
 
 # Well below what brokers take by default.
 _LARGEST_STATEMENT = 512 << 10
-_CDCV2 = {"cdcv2-json": cdcv2, "cdcv2-avro": cdcv2_avro}
 
 
 class Formatted(NamedTuple):
@@ -36,7 +35,7 @@ class Formatted(NamedTuple):
     `times` are the distinct updates by time, for the formats whose progress says them.
     """
 
-    messages: Sequence[Message]
+    messages: Sequence[OutputMessage]
     errors: list[KeyedUpdate]
     times: dict[int, int]
 
@@ -48,30 +47,26 @@ def formatted(
 
     `store` has what is known of the keys of an output that `planner.watches`.
     """
+    traits = output.traits
+    if traits.facts is not None:
+        return _facts(output, traits.facts(), updates)
+    assert traits.write is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
-    match output.format:
-        case "cdcv2-json" | "cdcv2-avro":
-            return _facts(output, updates)
-        case "upsert" if planner.watches(plan, output):
-            changes = single_value.step(store, updates, output.name)
+    empty = None
+    if planner.watches(plan, output):
+        changes = single_value.step(store, updates, output.name, keyless=not traits.latest)
+        if traits.latest:
+            # The state knows what each key has from then on.
             known = [
-                Message(change.key, change.after, time_header(change.time))
+                OutputMessage(change.key, change.after, time_header(change.time))
                 for change in changes.keys
                 if change.before != change.after
             ]
             return Formatted(known, changes.errors, {})
-        case "upsert":
-            messages, violations = to_upserts(updates)
-        case "debezium-json":
-            origin = Origin(plan.name, output.name, tombstones=output.tombstones)
-            empty = None
-            if planner.watches(plan, output):
-                changes = single_value.step(store, updates, output.name, keyless=True)
-                empty = {(each.time, each.key) for each in changes.keys if each.empty}
-                errors = changes.errors
-            messages, violations = to_envelopes(updates, origin, empty)
-        case _:
-            raise AssertionError(f"{output.format} is written as it comes")
+        empty = {(each.time, each.key) for each in changes.keys if each.empty}
+        errors = changes.errors
+    origin = Origin(plan.name, output.name, tombstones=output.tombstones)
+    messages, violations = traits.write(updates, origin, empty)
     errors += [
         KeyedUpdate(None, violation_record(output.name, violation), violation.time, 1)
         for violation in violations
@@ -79,7 +74,7 @@ def formatted(
     return Formatted(messages, errors, {})
 
 
-def _facts(output: Output, updates: Sequence[KeyedUpdate]) -> Formatted:
+def _facts(output: Output, codec: FactCodec, updates: Sequence[KeyedUpdate]) -> Formatted:
     """CDCv2's messages, which have one diff for a datum and time: no larger sum can be written."""
     fitting, errors = [], []
     for fact in cdcv2.consolidate(updates):
@@ -89,8 +84,8 @@ def _facts(output: Output, updates: Sequence[KeyedUpdate]) -> Formatted:
         else:
             record = violation_record(output.name, Violation(key, time, TOO_LARGE))
             errors.append(KeyedUpdate(None, record, time, 1))
-    written = _CDCV2[output.format].encode_updates(fitting, _LARGEST_STATEMENT)
-    messages = [Message(None, value, []) for value in written]
+    written = codec.encode_updates(fitting, _LARGEST_STATEMENT)
+    messages = [OutputMessage(None, value, []) for value in written]
     return Formatted(messages, errors, cdcv2.counts(fitting))
 
 
@@ -98,6 +93,6 @@ def progress_messages(
     output: Output, lower: int, upper: int, times: dict[int, int]
 ) -> Iterator[bytes]:
     """The progress of a batch that a format has in the output's own topic."""
-    if output.format in _CDCV2:
+    if output.traits.facts is not None:
         counts = dict(sorted(times.items()))
-        yield from _CDCV2[output.format].encode_progress(lower, upper, counts, _LARGEST_STATEMENT)
+        yield from output.traits.facts().encode_progress(lower, upper, counts, _LARGEST_STATEMENT)

@@ -1,9 +1,8 @@
-"""Hops: updates on their way to the shards of their keys, one micro-batch later.
+"""Hops: exchange updates between shards, so that they arrive one micro-batch later.
 
-They go through the loopback topic of the pipeline, which has a partition a shard, as the
-packed rows that the source would have made of them; it hands them on unread.  They are
-written in the transaction of the shard that emits them, so they are there if and only if
-its batch is.
+The updates go through the loopback topic of the pipeline, which has one partition for each
+shard, as packed rows that the source hands on without decoding.  A shard writes them in the
+transaction of its batch, so they exist if and only if the batch is committed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,4 +35,4 @@ def chunks(
 
 
 def _row(name: str) -> Updates:
-    return Updates([], [], [], [], [], inlets=[name], hop=True)
+    return Updates([], [], [], [], [], inlets=[name], counted=True)

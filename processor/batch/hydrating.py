@@ -1,10 +1,10 @@
-"""How a join that is new in a running pipeline gets what was there before it.
+"""Hydrate a join that is new in a running pipeline.
 
-At the time at which it begins, what its first input has been until then goes the way of
-that input's changes, as changes at that time which see the others strictly before it: that
-is the join as it would have been by then (`joins.paths`: the first input counts before
-all others).  All paths take what changes from then on.  It is done in portions, and how far
-a shard is lies in its state.
+At the time at which the join begins, the former contents of its first input go through the
+path of that input, as changes at that time that see the others strictly before it.  Their
+results are the join as it would be by then, because the first input counts before all
+others (`joins.paths`).  Later changes go through all paths.  Hydration works in portions,
+and the state of a shard has its progress.
 """
 
 from itertools import groupby
@@ -32,14 +32,14 @@ class _At(msgspec.Struct, array_like=True):
 
 
 class Hydrated(NamedTuple):
-    """Data as changes at the time at which a join begins, and whether that was all."""
+    """A portion of data as changes at the join's first time, and whether it is the last."""
 
     rows: list[KeyedUpdate]
     done: bool
 
 
 def portion(store: Store, origin: Arrangement | UpsertArrangement, begin: Time) -> Hydrated:
-    """The next data of an arrangement, as they were before a time."""
+    """The next portion of an arrangement's data, as of just before a time."""
     (entry,) = store.get_many([_AT])
     at = _At(begin) if entry is None else msgspec.msgpack.decode(entry, type=_At)
     if at.begin != begin:

@@ -5,7 +5,7 @@ have asked: what they keep of the past is what is still on its way to who will a
 (`progress.since`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ikebana.arrangements.frontier import Interval, Time
@@ -28,7 +28,7 @@ from ikebana.processor.rows.rows import KeyedUpdate
 
 
 class JoinedBatch:
-    """What joins do in one micro-batch."""
+    """The joins of a plan, in one micro-batch."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class JoinedBatch:
         begins: Mapping[str, Time],
         *,
         hydrates: bool,
+        filling: Collection[str] = (),
     ) -> None:
+        """Bring joins through a batch; arrangements that are `filling` get more of its times."""
+        self._filling = filling
         self._plan = plan
         self._joined = joined(plan)
         self._intervals = intervals
@@ -48,11 +51,11 @@ class JoinedBatch:
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
 
     def looks_up(self, upsert: str) -> bool:
-        """Whether a join asks an upsert's own state."""
+        """Whether a join looks up an upsert's own state."""
         return upsert in self._joined.kept
 
     def keep_upsert(self, name: str, part: Part, updates: Sequence[KeyedUpdate]) -> None:
-        """Let an upsert's own state be asked, which has these updates already."""
+        """Make an upsert's own state available for lookups; it has these updates already."""
         since = self._kept_from(name, self._lowers)
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
@@ -65,7 +68,7 @@ class JoinedBatch:
         self._arrangements[name] = arrangement
 
     def run(self, stage: Stage, store: Store, rows: Sequence[KeyedUpdate]) -> Iterator[Portion]:
-        """What rows of a stage become; `store` is where it remembers what it has met."""
+        """Apply a stage to rows; `store` has the matches that it remembers."""
         if not rows:
             return
         arranged = self._arrangements[stage.looks_up]
@@ -79,7 +82,7 @@ class JoinedBatch:
             yield from compiled.apply(rows, arranged)
 
     def hydrates(self, stage: Stage) -> bool:
-        """Whether a stage gets what was there before its join begins."""
+        """Whether a stage gets data from before its join began."""
         is_new = self._hydrates and stage.join in self._hydrating
         return is_new and stage.name == self._joined.begins(stage.join)
 
@@ -114,8 +117,11 @@ class JoinedBatch:
         return upper
 
     def settle(self) -> None:
-        """Write what arrangements keep, for the lookups of batches to come."""
-        uppers = {name: interval.upper for name, interval in self._intervals.items()}
+        """Write the arrangements for the lookups of later batches."""
+        uppers = {
+            name: interval.lower if name in self._filling else interval.upper
+            for name, interval in self._intervals.items()
+        }
         for name, arrangement in self._arrangements.items():
             arrangement.settle(self._kept_from(name, uppers))
 

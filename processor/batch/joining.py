@@ -1,9 +1,8 @@
-"""One batch of a join's stage: rows in, and what they become for whoever is next.
+"""Apply a stage of a join to a batch of rows: look them up, filter and project them.
 
-Rows ask an arrangement as of their own times (`kernels.half_join`); what they meet goes
-through the step's predicates, and on to the next stage under the key that it asks for, or
-out as a result.  Nothing is sorted or kept: matches go through in portions, however many
-a row has.
+Rows look up an arrangement as of their own times (`kernels.half_join`).  Their matches go
+through the step's predicates, and then to the next stage under its key, or out as results.
+Nothing is sorted or kept: matches are processed in portions, however many a row has.
 """
 
 import functools
@@ -18,10 +17,9 @@ from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage, candidate_name, step_name
-from ikebana.processor.joins.steps import Lookup as LookupStep
-from ikebana.processor.joins.steps import Path
+from ikebana.processor.joins.steps import Lookup, Path
 from ikebana.processor.kernels import locked
-from ikebana.processor.kernels.half_join import Arranged, Lookup, Match, half_join
+from ikebana.processor.kernels.half_join import Arranged, LookupRow, Match, half_join
 from ikebana.processor.linear.chain import operator_error
 from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning import ways
@@ -29,19 +27,19 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.rows import KeyedUpdate
 
 Item = TypeVar("Item")
-# So many matches become rows together.
+# The number of matches that are processed together.
 _AT_ONCE = 10_000
 
 
 class Onward(NamedTuple):
-    """Where rows go: to a stage, by a hop or not; or out of the join, to `None`."""
+    """The destination of rows: a stage, by a hop or not, or `None` for results."""
 
     stage: str | None
     hop: bool
 
 
 class Portion(NamedTuple):
-    """Some of what a stage makes: rows for whoever is next, and updates of error records.
+    """A portion of a stage's output: rows for a destination, and updates of error records.
 
     `of` are the places of what each row was made of.
     """
@@ -53,17 +51,17 @@ class Portion(NamedTuple):
 
 
 class Looking:
-    """A stage that meets one input, compiled."""
+    """A compiled stage that looks up one input."""
 
     def __init__(self, join: Planned, path: Path, stage: Stage) -> None:
         step = path.steps[stage.number]
-        assert isinstance(step, LookupStep), "an extension is not one lookup"
+        assert isinstance(step, Lookup), "an extension is not one lookup"
         of = join.join
         as_of = isinstance(of, AsOfJoin)
         self._name = of.name
         self._sees_equal = step.sees_equal
-        self._outer = isinstance(of, AsOfJoin) and of.outer
-        self._locked = isinstance(of, AsOfJoin) and of.retract == "locked"
+        self._outer = of.outer
+        self._locked = of.locks
         types = join.types()
         sources = Sources(path.alias if stage.is_first else None, step.alias)
         self.next = onward(join, path, stage.number + 1)
@@ -76,7 +74,7 @@ class Looking:
         self._maker = Maker(types, sources, where, select, key, last=last)
 
     def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
-        """What rows become that ask now."""
+        """Look rows up, and yield the output."""
         errors: list[KeyedUpdate] = []
         for some in portions(rows):
             matches: Iterable[Match]
@@ -95,7 +93,7 @@ class Looking:
     def apply_locked(
         self, store: Store, rows: Sequence[KeyedUpdate], interval: Interval, arranged: Arranged
     ) -> Iterator[Portion]:
-        """What rows become if retractions take back what their insertions have met."""
+        """Like `apply`, where retractions retract the matches of their insertions."""
 
         def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
             for some in portions(asking):
@@ -121,7 +119,7 @@ class Looking:
 
     @property
     def is_locked(self) -> bool:
-        """Whether it remembers what it has met."""
+        """Whether it remembers matches (`retract: locked`)."""
         return self._locked
 
     def _settled(
@@ -195,7 +193,7 @@ def onward(join: Planned, path: Path, number: int) -> Onward:
     if number == len(path.steps):
         return Onward(None, hop=False)
     name, step = step_name(join.join.name, path.alias, number), path.steps[number]
-    if isinstance(step, LookupStep):
+    if isinstance(step, Lookup):
         return Onward(name, step.hop)
     return Onward(candidate_name(name, "count", 0), hop=True)
 
@@ -205,21 +203,20 @@ def results(
 ) -> tuple[list[tuple[str, str]], str, int]:
     """What rows become behind a step: what is selected, by which key, of how many parts.
 
-    Rows that are to ask for nothing, since a part is null, meet nothing; a result may have
-    any key, which counts as no parts.
+    Rows with a null key part never match.  Results may have any key; their number of parts is 0.
     """
     if number + 1 == len(path.steps):
         return [(name, made.sql) for name, made in join.select], join.key.sql, 0
     after = path.steps[number + 1]
-    key = after.key if isinstance(after, LookupStep) else after.candidates[0].key
+    key = after.key if isinstance(after, Lookup) else after.candidates[0].key
     return carried(carries), asked(key), len(key)
 
 
-def lookups(rows: Iterable[tuple[Any, KeyedUpdate]], *, sees_equal: bool) -> Iterator[Lookup]:
+def lookups(rows: Iterable[tuple[Any, KeyedUpdate]], *, sees_equal: bool) -> Iterator[LookupRow]:
     """Rows as they ask, each with a payload of its own."""
     for payload, (key, _, time, diff) in rows:
         assert key is not None, "a row that asks has no key"
-        yield Lookup(key, payload, time, diff, sees_equal)
+        yield LookupRow(key, payload, time, diff, sees_equal)
 
 
 def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:
@@ -228,12 +225,12 @@ def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:
 
 
 def fits(of: Match | KeyedUpdate) -> bool:
-    """Whether its diff is one that can be stored and sent."""
+    """Whether its diff fits into 64 bits."""
     return -LARGEST <= of.diff <= LARGEST
 
 
 def portions(of: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items, so many at a time."""
+    """The items in lists of at most this size."""
     rest = iter(of)
     while some := list(islice(rest, _AT_ONCE)):
         yield some

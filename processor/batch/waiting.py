@@ -1,4 +1,4 @@
-"""How much waits in a shard until its time is closed."""
+"""Count the records and updates of a shard that wait until their times are closed."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from ikebana.arrangements.store import Part, Store
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import facts, hold, state_machine, upsert
 from ikebana.processor.planning import ways
-from ikebana.processor.planning.plan import Plan, StateMachine, Upsert
+from ikebana.processor.planning.plan import Plan
 
 # In each part of the state it is counted up to this, which takes a millisecond or two.
 MOST = 1_000
@@ -26,12 +26,10 @@ def waiting(
         return parts.operator_part(store, kind + name)
 
     count = sum(hold.waiting(part("", name), MOST) for name in holds)
-    for operator in plan.operators:
-        name = operator.name
-        if isinstance(operator, Upsert):
-            count += upsert.waiting(part("", name), intervals[name].upper, MOST)
-        elif isinstance(operator, StateMachine):
-            count += state_machine.waiting(part(parts.MACHINE, name), intervals[name].upper, MOST)
+    for name in (operator.name for operator in plan.upserts):
+        count += upsert.waiting(part("", name), intervals[name].upper, MOST)
+    for name in (operator.name for operator in plan.machines):
+        count += state_machine.waiting(part(parts.MACHINE, name), intervals[name].upper, MOST)
     for source in plan.inputs:
         if source.is_collection and not ways.comes_out_of_decoding(source):
             upper = intervals[source.name].upper

@@ -1,4 +1,4 @@
-"""Collections as they are written down: data with their counts, at every time."""
+"""Collections of a pipeline written in Python, and the methods that derive one from another."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.codecs.formats import OutputFormat
+from ikebana.errors import ConfigError
 from ikebana.processor.building.parts import Parts
-from ikebana.processor.building.places import Place, here
+from ikebana.processor.building.places import CodePlace, here
 from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.steps import Sql, Step
-from ikebana.processor.planning.plan import Concat, Linear, Operator, Output, OutputFormat, Reduce
+from ikebana.processor.planning.plan import Concat, Linear, Operator, Output, Reduce
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -22,23 +23,38 @@ OtherValue = TypeVar("OtherValue")
 
 @dataclass(frozen=True, eq=False)
 class Collection(Generic[Key, Value]):
-    """(key, value) data with their counts, at every time.
+    """A collection of (key, value) pairs: each has a count at every time.
 
-    Methods make other collections; none changes this one.  Linear steps in a row are one
-    linear operator, which has no state and costs no hop.  Expressions are SQL over the
-    columns of the value, `key` and `value`.
+    A method returns a new collection and leaves this one as it is.  Nothing is computed
+    before the pipeline is evaluated or run.  Consecutive linear steps (`where`, `select`,
+    `map` and so on) become one linear operator, which keeps no state and needs no exchange
+    between shards.  Expressions are DuckDB's SQL over the columns of the value, and over
+    `key` and `value` as a whole; what they may contain: docs/linear.md.
+
+    >>> import ikebana as ik
+    >>> shop = ik.Pipeline("shop")
+    >>> orders = shop.topic("orders", columns=[ik.Column("quantity", "BIGINT")]).upsert()
+    >>> large = orders.where("quantity > 9").select("quantity", double="quantity * 2")
+    >>> _ = large.to("large")
+    >>> found = shop.evaluate(orders=[(1, {"quantity": 12}, 0), (2, {"quantity": 3}, 0)])
+    >>> for update in found["large"]:
+    ...     print(*update)
+    (1, {'double': 24, 'quantity': 12}) 0 1
     """
 
     parts: Parts
     source: str
-    """The operator, or the input, that the steps are behind."""
+    """The name of the operator or input whose collection the steps are applied to."""
     steps: tuple[Step, ...] = ()
     name: str | None = None
-    """What the linear operator of the steps is to be called."""
-    places: tuple[Place, ...] = ()
+    """The name of the linear operator that the steps become; None: one is chosen."""
+    places: tuple[CodePlace, ...] = ()
 
     def where(self, *conditions: str) -> "Collection[Key, Value]":
-        """Keep the data for which all SQL conditions are true."""
+        """Keep the pairs for which every SQL condition is true; null counts as false.
+
+        `(key, value)` to `(key, value)`: `orders.where("quantity > 9", "product = 'tea'")`.
+        """
         return self._then(steps.where(*conditions))
 
     def select(
@@ -48,25 +64,49 @@ class Collection(Generic[Key, Value]):
         columns_by: Mapping[str, str] | None = None,
         **expressions: str,
     ) -> "Collection[Any, dict[str, Any]]":
-        """Make the value an object of columns as they are, and of SQL expressions by name.
+        """Replace the value by an object with these fields.
 
-        `key` makes another key, of the same columns.  Names that are no Python names stand
-        in `columns_by`.
+        `(key, value)` to `(key, {field: ...})`.  Positional names are columns to keep;
+        keyword arguments are fields with their SQL expressions:
+        `orders.select("product", amount="quantity * price")`.  Fields whose names are not
+        Python identifiers go into `columns_by`.  `key` is the SQL of a new key, over the
+        columns before the step.
         """
         named = {**(columns_by or {}), **expressions}
         as_they_are = steps.project(*columns).select or ()
         return self._then(Sql(select=(*as_they_are, *named.items()), key=key))
 
     def rekey(self, expression: str) -> "Collection[Any, Value]":
-        """Make the key what a SQL expression says; `{'a': a, 'b': b}` is one of two columns."""
+        """Replace the key by the result of a SQL expression.
+
+        `(key, value)` to `(expression, value)`.  Write a key of several columns as an
+        object: `orders.rekey("{'product': product, 'day': day}")`.
+        """
         return self._then(steps.rekey(expression))
 
     def during(self, begin: str | None, end: str | None = None) -> "Collection[Key, Value]":
-        """Count each datum from `begin` (included) until `end` (excluded), SQL for times."""
+        """Keep each pair only from its `begin` (included) until its `end` (excluded).
+
+        Both are SQL for a date, a timestamp or milliseconds; None is no bound.  A pair enters
+        and leaves at these times although no record comes then.  Give the result a name with
+        `named`: it keeps the updates that are due later in its state.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> offers = shop.topic("offers", columns=[ik.Column("until", "BIGINT")]).upsert()
+        >>> _ = offers.during(None, "until").named("open").to("open")
+        >>> for update in shop.evaluate(offers=[("tea", {"until": 100}, 7)])["open"]:
+        ...     print(*update)
+        ('tea', {'until': 100}) 7 1
+        ('tea', {'until': 100}) 100 -1
+        """
         return self._then(steps.valid_between(begin, end))
 
     def unnest(self, name: str, expression: str) -> "Collection[Key, Any]":
-        """Make one datum for each element of a list, which becomes a column of that name."""
+        """Replace each pair by one for each element of a list, as the column `name`.
+
+        The other columns stay: `orders.unnest("line", "lines")` has one pair a line.
+        """
         return self._then(steps.unnest(name, expression))
 
     def sql(
@@ -80,35 +120,45 @@ class Collection(Generic[Key, Value]):
         valid_from: str | None = None,
         valid_until: str | None = None,
     ) -> "Collection[Any, Any]":
-        """Do several of these in one step, all over the columns as they are before it.
+        """Apply several parts of SQL in one step, all over the columns before the step.
 
-        `diff` multiplies the count of each datum; see `steps.Sql` for the order.
+        They apply in the order of `steps.Sql`: `flat_map`, `where`, `valid_from` and
+        `valid_until`, `diff`, then `select` and `key`.  `diff` is SQL for a whole number by
+        which the count of each pair is multiplied.
         """
         columns = None if select is None else tuple(select.items())
-        conditions = (where,) if isinstance(where, str) else tuple(where)
-        return self._then(Sql(conditions, columns, key, flat_map, diff, valid_from, valid_until))
+        return self._then(
+            Sql(conditions(where), columns, key, flat_map, diff, valid_from, valid_until)
+        )
 
     def map(
         self, function: Callable[[tuple[Key, Value]], tuple[OtherKey, OtherValue]]
     ) -> "Collection[OtherKey, OtherValue]":
-        """Make of each (key, value) another one."""
+        """Replace each pair by the pair that a Python function returns.
+
+        `(key, value)` to `function((key, value))`.  The function must be importable by name
+        when the pipeline runs on Spark, and return the same for the same pair.
+        """
         return self._then(steps.map_(function))
 
     def filter(self, function: Callable[[tuple[Key, Value]], object]) -> "Collection[Key, Value]":
-        """Keep the (key, value) for which a function is true."""
+        """Keep the pairs for which a Python function of `(key, value)` returns something true."""
         return self._then(steps.filter_(function))
 
     def flat_map(
         self, function: Callable[[tuple[Key, Value]], Iterable[tuple[OtherKey, OtherValue]]]
     ) -> "Collection[OtherKey, OtherValue]":
-        """Make of each (key, value) any number of others."""
+        """Replace each pair by all pairs that a Python function of `(key, value)` yields."""
         return self._then(steps.flat_map(function))
 
     def explode(
         self,
         function: Callable[[tuple[Key, Value]], Iterable[tuple[tuple[OtherKey, OtherValue], int]]],
     ) -> "Collection[OtherKey, OtherValue]":
-        """Make of each (key, value) any number of others, each with a count: `((k, v), diff)`."""
+        """Replace each pair by pairs with counts, which multiply its own.
+
+        `function((key, value))` yields `((key, value), diff)`.
+        """
         return self._then(steps.explode(function))
 
     def join_function(
@@ -120,41 +170,46 @@ class Collection(Generic[Key, Value]):
         *,
         moves_time: bool = True,
     ) -> "Collection[OtherKey, OtherValue]":
-        """Make `((k, v), time, diff)` of each (key, value), where a time of None is its own."""
+        """Replace each update by updates; `map`, `filter` and the others are cases of this.
+
+        `function((key, value))` yields `((key, value), time, diff)`.  The result has the later
+        of this time and the update's own, None standing for the latter, and the product of
+        both diffs.  Say `moves_time=False` if all times are None: then no update has to wait.
+        """
         return self._then(steps.join_function(function, moves_time=moves_time))
 
-    def then(self, *made: Step) -> "Collection[Any, Any]":
-        """Put steps behind this as they are: values of `ikebana.steps`."""
+    def then(self, *behind: Step) -> "Collection[Any, Any]":
+        """Append steps that are values of `ikebana.steps`, such as `steps.negate()`."""
         place = here()
-        places = (*self.places, *[place] * len(made))
-        return replace(self, steps=(*self.steps, *made), name=None, places=places)
+        places = (*self.places, *[place] * len(behind))
+        return replace(self, steps=(*self.steps, *behind), name=None, places=places)
 
     def named(self, name: str) -> "Collection[Key, Value]":
-        """Name the linear operator that the steps before this make.
+        """Name the linear operator that the preceding steps become.
 
-        A name is needed where the operator keeps state, as behind `during`: state is known
-        by it when the pipeline is run again.
+        An operator with state needs a name, as after `during`: a later run of the pipeline
+        finds the state by it.  Without one, the name is made from the source's.
 
         Raises:
-            ConfigError: there is no step to be named.
+            ConfigError: no step precedes this, so there is no linear operator to name.
         """
         if not self.steps:
             raise ConfigError(
-                f'cannot call "{self.source}" "{name}": it has its name',
+                f'cannot name "{self.source}" "{name}": it has a name already',
                 hint="Give the name where it is made: `upsert(name=...)`, `reduce(name=...)`.",
             )
         return replace(self, name=name)
 
     def __neg__(self) -> "Collection[Key, Value]":
-        """Turn every diff around."""
+        """Negate the count of every pair."""
         return self._then(steps.negate())
 
     def __add__(self, other: "Collection[Key, Value]") -> "Collection[Key, Value]":
-        """The data of both, with the sums of their counts."""
+        """Add two collections: the count of each pair is the sum of its counts."""
         return concat(self.parts, (self, other))
 
     def __sub__(self, other: "Collection[Key, Value]") -> "Collection[Key, Value]":
-        """The data of this one, less those of the other."""
+        """Subtract a collection: the count of each pair is the difference of its counts."""
         return self + -other
 
     def reduce(
@@ -166,14 +221,28 @@ class Collection(Generic[Key, Value]):
         aggregates: Mapping[str, str] | None = None,
         **named: str,
     ) -> "Collection[Any, Any]":
-        """What the data of each key come to: aggregates by name, or what a function gives.
+        """Reduce the pairs of each key, by aggregates or by a Python function.
 
-        `by` is SQL that makes another key.  `reduce(by="country", orders="count(*)")` counts.
+        `(key, value)` to `(by, {name: aggregate, ...})`: keyword arguments are fields with
+        their aggregates, `by` is the SQL of another key.  With a function, `(key, value)` to
+        `(key, result)` for each result of `function(key, [(value, count), ...])`.  When a
+        result changes, the old one is retracted at that time.  Aggregates: docs/keyed.md.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> orders = shop.topic("orders", columns=[ik.Column("product", "VARCHAR")]).upsert()
+        >>> _ = orders.reduce(by="product", name="sold", n="count(*)").to("sold")
+        >>> records = [(1, {"product": "tea"}, 0), (2, {"product": "tea"}, 5)]
+        >>> for update in shop.evaluate(orders=records)["sold"]:
+        ...     print(*update)
+        ('tea', {'n': 1}) 0 1
+        ('tea', {'n': 1}) 5 -1
+        ('tea', {'n': 2}) 5 1
         """
         source = self.built()
         own = name or f"{source}_by_{identifier(by) if by else 'key'}"
         all_named = {**(aggregates or {}), **named}
-        return self._made(Reduce(own, source, tuple(all_named.items()), by, function))
+        return made(self.parts, Reduce(own, source, tuple(all_named.items()), by, function))
 
     def as_of(
         self,
@@ -188,17 +257,38 @@ class Collection(Generic[Key, Value]):
         aliases: tuple[str, str] = ("left", "right"),
         name: str | None = None,
     ) -> "Collection[Any, dict[str, Any]]":
-        """Each update of this collection with what `right` is at the update's own time.
+        """Join each update with the version of `right` at the update's own time.
 
-        SQL calls the two by their `aliases`.  Results are not revised when `right` changes
-        later; see `AsOfJoin`.
+        `(key, left), (key, right)` to `(key of left, {field: ...})`.  `on` are SQL conditions
+        and `select` the fields, over columns with an alias in front.  The default aliases are
+        words of SQL, which need double quotes there (`"left".price`); others do not.  A later
+        change of `right` revises no result; `retract` says what the retraction of a left row
+        retracts.  See `AsOfJoin` for `at` and `outer`.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> orders = shop.topic("orders", columns=[ik.Column("product", "JSON")]).upsert()
+        >>> prices = shop.topic("prices", columns=[ik.Column("price", "BIGINT")]).upsert()
+        >>> priced = orders.as_of(
+        ...     prices, aliases=("o", "p"), on="o.product = p.key", select={"price": "p.price"}
+        ... )
+        >>> _ = priced.to("priced")
+        >>> found = shop.evaluate(
+        ...     prices=[("tea", {"price": 5}, 0), ("tea", {"price": 6}, 9)],
+        ...     orders=[(1, {"product": "tea"}, 3)],
+        ... )
+        >>> found["priced"]
+        [Update(data=(1, {'price': 5}), time=3, diff=1)]
+
+        Raises:
+            ConfigError: `right` belongs to another pipeline.
         """
         left, met = self.built(), right.built_in(self.parts)
         own = name or f"{left}_as_of_{met}"
-        conditions = (on,) if isinstance(on, str) else tuple(on)
         inputs = JoinInput(aliases[0], left), JoinInput(aliases[1], met)
         columns = tuple(select.items())
-        return self._made(AsOfJoin(own, *inputs, conditions, columns, key, at, outer, retract))
+        join = AsOfJoin(own, *inputs, conditions(on), columns, key, at, outer, retract)
+        return made(self.parts, join)
 
     def to(
         self,
@@ -209,38 +299,41 @@ class Collection(Generic[Key, Value]):
         partitions: int | None = None,
         tombstones: bool = True,
     ) -> "Collection[Key, Value]":
-        """Publish the updates of this collection in a topic; see `Output`."""
+        """Write the updates of this collection to a topic, and return the collection.
+
+        `name` is the output's, by default the topic's; `format` one of docs/formats-out.md.
+        `partitions` is how many a topic gets that does not exist yet; see `Output`.
+
+        Raises:
+            ConfigError: another output has this name.
+        """
         own = name or topic
         self.parts.publish(Output(own, self.built(), topic, format, partitions, tombstones))
         return self
 
     def built(self) -> str:
-        """The name of the operator that has this collection; of steps it is made now."""
+        """The name of the operator of this collection; steps become a linear operator now."""
         if not self.steps:
             return self.source
         name = self.name or self.parts.free_name(self.source, self.steps)
-        made = Linear(name, self.source, self.steps)
-        return self.parts.add(made, self.places)
+        return self.parts.add(Linear(name, self.source, self.steps), self.places)
 
     def built_in(self, parts: Parts) -> str:
-        """The same, where it is to be put together with what is of these parts.
+        """`built`, for use in the pipeline of these parts.
 
         Raises:
-            ConfigError: it is of another pipeline.
+            ConfigError: the collection belongs to another pipeline.
         """
         if self.parts is not parts:
             raise ConfigError(
-                f'"{self.source}" of pipeline "{self.parts.pipeline}" cannot be joined with what '
-                f'is of pipeline "{parts.pipeline}"',
+                f'"{self.source}" of pipeline "{self.parts.pipeline}" cannot be used in '
+                f'pipeline "{parts.pipeline}"',
                 hint="Publish it there, and read its topic here.",
             )
         return self.built()
 
-    def _made(self, operator: Operator) -> "Collection[Any, Any]":
-        return Collection(self.parts, self.parts.add(operator))
-
     def _then(self, step: Step) -> "Collection[Any, Any]":
-        """One more step; conditions go into the step that follows them, as in a file."""
+        """Append a step; conditions merge into the step that follows them, as in a file."""
         if self.steps and isinstance(step, Sql) and step.flat_map is None:
             last = self.steps[-1]
             if isinstance(last, Sql) and _only_chooses(last):
@@ -250,16 +343,30 @@ class Collection(Generic[Key, Value]):
         return self.then(step)
 
 
+def made(parts: Parts, operator: Operator) -> Collection[Any, Any]:
+    """Add an operator to the parts, and return its collection."""
+    return Collection(parts, parts.add(operator))
+
+
 def concat(
     parts: Parts, collections: Iterable[Collection[Any, Any]], name: str | None = None
 ) -> Collection[Any, Any]:
-    """The data of several collections, with the sums of their counts."""
+    """Add collections: the count of each pair is the sum of its counts."""
     sources = tuple(each.built_in(parts) for each in collections)
-    return Collection(parts, parts.add(Concat(name or "_and_".join(sources), sources)))
+    return made(parts, Concat(name or "_and_".join(sources), sources))
+
+
+def conditions(given: str | Iterable[str]) -> tuple[str, ...]:
+    """SQL conditions, given as one text or as several.
+
+    >>> conditions("a > 1"), conditions(["a > 1", "b"])
+    (('a > 1',), ('a > 1', 'b'))
+    """
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def identifier(expression: str) -> str:
-    """A name that an expression gives what is made by it.
+    """An identifier made from the letters and digits of an expression.
 
     >>> identifier("orders.country || '!'")
     'orders_country'
@@ -268,7 +375,7 @@ def identifier(expression: str) -> str:
 
 
 def _only_chooses(step: Sql) -> bool:
-    """Whether a step leaves rows as they are."""
+    """Whether a step has conditions alone."""
     return Sql(where=step.where) == step
 
 

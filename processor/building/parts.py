@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ikebana.arrangements.errors import ConfigError
-from ikebana.processor.building.places import Place, here
+from ikebana.errors import ConfigError
+from ikebana.processor.building.places import CodePlace, here
 from ikebana.processor.linear.steps import Step
 from ikebana.processor.planning.plan import Input, Linear, Operator, Output
 
@@ -17,14 +17,14 @@ class Parts:
         self.inputs: dict[str, Input] = {}
         self.operators: dict[str, Operator] = {}
         self.outputs: dict[str, Output] = {}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, CodePlace] = {}
         """Lines of the user's code by the paths of problems, such as `operators.large`."""
 
     def read(self, given: Input) -> None:
         """Have an input.  Raises: ConfigError, if another one has its name."""
         self._have("inputs", self.inputs, given)
 
-    def add(self, operator: Operator, places: tuple[Place, ...] = ()) -> str:
+    def add(self, operator: Operator, places: tuple[CodePlace, ...] = ()) -> str:
         """Have an operator, whose steps were made at `places`; its name.
 
         Raises:
@@ -48,7 +48,7 @@ class Parts:
         return next(name for name in _numbered(source) if name not in taken)
 
     def _have(
-        self, kind: str, known: dict[str, Any], part: Any, place: Place | None = None
+        self, kind: str, known: dict[str, Any], part: Any, place: CodePlace | None = None
     ) -> str:
         path = f"{kind}.{part.name}"
         if known.setdefault(part.name, part) != part:

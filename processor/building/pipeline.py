@@ -1,13 +1,16 @@
 """A pipeline written in Python."""
 
+import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
-from ikebana.arrangements.errors import ConfigError, PlanError
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
-from ikebana.processor.building.collection import Collection, concat
+from ikebana.codecs.formats import Format, KeyFormat
+from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.building.collection import Collection, concat, conditions, made
 from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
@@ -15,12 +18,11 @@ from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.topic import Topic
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
     Clock,
     EventTime,
-    Format,
     Input,
-    KeyFormat,
     OnError,
     Plan,
     Start,
@@ -37,7 +39,7 @@ Row = TypeVar("Row")
 
 
 class TopicOptions(TypedDict, total=False):
-    """What `Pipeline.topic` takes beside the topics; see `Input`."""
+    """The optional arguments of `Pipeline.topic`; see `Input`."""
 
     name: str
     format: Format
@@ -55,7 +57,12 @@ class TopicOptions(TypedDict, total=False):
 
 
 class Pipeline:
-    """What a pipeline reads, computes and writes; `plan` makes the value of it.
+    """A pipeline under construction: its inputs, operators and outputs.
+
+    `topic` begins a collection, the collection's methods derive others, and `to` writes one.
+    `plan` returns all of it as an immutable value, which `evaluate`, `run` and `start` use.
+    `time`, `on_error`, `error_topic` and `pushdown` are the settings `time`, `errors.policy`,
+    `errors.topic` and `pushdown` of a pipeline file.
 
     >>> from typing import TypedDict
     >>> class Order(TypedDict):
@@ -87,6 +94,26 @@ class Pipeline:
         self._error_topic = error_topic
         self._pushdown = pushdown
         self._parts = Parts(name)
+        self._file: Path | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, *, file: Path | None = None) -> "Pipeline":
+        """Make a pipeline of a plan; `run` and `start` take the settings of `file`."""
+        made = cls(
+            plan.name,
+            time=plan.time,
+            on_error=plan.on_error,
+            error_topic=plan.error_topic,
+            pushdown=plan.pushdown,
+        )
+        for source in plan.inputs:
+            made._parts.read(source)
+        for operator in plan.operators:
+            made._parts.add(operator)
+        for output in plan.outputs:
+            made._parts.publish(output)
+        made._file = file
+        return made
 
     @overload
     def topic(
@@ -97,16 +124,24 @@ class Pipeline:
     def topic(
         self, *topics: str, row: type | None = None, **options: Unpack[TopicOptions]
     ) -> Topic[Any]:
-        """Messages of Kafka topics: several topics are one relation.
+        """Read Kafka topics; several topics are read as one input.
 
-        `row` is a TypedDict that declares the columns, or `columns` are these as they are; the
-        others are those of `Input`.  The `name` is that of the first topic where none is given.
+        Declare the columns by `row`, a TypedDict, or by `columns`.  The input is called
+        `name`, by default as the first topic.  All other options are those of `Input`.
+
+        >>> shop = Pipeline("shop")
+        >>> changes = shop.topic("shop.public.orders", format="debezium-json", name="orders")
+        >>> changes.input.name, changes.input.value_format
+        ('orders', 'debezium-json')
 
         Raises:
-            ConfigError: there is no topic, or `row` declares what is no column.
+            ConfigError: no topic is given, or a field of `row` has no SQL type.
         """
         if not topics:
-            raise ConfigError(f'pipeline "{self.name}" is to read a topic without a name')
+            raise ConfigError(
+                f'cannot read an input of pipeline "{self.name}": no topic is given',
+                hint='Name at least one: topic("orders").',
+            )
         columns = tuple(options.get("columns", ()))
         if row is not None:
             columns = (*columns_of(row), *columns)
@@ -141,34 +176,55 @@ class Pipeline:
         strategy: Strategy = "auto",
         name: str | None = None,
     ) -> Collection[Any, dict[str, Any]]:
-        """What collections, by their aliases, come to together; see `DeltaJoin`.
+        """Join any number of collections, and keep the result current (a delta join).
 
-        `join({"o": orders, "c": customers}, where="o.customer = c.key", select={...})`.
+        `inputs` are collections by alias; `where` are SQL conditions, and `select` the fields
+        of the result, over columns with an alias in front.  `key` is the SQL of the result's
+        key, by default the key of the first input.  `orders`, `cartesian` and `strategy` lay
+        the join out; see `DeltaJoin` and docs/joins.md.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> orders = shop.topic("orders", columns=[ik.Column("customer", "JSON")]).upsert()
+        >>> customers = shop.topic("customers", columns=[ik.Column("name", "VARCHAR")]).upsert()
+        >>> joined = shop.join(
+        ...     {"o": orders, "c": customers},
+        ...     where="o.customer = c.key",
+        ...     select={"name": "c.name"},
+        ... )
+        >>> _ = joined.to("named")
+        >>> shop.evaluate(
+        ...     orders=[(1, {"customer": "c1"}, 0)], customers=[("c1", {"name": "Ann"}, 5)]
+        ... )["named"]
+        [Update(data=(1, {'name': 'Ann'}), time=5, diff=1)]
+
+        Raises:
+            ConfigError: a collection belongs to another pipeline.
         """
         aliases = tuple(
             JoinInput(alias, each.built_in(self._parts)) for alias, each in inputs.items()
         )
-        conditions = (where,) if isinstance(where, str) else tuple(where)
         paths = tuple((alias, tuple(path)) for alias, path in (orders or {}).items())
         own = name or "_".join(each.relation for each in aliases)
         columns = tuple(select.items())
-        join = DeltaJoin(own, aliases, conditions, columns, key, paths, cartesian, strategy)
-        return Collection(self._parts, self._parts.add(join))
+        texts = conditions(where)
+        join = DeltaJoin(own, aliases, texts, columns, key, paths, cartesian, strategy)
+        return made(self._parts, join)
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
     ) -> Collection[Any, Any]:
-        """The data of several collections, with the sums of their counts."""
+        """Add collections: the count of each pair is the sum of its counts."""
         return concat(self._parts, collections, name)
 
     def plan(self) -> Plan:
-        """The immutable plan, which is the one that a pipeline file of the same parts makes.
+        """The immutable plan; a pipeline file with the same parts gives an equal one.
 
         Raises:
-            PlanError: with every problem, each with the line of the code where it was made.
+            PlanError: parts do not fit; it lists every problem with the line of your code.
         """
         try:
-            return Plan(
+            plan = Plan(
                 self.name,
                 tuple(self._parts.inputs.values()),
                 tuple(self._parts.operators.values()),
@@ -178,6 +234,7 @@ class Pipeline:
                 self._on_error,
                 self._pushdown,
             )
+            return checked(plan)
         except PlanError as error:
             raise placed(error, self.name, self._parts.places) from None
 
@@ -186,19 +243,32 @@ class Pipeline:
         records: "Mapping[str, Iterable[Record]] | None" = None,
         upper: int | None = None,
         *,
+        shards: int = 1,
         schemas: "Schemas | Mapping[int, Any] | None" = None,
         **named: "Iterable[Record]",
     ) -> dict[str, list[Update[Any]]]:
-        """Run in this process on literal records of inputs, by name; see `evaluate`."""
-        from ikebana.processor.evaluate import evaluate
+        """Run in this process on literal records, without Kafka and Spark.
 
-        return evaluate(self.plan(), {**(records or {}), **named}, upper, schemas=schemas)
-
-    def explain(self) -> Explained:
-        """What it will read, keep and write: as text, and as a picture in a notebook.
+        `records`, or keyword arguments, are iterables of `(key, value, time)` by the name of
+        the input.  Returns the consolidated updates `((key, value), time, diff)` of each
+        output by its name, and error records under `errors`.  See `ikebana.evaluate`.
 
         Raises:
-            PlanError: with every problem.
+            ConfigError: an input does not exist, or a record has the wrong form.
+            PlanError: parts do not fit.
+        """
+        from ikebana.processor.evaluate import evaluate
+
+        given = {**(records or {}), **named}
+        return evaluate(self.plan(), given, upper, shards=shards, schemas=schemas)
+
+    def explain(self) -> Explained:
+        """Explain the plan: what it reads, keeps and writes, and what that costs.
+
+        The result prints as text, and a notebook shows it as a picture.
+
+        Raises:
+            PlanError: parts do not fit; it lists every problem.
         """
         return Explained(self.plan())
 
@@ -211,16 +281,16 @@ class Pipeline:
         settings: Mapping[str, Any] | None = None,
         spark: Any = None,
     ) -> "PipelineRun":
-        """Run it over Kafka until a signal ends it, or with `once` until it has caught up.
+        """Run over Kafka until a signal ends the run, or with `once` until it has caught up.
 
-        `settings` are sections of the pipeline file that say where and how, such as
-        `{"run": {"shards": 2}}`.  It goes on where the checkpoint left off.  `spark` is a
-        session to run on; without one Spark is started, and ended behind the run.  Workers
-        import the functions: a program runs its pipeline below `if __name__ == "__main__":`.
+        The run continues from its checkpoint.  `settings` are the sections of a pipeline file
+        that configure a run, such as `{"run": {"shards": 2}}`.  `spark` is a session to use;
+        without one Spark is started for the run, and stopped after it.  Workers import your
+        functions by name, so call this below `if __name__ == "__main__":`.
 
         Raises:
-            ConfigError: plan or settings cannot be; every problem at once.
-            IkebanaError: what ended the run.
+            ConfigError: the plan or a setting is refused; it lists every problem.
+            IkebanaError: the run has failed; the message says why and what to do.
         """
         from ikebana.processor.running.foreground import run_in_foreground
 
@@ -236,10 +306,10 @@ class Pipeline:
         settings: Mapping[str, Any] | None = None,
         spark: Any = None,
     ) -> "PipelineRun":
-        """Run it in the background, as `run` does, and return at once.
+        """Start a run in the background, and return its handle at once; see `run`.
 
         Raises:
-            ConfigError: plan or settings cannot be; every problem at once.
+            ConfigError: the plan or a setting is refused; it lists every problem.
         """
         from ikebana.processor.running.handle import PipelineRun
 
@@ -253,14 +323,28 @@ class Pipeline:
         settings: Mapping[str, Any] | None,
     ) -> "tuple[Plan, Settings]":
         from ikebana.processor.configuring.given_settings import given_settings
+        from ikebana.processor.configuring.pipeline import read
 
         plan = self.plan()
         look_beside_program()
         try:
-            # Before Spark starts: a function that no worker finds.
+            # A function that workers cannot import is refused before Spark starts.
             plan.portable()
         except PlanError as error:
             raise placed(error, self.name, self._parts.places) from None
+        if self._file is not None:
+            if settings:
+                raise ConfigError(
+                    f'pipeline "{self.name}" has the settings of {self._file}',
+                    hint="Change them there, or in the file that IKEBANA_SETTINGS names.",
+                )
+            of_file = read(
+                self._file,
+                bootstrap_servers=bootstrap_servers,
+                checkpoint=checkpoint,
+                environ=os.environ,
+            )
+            return plan, of_file.settings
         found = given_settings(
             settings or {}, plan, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint
         )
@@ -276,10 +360,15 @@ def event_time(
     ahead: timedelta | None = timedelta(days=1),
     transactions: str | None = None,
 ) -> EventTime:
-    """Times that records have by themselves, for `Pipeline.topic(event_time=...)`.
+    """Event time of an input, for `Pipeline.topic(event_time=...)`.
 
-    `of` is SQL over the row; without it a `clock` tells.  A partition that has been silent
-    for `idle` does not hold the frontier back, None: it always does; see `EventTime`.
+    `of` is SQL over the row for its time; without it `clock` names the source of times, such
+    as `"kafka"` for the timestamps of records.  The frontier is `lateness` behind the greatest
+    time seen.  A partition without records for `idle` does not hold it back (None: always
+    does), and a time more than `ahead` in the future is an error (None: never).
+
+    >>> event_time("ordered", lateness=timedelta(minutes=10)).lateness_ms
+    600000
     """
     idle_ms, ahead_ms = (None if each is None else _ms(each) for each in (idle, ahead))
     return EventTime(of, clock, _ms(lateness), idle_ms, ahead_ms, transactions)

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ikebana.arrangements.errors import PlanError
+from ikebana.errors import PlanError
 
 # Frames of files in here are ours.
 _OURS = str(Path(__file__).resolve().parents[1])
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A line of a file."""
 
     file: str
@@ -21,12 +21,12 @@ class Place(NamedTuple):
         return f"{self.file}, line {self.line}"
 
 
-def here() -> Place:
+def here() -> CodePlace:
     """The line outside of ikebana from which it was called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return CodePlace(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _is_ours(file: str) -> bool:
@@ -34,13 +34,13 @@ def _is_ours(file: str) -> bool:
     return str(Path(file).resolve()).startswith(_OURS)
 
 
-def placed(error: PlanError, plan: str, places: Mapping[str, Place]) -> PlanError:
+def placed(error: PlanError, plan: str, places: Mapping[str, CodePlace]) -> PlanError:
     """The error with the place of each problem, as far as it is known."""
     found = [(path, f"{problem}{_at(path, places)}") for path, problem in error.problems]
     return PlanError(plan, found)
 
 
-def _at(path: str, places: Mapping[str, Place]) -> str:
+def _at(path: str, places: Mapping[str, CodePlace]) -> str:
     while path:
         if path in places:
             return f" ({places[path]})"

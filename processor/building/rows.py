@@ -9,8 +9,8 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple, Union
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Column
+from ikebana.errors import ConfigError
 
 _SQL = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 # What is JSON whatever is in it.

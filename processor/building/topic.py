@@ -1,59 +1,79 @@
-"""Topics as they are written down: messages that are no collection yet."""
+"""Topics of a pipeline written in Python: messages, before a method says what they mean."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from ikebana.processor.building.collection import Collection
+from ikebana.processor.building.collection import Collection, made
 from ikebana.processor.building.parts import Parts
-from ikebana.processor.planning.plan import Input, Mode, Operator, StateMachine, Upsert
+from ikebana.processor.planning.plan import Input, Mode, StateMachine, Upsert
 
 Row = TypeVar("Row")
-Step = Callable[[list[Any], Any, int], Iterable[Any]]
+MachineStep = Callable[[list[Any], Any, int], Iterable[Any]]
 View = Callable[[list[Any]], Iterable[Any]]
 Migrate = Callable[[Any, int], Any]
 
 
 @dataclass(frozen=True)
 class Topic(Generic[Row]):
-    """Messages of Kafka topics; a method says what they mean, and makes a collection of them."""
+    """Messages of Kafka topics; each method interprets them and returns a collection."""
 
     parts: Parts
     input: Input
 
     def upsert(self, name: str | None = None) -> Collection[Any, Row]:
-        """The last value of each key; state tells what it replaces."""
+        """Keep the last value of each key: a message replaces it, a tombstone removes it.
+
+        Messages `(key, value)` to pairs `(key, value)`, at most one a key.  The old value is
+        kept in the state and retracted when it is replaced.  The operator is called as its
+        input unless `name` is given.
+        """
         self.parts.read(self.input)
-        return self._made(Upsert(name or self.input.name, self.input.name))
+        return made(self.parts, Upsert(name or self.input.name, self.input.name))
 
     def machine(
         self,
-        step: Step | str,
+        step: MachineStep | str,
         *,
         view: View | str | None = None,
         migrate: Migrate | str | None = None,
         version: int = 1,
         name: str | None = None,
     ) -> Collection[Any, Any]:
-        """What a state machine shows of each key's events, in order.
+        """Apply a state machine to the events of each key, in order of time.
 
-        `step(states, event, time)` gives the next states of a key, `view(states)` what shows of
-        them; see docs/keyed.md.
+        Messages `(key, event)` to pairs `(key, value)`: `step(states, event, time)` returns
+        the list of a key's next states, and `view(states)` the values to show, by default the
+        states themselves.  An exception of `step` is an error record, until an event of the
+        key succeeds, and leaves the states as they were.  `version` and `migrate` change
+        states that a checkpoint has; see docs/keyed.md.
+
+        >>> import ikebana as ik
+        >>> def total(states: list[int], event: int, time: int) -> list[int]:
+        ...     return [sum(states) + event]
+        >>> shop = ik.Pipeline("shop")
+        >>> _ = shop.topic("events").machine(total, name="totals").to("totals")
+        >>> for update in shop.evaluate(events=[("a", 2, 0), ("a", 3, 1)])["totals"]:
+        ...     print(*update)
+        ('a', 2) 0 1
+        ('a', 2) 1 -1
+        ('a', 5) 1 1
         """
         self.parts.read(self.input)
         own = name or f"{self.input.name}_{_called(step)}"
-        return self._made(StateMachine(own, self.input.name, step, view, version, migrate))
+        return made(self.parts, StateMachine(own, self.input.name, step, view, version, migrate))
 
     def changes(self) -> Collection[Any, Row]:
-        """The updates that messages tell by themselves, by their old and new images."""
+        """Read messages that are updates already: no state is needed to find old values.
+
+        These are change data with both images (`mode: diffs` of a pipeline file), and topics
+        in the format `diff` or CDCv2.
+        """
         return self._as_it_is("diffs")
 
     def rows(self) -> Collection[Any, Row]:
-        """Every message as a row of its own, which stays."""
+        """Read every message as a row of its own that is never retracted (`mode: append`)."""
         return self._as_it_is("append")
-
-    def _made(self, operator: Operator) -> Collection[Any, Any]:
-        return Collection(self.parts, self.parts.add(operator))
 
     def _as_it_is(self, mode: Mode) -> Collection[Any, Row]:
         self.parts.read(replace(self.input, mode=mode))

@@ -1,1 +1,1 @@
-"""What a checkpoint is, how its state is laid out, and how it may change."""
+"""Checkpoints: their metadata, the layout of their state, and changes of plan and shards."""

@@ -1,10 +1,9 @@
-"""A checkpoint: its birth record, and what Spark's logs in it say.
+"""A checkpoint: its metadata, and Spark's offset and commit logs.
 
-The birth record, `ikebana.json`, is written before the first batch, and again when the plan
-changes: the checkpoint's id, the plan that it is for, where it lies, how many shards it has
-and where reading starts.  Everything that leaves the checkpoint, transactional ids, markers
-and state files, carries the id, so that nothing of one checkpoint is ever taken for
-something of another.
+The metadata file, `ikebana.json` (the *birth record*), is written before the first batch, and
+again when the plan changes.  It has the checkpoint's id, its plan, its location, its number
+of shards, and the offsets at which reading starts.  Transactional ids, markers and state
+files have the id in them, so that those of two checkpoints cannot be confused.
 """
 
 import os
@@ -16,9 +15,9 @@ from typing import Any
 import msgspec
 from pyarrow import fs
 
-from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import file_system
 from ikebana.arrangements.manifest import Manifest
+from ikebana.errors import CheckpointError
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.state_forms import state_forms
 from ikebana.processor.timing.reclock import SourceOffset
@@ -30,12 +29,14 @@ _BIRTH = "ikebana.json"
 
 
 class Birth(msgspec.Struct, frozen=True):
-    """What a checkpoint is, from its first moment.
+    """The metadata of a checkpoint.
 
     `epoch` counts how often it was rescaled; `first_batch` is our number of Spark's
-    batch 0; `seeds` are the shards that it started with, when it was rescaled.  `plan` is
-    the one that it last ran; `released` are the parts of the state that were of operators
-    before it.
+    batch 0; `seeds` are the manifests with which its shards began if it was rescaled.  `plan`
+    is the plan of the last run, and `released` are parts of the state that removed operators
+    have left.  `edits` counts the changes of the plan, `before` is the plan
+    before the last edit, and `generations` has what names have been used (`planning.edits`),
+    `generations_before` those of before that edit.
     """
 
     id: str
@@ -48,10 +49,14 @@ class Birth(msgspec.Struct, frozen=True):
     seeds: dict[int, Manifest] = {}
     format: int = FORMAT
     released: tuple[str, ...] = ()
+    edits: int = 0
+    before: dict[str, Any] = {}
+    generations: dict[str, int] = {}
+    generations_before: dict[str, int] = {}
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """The end of Spark's two logs, in our numbers; -1 and below `first_batch`: nothing."""
+    """The last batches in Spark's two logs, in our numbers; below `first_batch`: none."""
 
     offset: SourceOffset | None
     batch: int
@@ -59,7 +64,7 @@ class Logged(msgspec.Struct, frozen=True):
 
 
 class Checkpoint:
-    """A checkpoint's location; reads and writes nothing by itself."""
+    """A checkpoint at a location; making this object reads and writes nothing."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -67,7 +72,7 @@ class Checkpoint:
 
     @property
     def identity(self) -> str:
-        """The location in one spelling, to know a copy by."""
+        """The location in a normal spelling, by which copies are recognized."""
         return f"{self._system.type_name}:{self._path}"
 
     def birth(self) -> Birth | None:
@@ -110,7 +115,7 @@ class Checkpoint:
         return birth
 
     def relocate(self) -> Birth:
-        """Accept that the checkpoint now lies here."""
+        """Record the current location, after the checkpoint was moved."""
         raw = self._read(_BIRTH)
         if raw is None:
             raise CheckpointError(f'"{self.location}" holds no checkpoint of ikebana')
@@ -135,7 +140,7 @@ class Checkpoint:
                 self._system.move(aside, path)
 
     def probe(self) -> None:
-        """Write a small file, read it and remove it, which leaves everything as it was.
+        """Write a small file, read it and remove it, to check the rights of this process.
 
         On a local file system where the location does not exist yet, this is done in the
         nearest folder that does.
@@ -173,10 +178,10 @@ class Checkpoint:
         return Logged(None, first_batch - 1, committed)
 
     def forget_nothing(self, first_batch: int) -> None:
-        """Take out of Spark's offset log a first batch that was none.
+        """Remove an empty first batch from Spark's offset log.
 
-        Before there was anything to read it was logged as the start itself.  No shard can
-        run such a batch, so none has: it is to be logged anew.
+        A start before there was anything to read has logged the start itself as a batch.  No
+        shard has run it, so the next start logs a first batch anew.
 
         Raises: CheckpointError, if the log cannot be read or written.
         """
@@ -204,7 +209,7 @@ class Checkpoint:
             ) from None
 
     def shards(self) -> list[int]:
-        """The shards that have files."""
+        """The numbers of shards that have state files."""
         return sorted(int(name) for name in self._names("shards") if name.isdigit())
 
     @contextmanager
@@ -234,7 +239,7 @@ class Checkpoint:
 
 
 def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birth:
-    """The birth record of a new checkpoint."""
+    """The metadata of a new checkpoint."""
     return Birth(
         id=uuid.uuid4().hex[:12],
         location=Checkpoint(location).identity,
@@ -245,7 +250,7 @@ def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birt
 
 
 def described(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data, without what may change between restarts."""
+    """The plan as plain data, without the settings that may change between restarts."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     for output in plain["outputs"]:
         # Only used when the topic is made.
@@ -259,6 +264,8 @@ def described(plan: Plan) -> dict[str, Any]:
             if not source[name]:
                 del source[name]
     del plain["on_error"]
+    if not plain["readings"]:
+        del plain["readings"]
     # Said only where there are any: else checkpoints of before would differ.
     if forms := state_forms(plan):
         plain[FORMS] = forms
@@ -266,7 +273,7 @@ def described(plan: Plan) -> dict[str, Any]:
 
 
 def check_shards(birth: Birth, shards: int) -> None:
-    """Refuse a number of shards that the checkpoint was not made for.
+    """Refuse another number of shards than the checkpoint has.
 
     Raises: CheckpointError.
     """
@@ -279,7 +286,7 @@ def check_shards(birth: Birth, shards: int) -> None:
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Where two plans differ, as plain data."""
+    """The paths at which two plans, as plain data, differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
             yield from differences(f"{path}.{name}".lstrip("."), old.get(name), new.get(name))

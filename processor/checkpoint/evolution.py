@@ -1,20 +1,18 @@
 """What of a pipeline may change between two runs on one checkpoint.
 
-Joins may come and go, with what is behind them and the outputs that show it.  A new one asks
-the arrangements that are there: it begins where the others are, with what was there before
-(`batch.hydrating`).  What a removed one kept is released.  Everything else stays, for its
-state was made by it, and its outputs are its history; but it may be written otherwise
-(`planning.identity`).
+What is defined as it was goes on, also if it is written otherwise (`planning.identity`).
+Everything else is an edit (`planning.edits`): fresh operators begin with what is there, outputs
+get the difference (`batch.editing`), and what operators that are gone kept is released.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.errors import CheckpointError, PlanError
+from ikebana.errors import CheckpointError, PlanError
 from ikebana.processor.checkpoint.checkpoint import (
     FORMS,
     Birth,
@@ -23,19 +21,50 @@ from ikebana.processor.checkpoint.checkpoint import (
     differences,
 )
 from ikebana.processor.checkpoint.parts import parts_of
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.planning import identity, planner, ways
-from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.plan import Concat, Linear, Operator, Plan, Reduce
+from ikebana.processor.planning import identity
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.edits import edit_of as edit_between
+from ikebana.processor.planning.edits_problems import problems as problems_of
+from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.state_forms import differing
+from ikebana.processor.timing.reclock import SourceOffset
 
-_MAY_GO = (DeltaJoin, AsOfJoin, Linear, Concat, Reduce)
+
+def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
+    """The record as the state is: without the last edit, if no batch of it has been logged.
+
+    A start writes the record before the first batch of an edit; if it ends in between, the
+    next may have yet another plan, which is an edit of what has run.
+
+    Raises: CheckpointError, if this version cannot make one of the two plans.
+    """
+    if (birth.start if logged is None else logged).edits >= birth.edits:
+        return birth
+    edit = edit_of(birth)
+    assert edit is not None, "an edit is counted and not there"
+    released = {*birth.released, *parts_of(edit.after)} - parts_of(edit.before)
+    return msgspec.structs.replace(
+        birth,
+        plan=birth.before,
+        released=tuple(sorted(released)),
+        edits=birth.edits - 1,
+        generations=birth.generations_before,
+    )
 
 
 def resumed(birth: Birth, plan: Plan) -> Plan:
     """The plan to go on with: what is the same as it was stays as the checkpoint knows it."""
     old = _recorded(birth)
-    return plan if old is None else identity.resumed(old, plan)
+    return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
+
+
+@functools.lru_cache(maxsize=4)
+def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
+    # A start asks several times, and comparing SQL parses it.
+    same = identity.resumed(as_written(old), as_written(plan))
+    return resolved(old, same, dict(used))
 
 
 def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
@@ -63,21 +92,18 @@ def hints_kept(birth: Birth, plan: Plan) -> list[str]:
 
 def _recorded(birth: Birth) -> Plan | None:
     """The plan that a checkpoint is of, if this version can make it."""
-    return _planned(msgspec.json.encode(_known(birth)))
+    return _planned(msgspec.json.encode(birth.plan))
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=4)
 def _planned(known: bytes) -> Plan | None:
     # A start asks several times, and making a plan judges all its SQL.
     try:
-        return msgspec.json.decode(known, type=Plan)
+        plan = msgspec.json.decode(known, type=Plan)
+        checked(as_written(plan))
     except (msgspec.ValidationError, PlanError):
         return None
-
-
-def _known(birth: Birth) -> dict[str, Any]:
-    # Checkpoints of before know the policy, which may change as well.
-    return {name: part for name, part in birth.plan.items() if name != "on_error"}
+    return plan
 
 
 def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
@@ -89,17 +115,44 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
     check_shards(birth, shards)
     plan = resumed(birth, plan)
     _check_forms(birth, plan)
-    found = list(differences("", _bound(_known(birth)), _bound(described(plan))))
-    if not found:
-        return birth
     old = _recorded(birth)
     if old is None:
-        raise _refused(found)
-    if problems := [*_problems(old, plan), *_gone_before(birth, old, plan)]:
-        raise _refused(problems)
-    parts = parts_of(plan)
-    released = {*birth.released, *parts_of(old)} - parts
-    return msgspec.structs.replace(birth, plan=described(plan), released=tuple(sorted(released)))
+        # What that version says of it has not to be what this one says.
+        was, now = (
+            {part: told for part, told in plain.items() if part not in (FORMS, "on_error")}
+            for plain in (birth.plan, described(plan))
+        )
+        raise _refused(differences("", was, now))
+    if _bound(old) == _bound(plan):
+        return birth
+    if problems := list(problems_of(edit_between(old, plan), birth.generations)):
+        raise _refused(f"{path} {problem}" for path, problem in problems)
+    released = {*birth.released, *parts_of(old)} - parts_of(plan)
+    return msgspec.structs.replace(
+        birth,
+        plan=described(plan),
+        released=tuple(sorted(released)),
+        edits=birth.edits + 1,
+        before=birth.plan,
+        generations=generations(plan, generations(old, birth.generations)),
+        generations_before=birth.generations,
+    )
+
+
+def edit_of(birth: Birth) -> Edit | None:
+    """The last edit of a checkpoint; None if there was none.
+
+    Raises: CheckpointError, if this version cannot make the plan of before.
+    """
+    if not birth.edits:
+        return None
+    old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
+    if old is None or new is None:
+        raise CheckpointError(
+            "the plan of before the last edit cannot be made by this version of ikebana",
+            hint="Finish the edit with the version that began it.",
+        )
+    return edit_between(old, new)
 
 
 def _check_forms(birth: Birth, plan: Plan) -> None:
@@ -120,136 +173,24 @@ def _check_forms(birth: Birth, plan: Plan) -> None:
         )
 
 
-def changes(birth: Birth, plan: Plan) -> list[str]:
-    """What is new and what is gone, by name, of a plan that may be run."""
-    names = [{o["name"] for o in each["operators"]} for each in (birth.plan, described(plan))]
-    new, gone = sorted(names[1] - names[0]), sorted(names[0] - names[1])
-    return [*(f"{name} is new" for name in new), *(f"{name} is gone" for name in gone)]
+def edit_to(birth: Birth, plan: Plan) -> Edit | None:
+    """What going on with a plan would change, whether it may be or not.
+
+    None: this version cannot make the plan that the checkpoint has run.
+    """
+    old = _recorded(birth)
+    return None if old is None else edit_between(old, resumed(birth, plan))
 
 
 def _refused(problems: Iterable[str]) -> CheckpointError:
     return CheckpointError(
         "the checkpoint was made by another plan: " + "; ".join(problems),
         hint="Go on with the old plan, or start anew: with a new checkpoint, under a new name "
-        "of the pipeline, with new output topics and a new errors.topic if one is named. What "
-        "may change is how SQL is spelt, lateness, idle, size, unique, columns that nothing "
-        "reads, errors.policy and all settings; and joins may come and go, with what is behind "
-        "them.",
+        "of the pipeline, with new output topics and a new errors.topic if one is named. Other "
+        "operators and outputs may be added, changed and removed (docs/operating.md).",
     )
 
 
-def _problems(old: Plan, new: Plan) -> Iterator[str]:
-    before, after = _bound(described(old)), _bound(described(new))
-    parts = ("operators", "outputs")
-    yield from differences("", _without(before, parts), _without(after, parts))
-    for kind in parts:
-        of_old, of_new = _by_name(before[kind]), _by_name(after[kind])
-        for name in of_old.keys() & of_new.keys():
-            yield from differences(f"{kind}.{name}", of_old[name], of_new[name])
-    known = {operator.name: operator for operator in old.operators}
-    wanted = {operator.name: operator for operator in new.operators}
-    for name, operator in known.items():
-        if name not in wanted and not isinstance(operator, _MAY_GO):
-            yield f"operators.{name} is gone, and its input's rows with it"
-    new_roots = {
-        name
-        for name, operator in wanted.items()
-        if name not in known and isinstance(operator, DeltaJoin | AsOfJoin | Reduce)
-    }
-    for name, operator in wanted.items():
-        if name not in known:
-            yield from _added(new, operator, new_roots)
-    shown = {output.name for output in old.outputs}
-    for output in new.outputs:
-        if output.name not in shown and not _is_new(new, output.source, new_roots):
-            yield (
-                f"outputs.{output.name} is new, but what it shows is not: it would lack what "
-                "came before"
-            )
-    yield from _missing(old, new)
-    yield from _unfed(new, new_roots)
-    if planner.physical(old).readings != planner.physical(new).readings:
-        yield (
-            "rows would be kept otherwise than they are, since other steps are pushed into "
-            "decoding (compare `ikebana explain` of both)"
-        )
-
-
-def _gone_before(birth: Birth, old: Plan, new: Plan) -> Iterator[str]:
-    """New names that something had before: its state may be there, its updates are."""
-    gone = {name.rpartition(" ")[2] for name in birth.released}
-    of_old = {output.topic: output.name for output in old.outputs}
-    known = {*(operator.name for operator in old.operators), *of_old.values()}
-    names = (*(operator.name for operator in new.operators), *(o.name for o in new.outputs))
-    for name in dict.fromkeys(names):
-        if name in gone - known:
-            yield f"{name} is the name of one that is gone: give it another"
-    for output in new.outputs:
-        before = of_old.get(output.topic, output.name)
-        if before != output.name:
-            yield f'outputs.{output.name} is new, but topic "{output.topic}" has {before}'
-
-
-def _unfed(new: Plan, new_roots: set[str]) -> Iterator[str]:
-    """New joins that would lack what is of the future, and waits for others alone."""
-    physical, stages = planner.physical(new), joined(new)
-    timed = {source.name for source in new.inputs if source.event_time is not None}
-    for root, branches in physical.branches.items():
-        for branch in branches:
-            if not branch.moves_time and root not in timed:
-                continue
-            for name in (*branch.inlets, *branch.hops):
-                stage = stages.stages.get(name)
-                if stage is not None and stage.join in new_roots:
-                    yield (
-                        f"operators.{stage.join} is new, and changes of {root!r} that are not "
-                        f"due yet wait elsewhere: no join has them by the key of {name}"
-                    )
-
-
-def _added(plan: Plan, operator: Operator, new_roots: set[str]) -> Iterator[str]:
-    match operator:
-        case DeltaJoin() | AsOfJoin():
-            if operator.name not in joined(plan).origins:
-                yield (
-                    f"operators.{operator.name} is new, and nothing has all that its input "
-                    f"{operator.inputs[0].relation!r} was: it has no arrangement"
-                )
-        case Linear() | Concat() | Reduce():
-            source = operator.source if isinstance(operator, Reduce) else operator.name
-            if not _is_new(plan, source, new_roots):
-                yield f"operators.{operator.name} is new, but not behind a new join alone"
-        case _:
-            yield f"operators.{operator.name} is new, and no join"
-
-
-def _is_new(plan: Plan, collection: str, new_roots: set[str]) -> bool:
-    return all(way.root in new_roots for way in ways.paths(plan, collection))
-
-
-def _missing(old: Plan, new: Plan) -> Iterator[str]:
-    """The arrangements that a new join needs, and that are not there."""
-    kept = joined(old).kept
-    for name, each in joined(new).kept.items():
-        if name not in kept and not each.is_own:
-            joins = ", ".join(each.joins)
-            yield f"{joins} needs the arrangement {each.arrangement}, which is not there"
-
-
-def _bound(plain: dict[str, Any]) -> dict[str, Any]:
-    """What of a plan as plain data stays as it is: how far batches go may change."""
-    inputs = [
-        {**source, "event_time": _without(source["event_time"], ("lateness_ms", "idle_ms"))}
-        if source.get("event_time")
-        else source
-        for source in plain["inputs"]
-    ]
-    return _without({**plain, "inputs": inputs}, (FORMS,))
-
-
-def _without(plain: dict[str, Any], parts: tuple[str, ...]) -> dict[str, Any]:
-    return {name: part for name, part in plain.items() if name not in parts}
-
-
-def _by_name(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {part["name"]: part for part in parts}
+def _bound(plan: Plan) -> dict[str, Any]:
+    """What of a plan stays as it is: how far batches go may change, and how topics are made."""
+    return described(replace(plan, inputs=tuple(map(identity.lasting, plan.inputs))))

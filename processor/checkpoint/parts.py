@@ -1,4 +1,4 @@
-"""The parts of a shard's state: which entries are whose, and in which shard they belong.
+"""The parts of a shard's state: the entries of each operator, and the shards they belong to.
 
 A part is named by its kernel and its operator, as in "reduce totals"; those of upserts are
 named by the operator alone.
@@ -30,6 +30,8 @@ HOLD, HOLD_IN = "hold ", "hold-in "
 MACHINE, REDUCE, REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 FACTS = "facts "
 ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
+# How far an edit of the plan is; of no operator.
+EDIT = "edit "
 SHOWN = "shown "
 _HELD = (HOLD.encode(), HOLD_IN.encode())
 # So many entries that are no operator's any more go in one batch.
@@ -37,7 +39,7 @@ _RELEASED = 50_000
 
 
 def operator_part(store: Store, operator: str) -> Part:
-    """The entries of one operator.  Names hold no NUL, so no part begins another."""
+    """The prefix of one operator's entries.  Names have no NUL, so no prefix begins another."""
     return Part(store, operator.encode() + b"\0")
 
 
@@ -71,7 +73,7 @@ def key_of(place: bytes, entry: bytes) -> bytes:
 
 
 def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
-    """What two entries of one place come to when two shards become one; None is nothing.
+    """Combine two entries of one store key when two shards become one; None: they cancel.
 
     Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
     """
@@ -80,15 +82,15 @@ def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
 
 
 def of_one_shard(place: bytes) -> bool:
-    """Whether an entry says something of its shard alone, and has no place in another."""
+    """Whether an entry concerns its shard alone, so that rescaling drops it."""
     operator, _, inner = place.partition(b"\0")
     match operator.rpartition(b" ")[0]:
         case b"hold" | b"hold-in":
             return hold.of_one_shard(inner)
         case b"arrange" | b"":
             return history.of_one_shard(inner)
-        case b"hydrate":
-            # How far a shard is; what is rescaled has no join that is on its way.
+        case b"hydrate" | b"edit":
+            # How far a shard is; what is rescaled has nothing that is on its way.
             return True
         case _:
             return False
@@ -111,7 +113,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
 
 
 def held_times(store: Store, plan: Plan) -> list[int]:
-    """The times of all updates that are held, in no order."""
+    """The times of all held updates, in no order."""
     names = [
         *(HOLD + output.name for output in plan.published),
         *(HOLD_IN + name for name in progress.edges(plan)),
@@ -134,11 +136,12 @@ def waiting_times(store: Store, plan: Plan) -> list[int]:
     ]
 
 
-def release(store: Store, parts: Iterable[str]) -> None:
-    """Delete what is in parts that are no operator's any more, as much as fits into a batch."""
+def release(store: Store, parts: Iterable[str]) -> bool:
+    """Delete entries of parts, up to a batch's limit; return whether all are deleted."""
     left = _RELEASED
     for name in parts:
         part = operator_part(store, name)
         for place in [place for place, _ in islice(part.scan(b""), left)]:
             part.delete(place)
             left -= 1
+    return left > 0

@@ -1,26 +1,26 @@
-"""Checks before a start: what would refuse it, or end it at once, and what to do.
+"""Checks before a start: find what would make it fail, with remedies.
 
-A check is *ok*, *failed*, or *unknown* where it could not be looked at.  Nothing is
-changed: no topic is made, no transaction begun, nobody fenced, so a pipeline that runs
-goes on.  The traces are a small file that is written beside the checkpoint's and removed
-again, and, where brokers check rights, a transactional id that nobody holds.
+A check is *ok*, *failed*, or *unknown* if it could not be made.  Checks change nothing: they
+create no topic, begin no transaction and fence no producer, so a running pipeline continues.
+They write and remove a small file beside the checkpoint's files, and leave an unused
+transactional id on brokers that check rights.
 
-Here are the values, and the checks that need no broker; those of brokers are in
-`kafka.preflight`.
+This module has the checks without brokers; `kafka.preflight` has the others.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
-from ikebana.processor.checkpoint.evolution import changes, evolved, hints_kept
+from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept
+from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.check import Check, checked
 from ikebana.processor.planning.plan import Plan
 
 
 class Kept(NamedTuple):
-    """What a checkpoint's location holds; without a birth record, nothing yet."""
+    """The contents of a checkpoint's location; without metadata it is a new one."""
 
     birth: Birth | None
     logged: Logged | None
@@ -33,11 +33,14 @@ def kept(checkpoint: Checkpoint) -> Kept:
         CheckpointError: it cannot be read, or is not what it should be.
     """
     birth = checkpoint.birth()
-    return Kept(birth, None if birth is None else checkpoint.logged(birth.first_batch))
+    if birth is None:
+        return Kept(None, None)
+    logged = checkpoint.logged(birth.first_batch)
+    return Kept(begun(birth, logged.offset), logged)
 
 
 def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
-    """Whether the checkpoint can be used, by this plan, and written."""
+    """Check that the checkpoint can be read and written, and fits the plan."""
     where = f'checkpoint "{settings.checkpoint}"'
 
     def look() -> str:
@@ -51,15 +54,15 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         return "a small file was written, read and removed"
 
     def compare() -> str:
-        birth = Checkpoint(settings.checkpoint).birth()
+        birth = kept(Checkpoint(settings.checkpoint)).birth
         if birth is None:
             return "nothing to compare with yet"
-        same = evolved(birth, plan, settings.shards) == birth
-        told = "the plan and the number of shards are the checkpoint's"
-        if not same:
-            told = f"the plan has changed as it may: {', '.join(changes(birth, plan))}"
-        kept = hints_kept(birth, plan)
-        return f"{told}; joins stay laid out by {', '.join(kept)} as before" if kept else told
+        # Refused with everything at once, as by a start.
+        evolved(birth, plan, settings.shards)
+        gist = planned(settings.checkpoint, birth, plan, settings.shards).gist()
+        told = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
+        hints = hints_kept(birth, plan)
+        return f"{told}; joins stay laid out by {', '.join(hints)} as before" if hints else told
 
     readable = checked(f"{where}: read", look)
     yield readable

@@ -1,10 +1,10 @@
-"""Rescaling: a checkpoint rewritten for another number of shards.
+"""Rescaling: rewrite a checkpoint for another number of shards.
 
-Spark freezes the number of state partitions into a checkpoint, so a new one is
-written; the old one stays as it is.  The new one has the same id, for its outputs stay
-the same, and the next epoch: once it has started, the old one is refused.  It begins
-with the batch after the old one's last, from the same offsets, and each of its shards
-is seeded with a base.
+Spark fixes the number of state partitions in a checkpoint, so rescaling writes a new
+checkpoint and leaves the old one unchanged.  The new one has the same id, because its outputs
+stay the same, and the next epoch: once it has started, the old one is refused.  It begins
+with the batch after the old one's last, at the same offsets, and each of its shards starts
+from a base file.
 """
 
 import functools
@@ -19,15 +19,15 @@ import msgspec
 from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
-from ikebana.processor.planning.progress import is_level
 from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.timing.reclock import is_settled
 
 _HELD = 5_000
 _LENGTH = 4
@@ -43,7 +43,7 @@ def rescale(
 ) -> Birth:
     """Write `new` with `shards` shards from the last committed batch of `old`.
 
-    `on_entries` hears of entries as they are placed.
+    `on_entries` is called with the number of entries that were just written.
 
     Raises:
         CheckpointError: the last batch is unfinished, or `new` is not an empty place.
@@ -56,7 +56,7 @@ def rescale(
             hint="Run the pipeline with --once first: it ends with a finished batch.",
         )
     offset = logged.offset
-    if offset is not None and (not is_level(offset.frontiers) or offset.hydrating):
+    if offset is not None and not is_settled(offset):
         raise CheckpointError(
             f"updates are still between two shards after batch {logged.batch}",
             hint="Run the pipeline with --once first: it ends when all operators are level.",
@@ -97,7 +97,7 @@ def rescale(
 
 
 def united(merged: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Entries in order of their places, those of one place made one."""
+    """Merge sorted entries; those with equal store keys are combined."""
     for place, group in groupby(merged, key=itemgetter(0)):
         if of_one_shard(place):
             continue

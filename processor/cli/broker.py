@@ -1,4 +1,4 @@
-"""`ikebana broker`: the embedded broker in the foreground, until a signal ends it."""
+"""`ikebana broker`: run the embedded broker in the foreground until a signal ends it."""
 
 import signal
 from pathlib import Path
@@ -15,26 +15,26 @@ from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars_fetched
     type=click.IntRange(1, 65535),
     default=9092,
     show_default=True,
-    help="The port at 127.0.0.1.",
+    help="The port, on 127.0.0.1.",
 )
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The folder of the topics, kept and reused.  [default: a temporary one, "
-    "removed at the end]",
+    help="The folder for the topics; it is kept.  [default: a temporary folder, removed at the "
+    "end]",
 )
 def broker_command(port: int, data: Path | None) -> None:
-    """Run a one-node Kafka for trying things out.
+    """Run a Kafka broker on this machine, to try things out.
 
-    It needs Java 17 or newer, and makes a topic when a record is first written to it.
-    The first start fetches Kafka from Maven Central.
+    It needs Java 17 or newer, and creates a topic when a record is first written to it.
+    The first start downloads Kafka from Maven Central.
     """
-    # SIGINT is ignored in a shell's background jobs unless set; both end the block below.
+    # A shell's background jobs ignore SIGINT unless it is set; both signals end the block below.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not jars_fetched():
-        click.echo(f"fetching Apache Kafka {KAFKA_VERSION}, 44 MB, once")
+        click.echo(f"downloading Apache Kafka {KAFKA_VERSION}, 44 MB; this is done once")
     try:
         with running(data, port, {"auto.create.topics.enable": "true"}) as broker:
             kind = "temporary data" if data is None else "data"

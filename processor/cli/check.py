@@ -1,4 +1,4 @@
-"""`ikebana check`: whether a diff topic holds what its progress and its promise say."""
+"""`ikebana check`: verify a diff topic against its progress and its changelog mode."""
 
 import sys
 import time
@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ikebana.processor.cli.connection import connected
-from ikebana.processor.cli.values import moment
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import NoDiffError
 from ikebana.processor.verifying.verify import Summary, Verifier
 
 EXIT_OFFENCE = 1
 EXIT_NOT_VERIFIABLE = 2
-# Without a terminal: a line this often.
+# Without a terminal, one line of progress is printed at this interval.
 _LINE_EVERY_S = 10.0
 _SHOW_EVERY_S = 0.2
 
@@ -28,13 +28,14 @@ _SHOW_EVERY_S = 0.2
 def check_command(topic: str, *, settings: dict[str, str]) -> None:
     """Verify the diff topic TOPIC from its beginning up to its frontier.
 
-    Progress must be without gaps, each batch must hold as many updates as it counts, at
-    times of its own, and after every time the collection must be what the topic
-    promises.  Updates that no progress covers yet are counted, not judged.
+    The progress records must leave no gap.  Each batch must have as many updates as its
+    progress record counts, all at times within its interval.  After every time the
+    collection must be what the topic promises: for instance one value a key.  Updates that
+    no progress record covers yet are counted but not checked.
 
-    Exit status 0: ok.  1: not as promised; the first offence is printed.  2: not
-    verifiable, since there is no progress, or no update yet, or the topic's beginning was
-    deleted, or its messages are those of another format than diff.
+    Exit status 0: the topic is correct.  1: it is not; the first error is printed.  2: it
+    cannot be verified, because it has no progress or no updates yet, its beginning was
+    deleted, or it has another format than diff.
     """
     reading = DiffTopic(settings, topic)
     try:
@@ -62,7 +63,7 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
             sys.exit(EXIT_NOT_VERIFIABLE)
         summary = verifier.summary()
         if summary.updates == summary.history == not_closed == 0:
-            # Whatever format it will have, there is nothing that could be wrong.
+            # An empty topic has no format yet, and nothing in it can be wrong.
             click.echo(_told(topic, summary))
             click.echo(f'not verifiable: nothing is published yet in "{topic}"')
             sys.exit(EXIT_NOT_VERIFIABLE)
@@ -71,16 +72,15 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
         click.echo(f"not closed yet: {not_closed:,} updates")
         if not reading.complete:
             click.echo(
-                f"verified from time {summary.verified_from}: earlier progress was deleted, "
-                f"{summary.history:,} updates before that time are taken as they are"
+                f"verified from time {summary.verified_from}: earlier progress was deleted, so "
+                f"{summary.history:,} updates before that time were not checked"
             )
         click.echo("ok")
     except NoDiffError:
         click.echo(
-            f'not verifiable: messages of "{topic}" have no diffs, as those of outputs in upsert '
-            "and debezium-json; their progress counts other updates than they tell. "
-            "`ikebana snapshot` reads them with --format or --pipeline; what a diff output of the "
-            "same operator holds can be verified"
+            f'not verifiable: messages of "{topic}" have no diffs; outputs in the formats upsert '
+            "and debezium-json have none. `ikebana snapshot` reads them with --format or "
+            "--pipeline. To verify this collection, add a diff output of the same operator"
         )
         sys.exit(EXIT_NOT_VERIFIABLE)
     finally:
@@ -97,7 +97,7 @@ def _size(summary: Summary) -> str:
 
 
 class _Display:
-    """How far the check has come: a bar on a terminal, else a line now and then."""
+    """Progress of the check: a bar on a terminal, otherwise a line now and then."""
 
     def __init__(self, topic: str, total: int) -> None:
         self._topic = topic
@@ -126,13 +126,14 @@ class _Display:
         self._bar.stop()
 
     def show(self, reading: DiffTopic) -> None:
-        """Show how far the reading is, if it is time to."""
+        """Show the progress, if the interval has passed."""
         now = time.monotonic()
         if now - self._shown < (_LINE_EVERY_S if self._task is None else _SHOW_EVERY_S):
             return
         self._shown = now
         done = reading.read_so_far()
-        told = f"{done:,} of {self._total:,} offsets, frontier {reading.frontier}"
+        frontier = "none yet" if reading.frontier is None else moment(reading.frontier)
+        told = f"{done:,} of {self._total:,} offsets, frontier {frontier}"
         if self._task is None:
             self._console.print(f"{self._topic}: {told}", soft_wrap=True, markup=False)
         else:

@@ -1,14 +1,14 @@
-"""Checkpoints as the commands that work offline meet them."""
+"""Open a checkpoint for a command that works offline."""
 
-from ikebana.arrangements.errors import CheckpointError
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 
 
 def existing(location: str) -> tuple[Checkpoint, Birth]:
-    """The checkpoint at a location, which must be one.
+    """Open the checkpoint at a location, with its metadata.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there is no checkpoint.
     """
     checkpoint = Checkpoint(location)
     birth = checkpoint.birth()

@@ -1,4 +1,4 @@
-"""Where the brokers are, and how a topic is written, for commands that read one topic."""
+"""Options for commands that read one topic: its brokers, and its format."""
 
 import functools
 import os
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import client
 
@@ -20,10 +20,11 @@ Command = Callable[..., None]
 
 
 def connected(*formats: str) -> Callable[[Command], Command]:
-    """Give a command that reads TOPIC its `settings`, and `form`, which is one of `formats`.
+    """Add the connection options to a command that reads TOPIC.
 
-    Options are `--bootstrap-servers`, `--config` and `--pipeline`, and `--format` if there are
-    `formats`; without these the command gets no `form`.
+    The options are `--bootstrap-servers`, `--config` and `--pipeline`, and `--format` if
+    `formats` are given.  The command gets the Kafka client's `settings`, and then also
+    `form`, one of the formats.
     """
 
     def made(command: Command) -> Command:
@@ -43,10 +44,10 @@ def connected(*formats: str) -> Callable[[Command], Command]:
         )
         @click.option(
             "--pipeline",
-            metavar="FILE",
+            metavar="PIPELINE",
             type=click.Path(path_type=Path),
-            help="The pipeline file that TOPIC is an output of: it tells the brokers"
-            + (", and the format." if formats else "."),
+            help="The pipeline that writes TOPIC, a file or module:name: its brokers"
+            + (", and its format for TOPIC, are used." if formats else " are used."),
         )
         @functools.wraps(command)
         def with_settings(
@@ -79,25 +80,27 @@ def _with_format(formats: tuple[str, ...]) -> Callable[[Command], Command]:
         "--format",
         "form",
         type=click.Choice(formats),
-        help="How the topic's updates are written.  [default: as --pipeline says, else diff]",
+        help="The topic's format.  [default: the pipeline's, or diff without --pipeline]",
     )
 
 
 def told_by(
     topic: str, pipeline: Path | None, config: Path | None, bootstrap_servers: str | None
 ) -> tuple[dict[str, str], str]:
-    """The settings of the Kafka client, and how the topic is written, as files and options say.
+    """Return the settings of the Kafka client, and the format of the topic.
+
+    Options win over the file `config`, and that over the pipeline.
 
     Raises:
-        ConfigError: a file cannot be read, or the topic is no output of the pipeline.
+        ConfigError: a file cannot be read, or no output of the pipeline writes the topic.
     """
     settings = {} if config is None else read_config(config)
     form = "diff"
     if pipeline is not None:
-        # There, and not here: `--help` is not to wait for what reads the file.
-        from ikebana.processor.configuring.pipeline import read
+        # Imported here, so that `--help` does not wait for DuckDB.
+        from ikebana.processor.cli import finding
 
-        found = read(
+        found = finding.read(
             pipeline, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
         )
         settings = {**found.settings.kafka, **settings}
@@ -109,18 +112,18 @@ def told_by(
 
 
 def _format_of(topic: str, plan: "Plan", path: Path) -> str:
-    """How the pipeline writes a topic.  Raises: ConfigError, if it is none of its outputs."""
+    """The format in which the pipeline writes a topic.  Raises: ConfigError, if it does not."""
     formats: dict[str, str] = {output.topic: output.format for output in plan.published}
     if topic not in formats:
         raise ConfigError(
             f'{path} has no output whose topic is "{topic}"{instead(topic, formats)}',
-            hint="Give the name of a topic, as outputs.<name>.topic has it.",
+            hint="Give the topic's name, which is in outputs.<name>.topic.",
         )
     return formats[topic]
 
 
 def read_config(path: Path) -> dict[str, str]:
-    """Read a file of client settings; blank lines and those that begin with # are none.
+    """Read a file of client settings; blank lines and lines that begin with # are skipped.
 
     Raises:
         ConfigError: it cannot be read, or a line has no `=`.

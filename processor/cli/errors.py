@@ -1,4 +1,4 @@
-"""`ikebana errors`: the errors of a pipeline that stand now."""
+"""`ikebana errors`: list a pipeline's errors that have not been retracted."""
 
 import json
 import os
@@ -12,15 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.errors import SourceError
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
-from ikebana.processor.cli.values import iso, moment, shown
+from ikebana.processor.cli.values import shown
+from ikebana.processor.ground.moments import iso, moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying.current_errors import CurrentError, standing
 
-# A record that is not there is not waited for as long as one that must be.
+# A failed record may be deleted, so the wait for it is short.
 _PATIENCE_S = 10.0
 
 _Record = tuple[bytes | None, bytes | None]
@@ -34,12 +35,13 @@ _Record = tuple[bytes | None, bytes | None]
 def errors_command(
     file: Path, *, bootstrap_servers: str | None, records: bool, as_json: bool
 ) -> None:
-    """List the errors of PIPELINE that stand: those that nothing has taken back.
+    """List the current errors of PIPELINE: error records that have not been retracted.
 
-    Of each: since when it stands, how many times, why, where the record lies that failed, and
-    its key.  Operators that keep no place of a record leave it out: then its key says most.
+    For each error this prints since when it stands, its count, the reason, the place of the
+    record that failed, and its key.  Some operators do not know the place; then the key
+    identifies the record.
 
-    Exit status 0, whether there are errors or not.
+    The exit status is 0 whether there are errors or not.
     """
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
@@ -67,7 +69,7 @@ def errors_command(
 
 
 def _records(settings: Mapping[str, str], found: list[CurrentError]) -> list[_Record | None]:
-    """Key and value of each record that failed; None where it is not there any more."""
+    """The key and value of each failed record; None if it has been deleted."""
     reader = Reader(settings)
     try:
         return [None if e.place is None else _record(reader, e.place) for e in found]
@@ -86,7 +88,7 @@ def _record(reader: Reader, place: tuple[str, int, int]) -> _Record | None:
             for message in messages:
                 return message.key(), message.value()
     except SourceError:
-        # Deleted meanwhile, or the topic is gone: the error record itself stays.
+        # The record or its topic has been deleted; the error is listed without it.
         return None
     return None
 
@@ -140,6 +142,6 @@ def _print(
         table.add_row(*map(Text, cells))
     console = Console(highlight=False)
     if not console.is_terminal:
-        # Nothing is folded where nobody looks.
+        # Lines are wrapped on a terminal only.
         console = Console(highlight=False, width=100_000)
     console.print(table)

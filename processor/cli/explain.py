@@ -1,11 +1,11 @@
-"""`ikebana explain`: what a pipeline reads, keeps and writes, before it runs."""
+"""`ikebana explain`: show what a pipeline reads, keeps and writes, before it runs."""
 
 import os
 from pathlib import Path
 
 import click
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 
 _FORMS = ("text", "mermaid", "svg", "html")
 
@@ -18,7 +18,7 @@ _FORMS = ("text", "mermaid", "svg", "html")
     type=click.Choice(_FORMS),
     default="text",
     show_default=True,
-    help="svg is a picture of the plan as run, html a page with everything.",
+    help="svg draws the plan as run; html is a page with text and pictures.",
 )
 @click.option(
     "--output", type=click.Path(path_type=Path), help="A file; default: standard output."
@@ -33,13 +33,13 @@ def explain_command(
     bootstrap_servers: str | None,
     checkpoint: str | None,
 ) -> None:
-    """Show what PIPELINE, a YAML file, will read, keep and write.
+    """Show what PIPELINE, a YAML file or module:name, reads, keeps and writes.
 
-    The plan as it is written and as it is run, what was pushed into decoding and what was
-    not, with the reasons, and what it costs.  Every mistake in the file is told at once.
-    Neither Kafka nor Spark is started.
+    This prints the plan as written and as run, what is pushed into decoding and what is
+    not and why, and what it costs.  If the file has mistakes, all of them are listed with
+    their lines.  It needs neither Kafka nor Spark.
     """
-    # Who asks for help does not wait for a database of expressions.
+    # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
     from ikebana.processor.explain.explanation import explained
     from ikebana.processor.explain.mermaid import mermaid

@@ -1,4 +1,4 @@
-"""`ikebana follow`: an output's topic live, as its batches close."""
+"""`ikebana follow`: show the updates of an output's topic as its batches close."""
 
 import signal
 import threading
@@ -16,19 +16,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import SourceError
 from ikebana.processor.cli.connection import connected
+from ikebana.processor.cli.values import Time
+from ikebana.processor.ground.moments import EPOCH_MS, moment, span
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
-from ikebana.processor.verifying.output_reader import FORMATS
 from ikebana.processor.verifying.verify import batch_offence
 
-# How often the brokers are asked for more.
+# The interval of polls.
 _ASK_EVERY_S = 0.2
 _ROWS = 15
-# Milliseconds since 1970 in the years 2001 to 2286; other times are no wall clock.
-_EPOCH_MS = range(10**12, 10**13)
 
 
 @click.command("follow")
@@ -39,17 +39,23 @@ _EPOCH_MS = range(10**12, 10**13)
     type=click.Choice(["beginning", "now"]),
     default="beginning",
     show_default=True,
-    help="now: only what is closed from now on; sizes then count from here.",
+    help="now: show only updates that are closed from now on, and count sizes from here.",
 )
 @click.option(
     "--updates",
     type=click.IntRange(min=0),
     metavar="N",
-    help="How many updates to show, of each batch in lines, at once on a terminal.  "
+    help="The number of updates to show: of each batch, or at once on a terminal.  "
     f"[default: all, {_ROWS} on a terminal]",
 )
-@click.option("--until", type=int, metavar="T", help="End when the frontier is at or beyond T.")
-@connected("diff", *FORMATS)
+@click.option(
+    "--until",
+    type=Time(),
+    metavar="T",
+    help="End when the frontier is at or beyond T: a whole number, or a date where times are "
+    "milliseconds.",
+)
+@connected("diff", *SINGLE_VALUE_FORMATS)
 def follow_command(
     topic: str,
     *,
@@ -59,16 +65,18 @@ def follow_command(
     until: int | None,
     settings: dict[str, str],
 ) -> None:
-    """Watch the output topic TOPIC: its updates, its frontier, how large it is.
+    """Watch the output topic TOPIC: its updates, its frontier and its size.
 
-    Where the output is no terminal there is a line `time diff key value` for each
-    update, and a line `frontier T` after those of each batch: every update before T
-    has been printed.  Ctrl-C or SIGTERM ends it.
+    If standard output is not a terminal, each update is a line `time diff key value`, and
+    each batch ends with a line `frontier T`: every update before T has been printed.  If
+    times are milliseconds, T is followed by its date in brackets.  Ctrl-C or SIGTERM ends
+    the command.
     """
-    if form == "upsert" and start == "now":
+    if OUTPUT_FORMATS[form].latest and start == "now":
         raise SourceError(
-            f'cannot follow "{topic}" from now on: what a key had is in the messages before',
-            hint="Leave --from away: upserts are read from the beginning.",
+            f'cannot follow "{topic}" from now on: the old values of its keys are in earlier '
+            "messages",
+            hint="Leave --from out: upserts are read from the beginning.",
         )
     reading = DiffTopic(settings, topic, form)
     try:
@@ -82,11 +90,19 @@ def follow_command(
             reading.require_beginning()
         console = Console(highlight=False)
         with _until_signal() as stopping, _view(console, topic, updates, tally) as view:
-            _follow(reading, tally, view, stopping, until, before, counted=form == "diff")
+            _follow(
+                reading,
+                tally,
+                view,
+                stopping,
+                until,
+                before,
+                counted=OUTPUT_FORMATS[form].as_updates,
+            )
         click.echo(
             f"{topic}: {tally.batches:,} batches, {tally.updates:,} updates, "
             f"{tally.data:,} data, sum {tally.total:,}"
-            + ("" if tally.frontier is None else f", frontier {tally.frontier}"),
+            + ("" if tally.frontier is None else f", frontier {moment(tally.frontier)}"),
             err=True,
         )
     finally:
@@ -94,7 +110,7 @@ def follow_command(
 
 
 class Tally:
-    """What was seen so far, and how large the collection is by it."""
+    """The updates read so far, and the size of the collection they add up to."""
 
     def __init__(self) -> None:
         self.frontier: int | None = None
@@ -103,11 +119,11 @@ class Tally:
 
     @property
     def data(self) -> int:
-        """How many distinct data have a count."""
+        """The number of distinct data whose count is not zero."""
         return len(self._counts)
 
     def add(self, part: Part) -> None:
-        """Count one more part."""
+        """Add the updates of a part."""
         if isinstance(part, ClosedBatch):
             self.batches += 1
             self.frontier = part.progress.upper
@@ -123,13 +139,13 @@ class Tally:
 
 
 class View(Protocol):
-    """Where parts are shown."""
+    """Shows parts of the topic as they are read."""
 
     def show(self, part: Part) -> None:
-        """Show a part that has been counted."""
+        """Show a part that the tally has."""
 
     def wait(self, not_closed: int) -> None:
-        """Show that there is nothing more now, but so many offsets not closed yet."""
+        """Show that nothing more can be read now, and how many offsets are not closed yet."""
 
     def __enter__(self) -> Self: ...
 
@@ -152,7 +168,7 @@ def line(update: PlacedUpdate, width: int | None = None) -> str:
 
 
 def text(data: bytes, width: int | None = None) -> str:
-    r"""Show bytes as text that can do nothing to a terminal, cut to a width.
+    r"""Show bytes as text without control characters, cut to a width.
 
     >>> text(b"two\nlines \x1b[2J \xff"), text(b"a long value", 6)
     ('two\\nlines \\x1b[2J \\xff', 'a lon…')
@@ -166,13 +182,13 @@ def text(data: bytes, width: int | None = None) -> str:
 
 
 def lag(frontier: int | None, now_ms: int, not_closed: int) -> str:
-    """How far behind the frontier is: by the clock if its times are the clock's.
+    """How far the frontier is behind: a duration if times are milliseconds, else offsets.
 
     >>> lag(1_700_000_000_000, 1_700_000_001_500, 7), lag(42, 1_700_000_001_500, 7)
-    ('1,500 ms', '7 offsets not closed yet')
+    ('1.5 s', '7 offsets not closed yet')
     """
-    if frontier is not None and frontier in _EPOCH_MS:
-        return f"{max(0, now_ms - frontier):,} ms"
+    if frontier is not None and frontier in EPOCH_MS:
+        return span(max(0, now_ms - frontier))
     return f"{not_closed:,} offsets not closed yet"
 
 
@@ -245,7 +261,7 @@ class _Lines:
         if more := len(part.updates) - len(shown):
             print(f"… and {more:,} more updates")
         if not isinstance(part, History):
-            print(f"frontier {part.progress.upper}", flush=True)
+            print(f"frontier {moment(part.progress.upper)}", flush=True)
 
     def wait(self, not_closed: int) -> None:
         pass
@@ -299,7 +315,7 @@ class _Screen:
                 Text(text(update.value, width)),
             )
         tally = self._tally
-        frontier = "none yet" if tally.frontier is None else str(tally.frontier)
+        frontier = "none yet" if tally.frontier is None else moment(tally.frontier)
         now_ms = time.time_ns() // 1_000_000
         told = (
             f"{tally.data:,} data, sum {tally.total:,}   frontier {frontier}   "

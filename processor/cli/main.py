@@ -10,15 +10,18 @@ import sys
 import click
 
 from ikebana import __version__
-from ikebana.arrangements.errors import FencedError, IkebanaError, OutputError
+from ikebana.errors import FencedError, IkebanaError, OutputError
 from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.spelling import instead
 
 # Name: module, and what the list of commands says of it.
 _COMMANDS = {
+    "new": ("new", "Write a first pipeline file, from a topic or as a sample."),
     "run": ("run", "Run a pipeline."),
     "preflight": ("preflight", "Check whether a pipeline could start now."),
     "explain": ("explain", "Show what a pipeline will do."),
+    "plan": ("plan", "Show what an edit of a pipeline changes of its checkpoint."),
+    "schema": ("schema", "Print the JSON Schema of pipeline files, for editors."),
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
     "check": ("check", "Verify what an output topic promises."),
     "snapshot": ("snapshot", "Print an output's collection as of a time."),
@@ -45,7 +48,7 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"ikebana.processor.cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
-        # What is imported is not to be cut in two by an exception; what a command does may be.
+        # A signal must not interrupt the import above, but it may interrupt the command.
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
@@ -53,21 +56,21 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is called; of one that there is not, say what may be meant."""
+        """Find the command, or propose the ones that may be meant."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             ctx.fail(f'there is no command "{args[0]}"{instead(args[0], _COMMANDS)}')
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:
-        """Run a command; output that cannot be written ends it."""
+        """Run a command, which ends when its output cannot be written."""
         try:
             super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read has seen enough.
+            # The reader, such as `head`, has closed the pipe.
             _abandon_output()
         except OSError as error:
-            # Files have names; output has none.
+            # An error of a file has its name; standard output has none.
             if error.errno not in _FULL or error.filename is not None:
                 raise
             _abandon_output()
@@ -85,23 +88,23 @@ def cli() -> None:
 
 
 def _hush() -> None:
-    """Close standard error for what comes after all of Python's own exit.
+    """Close standard error after everything else at Python's exit.
 
-    A daemon thread of Spark's that still stands in our code keeps modules alive, about
-    which DuckDB's binding then complains at length.
+    A daemon thread of Spark may still hold our modules, about which DuckDB's binding then
+    prints long warnings.
     """
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _abandon_output() -> None:
-    """Let nothing be written to standard output any more, not even at exit."""
+    """Redirect standard output to nothing, so that the flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
-    """Run the command line; an error of the user's world is one message, not a stack."""
-    # What is registered first is called last.
+    """Run the command line; an `IkebanaError` is printed as a message without a stack."""
+    # Exit handlers run in reverse order, so this one runs last.
     atexit.register(_hush)
     log_lines.choose(os.environ)
     try:

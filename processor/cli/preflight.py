@@ -1,4 +1,4 @@
-"""`ikebana preflight`: whether a pipeline could start, checked before it does."""
+"""`ikebana preflight`: check whether a pipeline could start, before it does."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ikebana.arrangements.errors import IkebanaError
+from ikebana.errors import IkebanaError
 
 if TYPE_CHECKING:
     from ikebana.processor.ground.check import Check
@@ -26,15 +26,15 @@ EXIT_FAILED = 1
 def preflight_command(
     file: Path, *, bootstrap_servers: str | None, checkpoint: str | None, as_json: bool
 ) -> None:
-    """Check whether PIPELINE could start now, and change nothing.
+    """Check whether PIPELINE could start now, without changing anything.
 
-    The pipeline file, the checkpoint, the brokers, topics and rights, the schema
-    registry, and whether all of them belong together.  A running pipeline is not
-    disturbed.  The traces are a small file that is written where the checkpoint is, and
-    removed, and, on brokers that check rights, a transactional id without a transaction.
+    It checks the pipeline file, the checkpoint, the brokers, topics and rights, the schema
+    registry, and whether they belong together.  It does not disturb a running pipeline.
+    It writes and removes a small file beside the checkpoint, and on brokers that check
+    rights it leaves a transactional id without a transaction.
 
-    Exit status 0: no check has failed.  1: one has; what to do is said below it.
-    "unknown" is what could not be looked at, and is no failure by itself.
+    Exit status 0: no check has failed.  1: a check has failed; its remedy is printed below
+    it.  "unknown" marks a check that could not be made, which is no failure by itself.
     """
     found: list[Check] = []
     for check in checks(file, bootstrap_servers, checkpoint):
@@ -48,8 +48,8 @@ def preflight_command(
 
 
 def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
-    """Every check that makes sense, as it is done."""
-    # Who asks for help does not wait for a database of expressions.
+    """Make the checks one after the other, as far as the earlier ones allow."""
+    # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.checkpoint import preflight
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.cli import finding
@@ -66,7 +66,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
         return
     yield Check(what, "ok", f"pipeline {plan.name}, {settings.shards} shards")
     yield from preflight.of_checkpoint(plan, settings)
-    # A mistake in the file is told before Kafka's client is loaded.
+    # A mistake in the file is reported before Kafka's client is loaded.
     from ikebana.processor.kafka import preflight as kafka
     from ikebana.processor.kafka import preflight_transactions
 
@@ -74,7 +74,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     brokers = kafka.of_brokers(settings)
     yield from brokers
     if any(check.status != "ok" for check in brokers):
-        yield Check("topics and rights", "unknown", "not looked at: the brokers do not answer")
+        yield Check("topics and rights", "unknown", "not checked: the brokers do not answer")
         return
     yield from kafka.of_topics(plan, settings)
     try:

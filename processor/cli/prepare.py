@@ -1,18 +1,18 @@
-"""`ikebana prepare`: what makes later starts faster, made once for a machine."""
+"""`ikebana prepare`: make an archive of Spark's classes, for faster starts."""
 
 import os
 
 import click
 
-from ikebana.arrangements.errors import SparkStartError
+from ikebana.errors import SparkStartError
 
 
 @click.command("prepare")
 def prepare_command() -> None:
-    """Make an archive of the classes of Spark's JVM, from which `run` then starts it.
+    """Make an archive of the classes of Spark's JVM, so that `run` starts faster.
 
-    It takes half a minute of CPU time and 180 MB in the cache folder, and is
-    made again only for another Java, another Spark or another ikebana.
+    This takes half a minute of CPU time and 180 MB in the cache folder.  Another version of
+    Java, Spark or ikebana needs another archive.
     """
     from ikebana.processor.ground.java import find_java
     from ikebana.processor.spark import class_archive
@@ -21,9 +21,9 @@ def prepare_command() -> None:
     java = find_java(os.environ)
     archive = class_archive.path_for(java)
     if archive.exists():
-        click.echo(f"{archive} is there already")
+        click.echo(f"{archive} exists already")
         return
-    click.echo("making an archive of the classes of Spark's JVM, once")
+    click.echo("making an archive of the classes of Spark's JVM; this is done once")
     making = class_archive.making(java)
     try:
         status = making.wait()
@@ -35,4 +35,4 @@ def prepare_command() -> None:
             f"could not make {archive}: java ended with status {status}",
             hint="`ikebana run` works without it. It needs 400 MB of room in the cache folder.",
         )
-    click.echo(f"{archive} is there: `ikebana run` uses it")
+    click.echo(f"made {archive}; `ikebana run` uses it")

@@ -1,4 +1,4 @@
-"""`ikebana rescale`: a checkpoint rewritten for another number of shards."""
+"""`ikebana rescale`: rewrite a checkpoint for another number of shards."""
 
 import sys
 
@@ -13,12 +13,13 @@ from ikebana.processor.cli.checkpoints import existing
 
 @click.command("rescale")
 @click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option("--shards", required=True, type=click.IntRange(1), help="The new number.")
-@click.option("--to", "to", required=True, metavar="DIR", help="Where to write the new one.")
+@click.option("--shards", required=True, type=click.IntRange(1), help="The new number of shards.")
+@click.option("--to", "to", required=True, metavar="DIR", help="The folder of the new checkpoint.")
 def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
-    """Rewrite CHECKPOINT, which must be stopped, for another number of shards.
+    """Rewrite CHECKPOINT for another number of shards.
 
-    The old checkpoint stays as it is, as a way back until the new one has started.
+    Stop its pipeline before.  The old checkpoint is not changed, and can still be used
+    until the new one has started.
     """
     from ikebana.processor.spark import state_rows
 
@@ -38,8 +39,8 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
 
         reborn = rescale(old, birth, manifests, Checkpoint(to), shards, count)
     click.echo(
-        f"{to}: {placed:,} entries in {shards} shards, goes on with batch {reborn.first_batch}\n"
-        f"Set run.checkpoint to {to} and run.shards to {shards}. Once that has started, "
-        f"{checkpoint} is refused and can be deleted."
+        f"{to}: {placed:,} entries in {shards} shards, continues with batch {reborn.first_batch}\n"
+        f"Set run.checkpoint to {to} and run.shards to {shards}. Once the pipeline has started "
+        f"there, {checkpoint} is refused and can be deleted."
     )
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`ikebana run`: a pipeline over Kafka topics, until it is stopped or has caught up."""
+"""`ikebana run`: run a pipeline over Kafka until it is stopped or has caught up."""
 
 import os
 from collections.abc import Callable
@@ -13,16 +13,22 @@ from ikebana.processor.ground.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import Running
-    from ikebana.processor.watching.batch_report import BatchReport
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
 
 
 @click.command("run")
 @click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="End when everything that is there now is done.")
+@click.option("--once", is_flag=True, help="End when all records that exist now are processed.")
 @click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
 @click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@click.option(
+    "--refuse-changes",
+    is_flag=True,
+    envvar="IKEBANA_REFUSE_CHANGES",
+    help="End with status 1, before anything is started, if the plan is not the checkpoint's. "
+    "[env: IKEBANA_REFUSE_CHANGES]",
+)
 @watchable
 def run_command(
     file: Path,
@@ -30,32 +36,41 @@ def run_command(
     once: bool,
     bootstrap_servers: str | None,
     checkpoint: str | None,
+    refuse_changes: bool,
     http: tuple[str, int] | None,
     ready_within: float,
     stuck_after: float | None,
     start_within: float,
 ) -> None:
-    """Run PIPELINE, a YAML file, exactly once.
+    """Run PIPELINE, a YAML file or module:name, with exactly-once output.
 
-    It goes on where its checkpoint left off.  SIGTERM or Ctrl-C ends it between two
-    micro-batches; a second one at once.  What may go by itself, such as a lost worker,
-    starts its query again, up to run.restarts times an hour.  Exit status 3 says that a
-    newer instance has taken over.
+    The run continues from its checkpoint.  If PIPELINE has changed since, it says in a few
+    lines what that changes, as `ikebana plan` does in full, and goes on with it.  SIGTERM or
+    Ctrl-C stops it between two micro-batches, a second one at once.  After a failure that may
+    pass, such as a lost worker, the query is restarted, up to run.restarts times an hour.
+
+    Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
+    3: a newer instance of the pipeline has taken over.
     """
-    # Who asks for help does not wait for a database of expressions.
+    # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
     from ikebana.processor.watching.display import BatchDisplay
+    from ikebana.processor.watching.watchers import Watchers
 
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )
+    if refuse_changes:
+        from ikebana.processor.cli.plan import demand_unchanged
+
+        demand_unchanged(plan, settings)
     with on_signals() as stopping, BatchDisplay(plan, once=once) as display, ExitStack() as opened:
         monitor = None
         if http is not None:
             limits = ready_within, stuck_after, start_within
             monitor = opened.enter_context(watched(plan, settings, http, *limits, display.say))
         try:
-            # Importing Spark takes a second: a mistake in the file is told before that.
+            # Importing Spark takes a second, and a mistake in the file is reported before it.
             from ikebana.processor.spark import supervised
 
             supervised.run(
@@ -63,7 +78,7 @@ def run_command(
                 settings,
                 once=once,
                 stopping=stopping,
-                watcher=display if monitor is None else _Watchers(display, monitor),
+                watcher=display if monitor is None else Watchers([display, monitor]),
                 on_start=_started(display, monitor),
                 on_trigger=None if monitor is None else monitor.trigger,
             )
@@ -71,25 +86,6 @@ def run_command(
             display.stopped_early()
         else:
             display.done(stopped=stopping.asked)
-
-
-class _Watchers:
-    """Tells both, the person and the machines."""
-
-    def __init__(self, display: "BatchDisplay", monitor: "Monitor") -> None:
-        self._both = display, monitor
-
-    def step(self, what: str) -> None:
-        for each in self._both:
-            each.step(what)
-
-    def batch(self, report: "BatchReport") -> None:
-        for each in self._both:
-            each.batch(report)
-
-    def restart(self, cause: Exception, pause_s: float) -> None:
-        for each in self._both:
-            each.restart(cause, pause_s)
 
 
 def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[Running], None]":

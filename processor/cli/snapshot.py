@@ -1,4 +1,4 @@
-"""`ikebana snapshot`: a topic's collection as of a time, as JSON lines."""
+"""`ikebana snapshot`: print a topic's collection as of a time, as JSON lines."""
 
 import base64
 import sys
@@ -8,17 +8,19 @@ from contextlib import closing
 import click
 import msgspec
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import SourceError
 from ikebana.processor.cli.connection import connected
+from ikebana.processor.cli.values import Time
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka.cdcv2_topic import published
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.verifying.cdcv2_reader import DECODERS, Published
+from ikebana.processor.verifying.cdcv2_reader import Published
 from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
-from ikebana.processor.verifying.output_reader import FORMATS
 from ikebana.processor.verifying.verify import batch_offence
 
 Counts = dict[tuple[bytes | None, bytes], int]
@@ -29,27 +31,28 @@ Written = Callable[[bytes], object]
 @click.argument("topic")
 @click.option(
     "--as-of",
-    type=int,
+    type=Time(),
     metavar="T",
-    help="The time of the snapshot; every update at or before it counts.  [default: the "
-    "greatest closed time, which is the frontier - 1]",
+    help="The time of the snapshot; every update at or before it counts.  A whole number, or, "
+    "where times are milliseconds, a date like 2024-02-29 or 2024-02-29T12:30:00Z.  [default: "
+    "the greatest closed time, which is the frontier - 1]",
 )
-@connected("diff", *FORMATS, *DECODERS)
+@connected("diff", *SINGLE_VALUE_FORMATS, *FACT_FORMATS)
 def snapshot_command(
     topic: str, *, as_of: int | None, form: str, settings: dict[str, str]
 ) -> None:
-    """Print the collection that the updates in TOPIC come to, as of a time.
+    """Print the collection that the updates in TOPIC add up to, as of a time.
 
     Each line is {"key": ..., "value": ..., "count": ...}, ordered by the bytes of key
-    and value.  All keys are printed in one way: as JSON if every key is JSON, else as
-    strings if every key is UTF-8, else as {"base64": "..."}; and so are all values.  A
-    record without a key has the key null.
+    and value.  All keys are printed in one form: as JSON if every key is JSON, else as
+    strings if every key is UTF-8, else as {"base64": "..."}.  The same holds for values.
+    A record without a key has the key null.
     """
-    if form not in DECODERS:
+    if form not in FACT_FORMATS:
         reading = DiffTopic(settings, topic, form)
         try:
             reading.require_beginning()
-            counts = _accumulated(reading, as_of, counted=form == "diff")
+            counts = _accumulated(reading, as_of, counted=OUTPUT_FORMATS[form].as_updates)
         finally:
             reading.close()
     else:
@@ -62,7 +65,7 @@ def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Cou
     if last is None:
         raise SourceError(
             f'cannot take a snapshot of "{reading.topic}": '
-            f'"{reading.progress_topic}" holds no progress, no time is closed yet',
+            f'"{reading.progress_topic}" has no progress, so no time is closed yet',
             hint="Wait until the pipeline has published its first batch.",
         )
     frontier = last.upper
@@ -70,9 +73,10 @@ def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Cou
         as_of = frontier - 1
     if as_of >= frontier:
         raise SourceError(
-            f'cannot take a snapshot of "{reading.topic}" as of {as_of}: its frontier is '
-            f"{frontier}",
-            hint=f"Wait until the frontier is beyond {as_of}, or ask for {frontier - 1} or less.",
+            f'cannot take a snapshot of "{reading.topic}" as of {moment(as_of)}: '
+            f"its frontier is {moment(frontier)}",
+            hint=f"Wait until the frontier is beyond {as_of}, or ask for "
+            f"{moment(frontier - 1)} or less.",
         )
     counts: Counts = {}
     before: ProgressRecord | None = None
@@ -96,8 +100,8 @@ def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Cou
     assert earliest is not None, "a frontier without a batch"
     if as_of < earliest:
         raise SourceError(
-            f'cannot take a snapshot of "{reading.topic}" as of {as_of}: it begins at time '
-            f"{earliest}, and its frontier is {frontier}",
+            f'cannot take a snapshot of "{reading.topic}" as of {moment(as_of)}: it begins '
+            f"at time {moment(earliest)}, and its frontier is {moment(frontier)}",
             hint="Ask for a time between the two."
             if earliest < frontier
             else "Wait until a time is closed.",
@@ -112,9 +116,9 @@ def _accumulated_facts(topic: str, times: Iterable[Published], as_of: int | None
         frontier = upper
         _add(counts, updates, upper - 1 if as_of is None else as_of)
     if frontier == 0 or (as_of is not None and as_of >= frontier):
-        wanted = "" if as_of is None else f" as of {as_of}"
+        wanted = "" if as_of is None else f" as of {moment(as_of)}"
         raise SourceError(
-            f'cannot take a snapshot of "{topic}"{wanted}: its frontier is {frontier}',
+            f'cannot take a snapshot of "{topic}"{wanted}: its frontier is {moment(frontier)}',
             hint="Wait until the frontier is beyond it, or ask for an earlier time.",
         )
     return counts
@@ -149,7 +153,7 @@ def _print(counts: Counts) -> None:
 
 
 def _way(found: Iterable[bytes]) -> Written:
-    """The first way of writing that suits all."""
+    """The first form that can write all of these."""
     for way in (_json, _string):
         try:
             for data in found:
@@ -161,7 +165,7 @@ def _way(found: Iterable[bytes]) -> Written:
 
 
 def _json(data: bytes) -> msgspec.Raw:
-    # Canonical, so that no line break of the data's own ends a line.
+    # Canonical JSON has no line breaks.
     return msgspec.Raw(canonical(data))
 
 

@@ -1,4 +1,4 @@
-"""`ikebana state`: what a checkpoint holds, read offline."""
+"""`ikebana state`: list, verify and read a checkpoint, offline."""
 
 import json
 import sys
@@ -11,34 +11,47 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ikebana.arrangements.errors import ConfigError, IkebanaError, StateFileError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
+from ikebana.errors import ConfigError, IkebanaError, StateFileError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.parts import operator_of
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.kernels import upsert
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 
 
 @click.command("state")
 @click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option("--verify", "verifying", is_flag=True, help="Read every file and check it.")
-@click.option("--read", "reading", metavar="OPERATOR", help="Print an operator's entries as JSON.")
-@click.option("--batch", type=int, help="As of this batch; default: the last committed one.")
-@click.option("--relocate", is_flag=True, help="Accept that the checkpoint was moved here.")
+@click.option(
+    "--verify",
+    "verifying",
+    is_flag=True,
+    help="Read every state file, and check it against its name and manifest.",
+)
+@click.option(
+    "--read",
+    "reading",
+    metavar="OPERATOR",
+    help="Print the entries of an upsert operator as JSON lines.",
+)
+@click.option(
+    "--batch", type=int, help="The state as of this batch.  [default: the last committed one]"
+)
+@click.option("--relocate", is_flag=True, help="Record that the checkpoint was moved here.")
 def state_command(
     checkpoint: str, *, verifying: bool, reading: str | None, batch: int | None, relocate: bool
 ) -> None:
-    """List what CHECKPOINT holds; nothing of it needs to run.
+    """List the contents of CHECKPOINT, offline.
 
-    With --verify every state file is read and compared with its name and its manifest;
-    the exit status is 1 if one is damaged.  With --read the current entries of an
-    operator are printed as JSON lines.
+    The pipeline may be running or stopped.  --verify reads every state file and compares it
+    with its name and its manifest; the exit status is 1 if a file is damaged.
     """
     if relocate:
         moved = Checkpoint(checkpoint).relocate()
@@ -67,7 +80,7 @@ def _list(
     click.echo(f"checkpoint {birth.id} of pipeline {birth.plan['name']}, epoch {birth.epoch}")
     click.echo(f"batches: committed up to {logged.committed}, logged up to {logged.batch}")
     if logged.offset is not None:
-        click.echo(f"frontier: {logged.offset.upper}")
+        click.echo(f"frontier: {moment(logged.offset.upper)}")
         for topic, by in sorted(logged.offset.positions.items()):
             ends = ", ".join(f"[{p}]@{end}" for p, end in sorted(by.items()))
             click.echo(f"read up to: {topic} {ends}")
@@ -102,12 +115,12 @@ def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> 
 
 
 def arrangements_in(birth: Birth) -> dict[str, str]:
-    """What the arrangements of a checkpoint are of, by the operators that keep them.
+    """Descriptions of a checkpoint's arrangements, by the names of their parts.
 
-    A plan whose functions are not here is not looked into: then there are names alone.
+    It is empty if the plan's Python functions cannot be imported here.
     """
     try:
-        plan = msgspec.convert(birth.plan, Plan)
+        plan = checked(msgspec.convert(birth.plan, Plan))
     except (msgspec.ValidationError, IkebanaError):
         return {}
     return {
@@ -121,7 +134,8 @@ def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], opera
     known = [o["name"] for o in birth.plan["operators"] if o["type"] == "upsert"]
     if operator not in known:
         raise ConfigError(
-            f'no operator "{operator}" keeps state by key; there are {", ".join(known)}'
+            f'cannot read operator "{operator}": the checkpoint has no upsert of that name; '
+            f"it has {', '.join(known) or 'none'}"
         )
     try:
         for manifest in manifests:

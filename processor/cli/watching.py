@@ -1,4 +1,4 @@
-"""The options of a run that lets itself be watched over HTTP."""
+"""The options with which a run serves metrics and health over HTTP."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 if TYPE_CHECKING:
     from ikebana.processor.watching.monitor import Monitor
 
-# A batch may take its whole time, and its tasks be tried again.
+# A batch may take run.max_batch, and failed tasks are retried.
 _BATCHES_UNTIL_STUCK = 3
 
 
@@ -28,7 +28,7 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def watchable(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--http` and the limits of `/live` and `/ready`."""
+    """Add `--http` and the limits of `/live` and `/ready` to a command."""
     for option in reversed(
         [
             click.option(
@@ -36,7 +36,8 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="HOST:PORT",
                 type=_address,
                 envvar="IKEBANA_HTTP",
-                help="Serve /metrics, /live and /ready there. [env: IKEBANA_HTTP; default: off]",
+                help="Serve /metrics, /live and /ready at this address. "
+                "[env: IKEBANA_HTTP; default: off]",
             ),
             click.option(
                 "--ready-within",
@@ -44,8 +45,7 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 type=_SECONDS,
                 default=60.0,
                 envvar="IKEBANA_READY_WITHIN",
-                help="The greatest lag at which /ready says yes, beyond the lateness and idle of "
-                "inputs. "
+                help="/ready answers yes up to this lag plus the lateness and idle of the inputs. "
                 "[env: IKEBANA_READY_WITHIN; default: 60]",
             ),
             click.option(
@@ -53,9 +53,8 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="SECONDS",
                 type=_SECONDS,
                 envvar="IKEBANA_STUCK_AFTER",
-                help="Without a batch, or a look that found none to do, for so long /live says "
-                f"no. [env: IKEBANA_STUCK_AFTER; default: {_BATCHES_UNTIL_STUCK} times "
-                "run.max_batch]",
+                help="/live answers no after this time without progress. "
+                f"[env: IKEBANA_STUCK_AFTER; default: {_BATCHES_UNTIL_STUCK} times run.max_batch]",
             ),
             click.option(
                 "--start-within",
@@ -63,7 +62,7 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 type=_SECONDS,
                 default=3600.0,
                 envvar="IKEBANA_START_WITHIN",
-                help="The same until the first batch has been done, which fetches all state. "
+                help="The same before the first batch is complete, which has to fetch the state. "
                 "[env: IKEBANA_START_WITHIN; default: 3600]",
             ),
         ]
@@ -73,7 +72,7 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def patience_s(plan: Plan) -> float:
-    """How long results are to wait for others, as the plan says: `lateness` and `idle`."""
+    """The time for which the plan lets results wait: the greatest `lateness` plus `idle`."""
     events = [s.event_time for s in plan.inputs if s.event_time is not None]
     lateness = max((e.lateness_ms for e in events if e.clock not in LOG_CLOCKS), default=0)
     idle = max((e.idle_ms or 0 for e in events if e.clock != "transaction"), default=0)
@@ -90,8 +89,8 @@ def watched(
     start_within: float,
     say: Callable[[str], None],
 ) -> Iterator["Monitor"]:
-    """Serve metrics and health for the length of a `with` block, and say where."""
-    # Who does not ask for it does not wait for these.
+    """Serve metrics and health within a `with` block, and report the address."""
+    # Imported here, since most runs do not serve them.
     from ikebana.processor.watching.health import Health, Limits
     from ikebana.processor.watching.monitor import Monitor, serving
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ikebana.arrangements.errors import ConfigError
-from ikebana.processor.configuring.pipeline import kafka_values
+from ikebana.errors import ConfigError
+from ikebana.processor.configuring.pipeline import kafka_values, registry_missing
 from ikebana.processor.configuring.pipeline_file import SettingsPart, worded
 from ikebana.processor.configuring.settings import Settings, SettingsError
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.reading.codec_of import needs_registry
 
 
 def given_settings(
@@ -33,12 +33,7 @@ def given_settings(
             for each in error.errors(include_url=False)
         ]
         raise _refused(plan, problems) from None
-    problems = list(kafka_values(part))
-    registry = [i.name for i in plan.inputs if needs_registry(i)]
-    if registry and not part.registry.get("url"):
-        problems.append(
-            ("registry.url", f"is missing: input {registry[0]!r} is read by its schemas")
-        )
+    problems = [*kafka_values(part), *registry_missing(plan, part.registry)]
     try:
         found = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     except SettingsError as error:
@@ -49,6 +44,6 @@ def given_settings(
 
 
 def _refused(plan: Plan, problems: list[tuple[str, str]]) -> ConfigError:
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    count = counted(len(problems), "problem")
     listed = [f"  {path}: {problem}" for path, problem in problems]
     return ConfigError("\n".join([f'settings of pipeline "{plan.name}" have {count}:', *listed]))

@@ -10,7 +10,6 @@ A second file may hold settings, which win over those of the first one: the pipe
 the same everywhere, where and how it runs is not.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ikebana.arrangements.errors import ConfigError, PlanError
+from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.configuring.pipeline_file import (
     KINDS,
@@ -32,6 +31,7 @@ from ikebana.processor.configuring.pipeline_file import (
 from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.configuring.settings import OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.ground.spelling import did_you_mean
 from ikebana.processor.linear.modules import look_in
@@ -40,23 +40,6 @@ from ikebana.processor.planning.unread import Unread
 from ikebana.processor.reading.codec_of import needs_registry
 
 AnyPart = TypeVar("AnyPart", bound=Part)
-
-
-def load(path: Path | str, *, environ: Mapping[str, str] | None = None) -> Plan:
-    """The plan of a pipeline file, for `evaluate`: a pipeline is tested in milliseconds.
-
-    Neither brokers nor a checkpoint need to be named.  Variables of the file are read
-    from `environ`, which is the process's own by default.
-
-    Raises:
-        ConfigError: the file cannot be used; every problem at once.
-    """
-    return read(
-        Path(path),
-        bootstrap_servers="localhost:9092",
-        checkpoint="./checkpoint",
-        environ=os.environ if environ is None else environ,
-    ).plan
 
 
 class Pipeline(NamedTuple):
@@ -82,19 +65,24 @@ def read(
     Raises: ConfigError, for a file that cannot be read or that has problems.
     """
     over = environ.get(SETTINGS_VARIABLE)
-    text = _text(path, "pipeline file")
+    text = file_text(path, "pipeline file")
     look_in(str(path.resolve().parent))
     return parse(
         text,
         str(path),
-        over=(over, _text(Path(over), "settings file")) if over else None,
+        over=(over, file_text(Path(over), "settings file")) if over else None,
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,
         environ=environ,
     )
 
 
-def _text(path: Path, kind: str) -> str:
+def file_text(path: Path, kind: str) -> str:
+    """The text of a file that errors call `kind` and its path.
+
+    Raises:
+        ConfigError: it cannot be read, or is not UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as err:
@@ -122,7 +110,10 @@ def parse(
         document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
     if not isinstance(document.value, dict):
         found = "it is empty" if document.value is None else "it is not a mapping of settings"
-        raise ConfigError(f"cannot read pipeline file {source}: {found}")
+        raise ConfigError(
+            f"cannot read pipeline file {source}: {found}",
+            hint="`ikebana new FILE` writes a first one, with comments.",
+        )
     errors = _schema_errors(document.value)
     readable, lost = _readable(document.value, errors)
     left_out = {*document.unread, *lost, *_meant_instead(errors)}
@@ -146,12 +137,8 @@ def parse(
         judged += err.problems
     judged += kafka_values(settings_part)
 
-    if plan is not None and settings is not None and not settings.registry.get("url"):
-        judged += [
-            ("registry.url", f"is missing: input {source.name!r} is read by its schemas")
-            for source in plan.inputs
-            if needs_registry(source)
-        ][:1]
+    if plan is not None and settings is not None:
+        judged += registry_missing(plan, settings.registry)
     # A misspelt key is one problem; that the key it meant is missing is the same one.
     meant = _meant_instead(errors)
     schema = [
@@ -201,6 +188,16 @@ def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
 
             if problem := value_problem(name, given[name]):
                 yield f"{path}.{name}", problem
+
+
+def registry_missing(plan: Plan, registry: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The problem of a plan that needs a registry, where none is given; or none."""
+    if registry.get("url"):
+        return []
+    needing = [source.name for source in plan.inputs if needs_registry(source)][:1]
+    return [
+        ("registry.url", f"is missing: input {name!r} is read by its schemas") for name in needing
+    ]
 
 
 def _schema_errors(document: dict[str, object]) -> list[ErrorDetails]:
@@ -295,10 +292,9 @@ def _listed(problems: list[tuple[str, str]], source: str, document: Document, ov
 
     placed = [(place(path), path, problem) for path, problem in problems]
     placed.sort(key=lambda p: (p[0] is None, p[0]))
-    count = "1 problem" if len(placed) == 1 else f"{len(placed)} problems"
     listed = [
         printable(f"  {path}: {problem}")
         + ("" if at is None else f" ({f'{at[1]}, ' if at[0] else ''}line {at[2]})")
         for at, path, problem in placed
     ]
-    return "\n".join([f"pipeline file {source} has {count}:", *listed])
+    return "\n".join([f"pipeline file {source} has {counted(len(placed), 'problem')}:", *listed])

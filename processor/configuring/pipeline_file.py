@@ -20,8 +20,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
+from ikebana.codecs.formats import FORMATS, Format, KeyFormat, OutputFormat
+from ikebana.errors import PlanError
+from ikebana.processor.configuring.remedies import remedy_for
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.configuring.values import (
     Expression,
@@ -52,21 +54,17 @@ from ikebana.processor.configuring.values import (
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
 from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
-    UPDATE_FORMATS,
     Clock,
     Concat,
-    Draft,
     EventTime,
-    Format,
     Input,
-    KeyFormat,
     Linear,
     Mode,
     OnError,
     Operator,
     Output,
-    OutputFormat,
     Plan,
     Reduce,
     Start,
@@ -150,14 +148,13 @@ class InputPart(Part):
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
-        updates = self.format.value in UPDATE_FORMATS
         return Input(
             name,
             self.topic,
             self.format.value,
             self.format.key,
             self.start,
-            self.mode or ("diffs" if updates else "upsert"),
+            self.mode or ("diffs" if FORMATS[self.format.value].is_updates else "upsert"),
             tuple(Column(n, c.type, c.encoding) for n, c in self.columns.items()),
             self.key,
             self.tables,
@@ -231,6 +228,13 @@ _OWN_KEYS: dict[str, tuple[str, ...]] = {
 
 
 KINDS = tuple(_OWN_KEYS)
+
+
+def own_keys(kind: str) -> tuple[str, ...]:
+    """The keys that belong to a kind of operator alone."""
+    return _OWN_KEYS[kind]
+
+
 # What the conditions of the other kind of join are called, and those of each.
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
 
@@ -461,16 +465,15 @@ class PlanPart(Part):
                 problems += error.problems
         of_operators = tuple(operators)
         if not lost and not unread.paths:
-            return self._made(Plan, of_operators)
+            return checked(self._made(of_operators))
         # There, and not above, since it looks into the steps, for which it needs DuckDB.
         from ikebana.processor.planning.plan_problems import problems_of
 
-        draft = self._made(Draft, of_operators)
-        problems += problems_of(draft, Unread(unread.paths | lost))
+        problems += problems_of(self._made(of_operators), Unread(unread.paths | lost))
         raise PlanError(self.pipeline, problems)
 
-    def _made(self, kind: type[Plan], operators: tuple[Operator, ...]) -> Plan:
-        return kind(
+    def _made(self, operators: tuple[Operator, ...]) -> Plan:
+        return Plan(
             name=self.pipeline,
             inputs=tuple(i.input(name) for name, i in self.inputs.items()),
             operators=operators,
@@ -550,6 +553,8 @@ def worded(error: ErrorDetails) -> str:
         return f"must be a mapping; is {shown(value)}"
     if kind == "extra_forbidden":
         allowed = part_keys(error["loc"][:-1])
+        if remedy := remedy_for(error["loc"]):
+            return f"there is no such setting here; {remedy}"
         if meant := hint(error["loc"][-1], allowed):
             return f"there is no such setting here{meant}"
         return f"there is no such setting here; there are {', '.join(allowed)}"

@@ -18,7 +18,7 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.flow_style import Whole, whole_item, whole_value
 from ikebana.processor.configuring.flow_style import quoted as in_quotes
 
@@ -61,14 +61,27 @@ def _composed(text: str, source: str) -> yaml.Node | None:
         mark = err.problem_mark or err.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         said = ", ".join(filter(None, (err.context, err.problem)))
-        raise ConfigError(f"cannot read pipeline file {source}: {where}{said}") from None
+        lines = text.splitlines()
+        line = lines[mark.line] if mark and mark.line < len(lines) else ""
+        raise ConfigError(
+            f"cannot read pipeline file {source}: {where}{said}", hint=_remedy(said, line)
+        ) from None
     except yaml.reader.ReaderError as err:
         before = text[: err.position]
-        line, column = before.count("\n") + 1, err.position - before.rfind("\n")
+        row, column = before.count("\n") + 1, err.position - before.rfind("\n")
         raise ConfigError(
-            f"cannot read pipeline file {source}: line {line}, column {column}: "
+            f"cannot read pipeline file {source}: line {row}, column {column}: "
             f"the character {text[err.position]!a} cannot be in a YAML file"
         ) from None
+
+
+def _remedy(problem: str, line: str) -> str | None:
+    """What to write instead in a line that is not YAML, where that is known."""
+    if r"'\t'" in problem:
+        return "Indent by spaces: YAML takes no tabs."
+    if "${" in line and "'{'" in problem:
+        return "Put the variable in quotes: within {} and [] a brace begins a mapping."
+    return None
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.ground.spelling import hint
 

@@ -10,11 +10,10 @@ import msgspec
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from ikebana.codecs.formats import FORMATS
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear.steps import project
-from ikebana.processor.planning.plan import Format, KeyFormat
 
-_FORMATS: tuple[str, ...] = get_args(Format)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
 _LONGEST_S = 9e15
 _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -37,14 +36,18 @@ def shown(value: object) -> str:
             return str(value)
 
 
-def refuse(value: object, wanted: str, choices: tuple[str, ...] = ()) -> NoReturn:
+def refuse(
+    value: object, wanted: str, choices: tuple[str, ...] = (), remedy: str = ""
+) -> NoReturn:
     """Refuse a value; raises what pydantic takes as its own error."""
-    problem = f"must be {wanted}; is {shown(value)}{hint(value, choices)}"
+    behind = f"; {remedy}" if remedy else hint(value, choices)
+    problem = f"must be {wanted}; is {shown(value)}{behind}"
     # Given as context, since a template would read the braces that it may hold.
     raise PydanticCustomError("ikebana", "{problem}", {"problem": problem})
 
 
-def _text(value: object) -> object:
+def as_text(value: object) -> object:
+    """Text; a number is to be put in quotes."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | dict | None):
@@ -52,7 +55,8 @@ def _text(value: object) -> object:
     refuse(value, "text (put it in quotes)")
 
 
-def _whole(value: object) -> object:
+def as_whole(value: object) -> object:
+    """A whole number, also as text."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+", value):
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -60,7 +64,8 @@ def _whole(value: object) -> object:
     refuse(value, "a whole number")
 
 
-def _seconds(value: object) -> object:
+def as_seconds(value: object) -> object:
+    """A number of seconds, or a duration."""
     if isinstance(value, str) and (duration := _DURATION.fullmatch(value)):
         return float(duration[1]) * _SECONDS[duration[2]]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -70,7 +75,7 @@ def _seconds(value: object) -> object:
 
 def as_finite_seconds(value: object) -> object:
     """Seconds that come to an end."""
-    seconds = _seconds(value)
+    seconds = as_seconds(value)
     # Longer than any time of 64 bits in milliseconds.
     if not isinstance(seconds, float) or not abs(seconds) < _LONGEST_S:
         refuse(value, "a time that ends")
@@ -82,7 +87,8 @@ def as_seconds_or_never(value: object) -> object:
     return None if value == "never" else as_finite_seconds(value)
 
 
-def _scalar(value: object) -> object:
+def as_scalar(value: object) -> object:
+    """Any value that is one, as text."""
     if isinstance(value, list | dict | None):
         refuse(value, "text, a number, true or false")
     return value if isinstance(value, str) else shown(value)
@@ -98,13 +104,11 @@ def as_topics(value: object) -> object:
 
 def as_formats(value: object) -> object:
     """A format for key and value, or one for each."""
-    if isinstance(value, str) and value in _FORMATS:
-        # What the keys of the others are like, their codecs know.
-        key = value if value in get_args(KeyFormat) else "json"
-        return {"key": "avro" if value == "debezium-avro" else key, "value": value}
+    if isinstance(value, str) and value in FORMATS:
+        return {"key": FORMATS[value].usual_key, "value": value}
     if isinstance(value, dict):
         return value
-    refuse(value, f"one of {', '.join(_FORMATS)}, or {{key: …, value: …}}", _FORMATS)
+    refuse(value, f"one of {', '.join(FORMATS)}, or {{key: …, value: …}}", tuple(FORMATS))
 
 
 def as_names(value: object) -> object:
@@ -128,21 +132,36 @@ def as_selected(value: object) -> object:
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return project(*value).select
     if isinstance(value, dict):
-        return tuple((name, _expression(text)) for name, text in value.items())
-    refuse(value, "a list of columns, or a mapping of names to SQL expressions")
+        return tuple((name, as_expression(text)) for name, text in value.items())
+    remedy = "leave select out to keep the value as it is" if value == "*" else ""
+    refuse(value, "a list of columns, or a mapping of names to SQL expressions", remedy=remedy)
 
 
-def _expression(value: object) -> object:
+def as_expression(value: object) -> object:
+    """A SQL expression."""
     # An expression such as 1 or true is written without quotes by everyone.
     if isinstance(value, list | dict | None):
-        refuse(value, "a SQL expression")
+        refuse(value, "a SQL expression", remedy=_as_one_expression(value))
     return value if isinstance(value, str) else shown(value)
+
+
+def _as_one_expression(value: object) -> str:
+    """How to write several columns as one expression, if these are columns."""
+    pairs: list[tuple[object, object]] = []
+    if isinstance(value, list):
+        pairs = [(name, name) for name in value]
+    elif isinstance(value, dict):
+        pairs = list(value.items())
+    if not pairs or not all(isinstance(part, str) for pair in pairs for part in pair):
+        return ""
+    fields = ", ".join(f"'{name}': {column}" for name, column in pairs)
+    return f'several columns are one object, in quotes: "{{{fields}}}"'
 
 
 def as_aggregates(value: object) -> object:
     """A mapping of names to aggregates."""
     if isinstance(value, dict):
-        return tuple((name, _expression(text)) for name, text in value.items())
+        return tuple((name, as_expression(text)) for name, text in value.items())
     refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
 
 
@@ -152,7 +171,7 @@ def as_flat_mapped(value: object) -> object:
         return value
     if isinstance(value, dict) and len(value) == 1:
         ((name, text),) = value.items()
-        return name, _expression(text)
+        return name, as_expression(text)
     refuse(value, "{column: list} in SQL, or a Python function as module:function")
 
 
@@ -200,14 +219,16 @@ def choice(literal: Any) -> BeforeValidator:
         listed = " or ".join(f'"{choice}"' for choice in choices)
         refuse(value, listed if len(choices) == 2 else f"one of {', '.join(choices)}", choices)
 
+    # The schema of the file asks for them.
+    chosen.choices = choices  # type: ignore[attr-defined]
     return BeforeValidator(chosen)
 
 
-Text = Annotated[str, BeforeValidator(_text)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Scalars = dict[str, Annotated[str, BeforeValidator(_scalar)]]
-Expression = Annotated[str, BeforeValidator(_expression)]
+Text = Annotated[str, BeforeValidator(as_text)]
+Whole = Annotated[int, BeforeValidator(as_whole)]
+Seconds = Annotated[float, BeforeValidator(as_seconds)]
+Scalars = dict[str, Annotated[str, BeforeValidator(as_scalar)]]
+Expression = Annotated[str, BeforeValidator(as_expression)]
 
 
 def as_joined(value: object) -> object:

@@ -9,7 +9,9 @@ from ikebana.processor.explain.costs import Cost, costs
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.plan import Linear, Plan
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Plan
 
 _DATED = "those that inputs have by themselves; a batch closes what all of them have closed"
 _TIMES = {
@@ -36,8 +38,12 @@ class Explanation:
 
 
 def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
-    """Explain a plan, and where it runs, if that is known."""
-    physical = planner.physical(plan)
+    """Explain a plan, and where it runs, if that is known.
+
+    Raises:
+        PlanError: the parts of the plan do not fit.
+    """
+    physical = planner.physical(checked(plan))
     return Explanation(
         name=plan.name,
         fingerprint=plan.fingerprint(),
@@ -65,5 +71,5 @@ def _unused(plan: Plan) -> Iterator[str]:
         for name in (branch.root, *(name for name, _ in branch.steps))
     }
     for operator in plan.operators:
-        if isinstance(operator, Linear) and operator.name not in used:
+        if kind_of(operator).steps(operator) and operator.name not in used:
             yield f"Operator {operator.name} runs nowhere: no output shows it."

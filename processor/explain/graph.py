@@ -7,25 +7,20 @@ from typing import Literal, NamedTuple
 
 from ikebana.processor.batch.dataflow import held_outputs
 from ikebana.processor.explain import joining, reading
-from ikebana.processor.explain.words import counted, listed, named_lines, one_line, steps_lines
+from ikebana.processor.explain.words import listed, named_lines, steps_lines
+from ikebana.processor.explain.written import kept, written
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.chain import Named
-from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (
     ERRORS,
-    UPDATE_FORMATS,
-    Concat,
     Input,
-    Linear,
-    Operator,
     Output,
     Plan,
-    Reduce,
-    StateMachine,
-    Upsert,
 )
 from ikebana.processor.planning.planner import Branch, Physical
 
@@ -90,13 +85,12 @@ def as_written(plan: Plan) -> Graph:
     made = {s.name: ids[s.name] for s in plan.inputs if s.is_collection}
     made |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
     for operator in plan.operators:
-        origins, lines = _written(operator)
+        lines = written(operator)
+        kind = kind_of(operator)
+        origins = dict.fromkeys(kind.sources(operator))
         own = made[operator.name]
         boxes.append(Box(own, "operator", operator.name, tuple(lines)))
-        arrows += [
-            Arrow((ids if isinstance(operator, Upsert | StateMachine) else made)[name], own)
-            for name in origins
-        ]
+        arrows += [Arrow((ids if kind.reads_rows else made)[name], own) for name in origins]
     for output in plan.outputs:
         own = f"output {output.name}"
         lines = [f"from: {output.source}", f"topic: {output.topic}", f"format: {output.format}"]
@@ -118,7 +112,8 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     for source in plan.inputs:
         decoding = f"decoding {source.name}"
         for topic in source.topics:
-            boxes.append(Box(f"topic {topic}", "topic", topic))
+            if plan.readers(topic)[0] == source:
+                boxes.append(Box(f"topic {topic}", "topic", topic))
             arrows.append(Arrow(f"topic {topic}", decoding))
         lines = tuple(reading.decoding_lines(plan, source, physical))
         boxes.append(Box(decoding, "decoding", source.name, lines))
@@ -166,7 +161,7 @@ def input_lines(source: Input) -> Iterator[str]:
     """An input as the file has it; what is as by default is left out."""
     yield f"topic: {', '.join(source.topics)}"
     if source.key_format == source.value_format or (
-        source.key_format == "json" and source.value_format in UPDATE_FORMATS
+        source.key_format == "json" and source.traits.is_updates
     ):
         yield f"format: {source.value_format}"
     else:
@@ -197,7 +192,7 @@ def input_lines(source: Input) -> Iterator[str]:
 
 def output_lines(plan: Plan, output: Output) -> Iterator[str]:
     """What is written to a topic, and what its readers may rely on."""
-    promise = plan.promise(output)
+    promise = planner.promise(plan, output)
     yield f"topic {output.topic}, as {output.format}"
     yield f"progress in {output.progress_topic}"
     yield f"promises {promise}: {_PROMISES[promise]}"
@@ -207,43 +202,12 @@ def output_lines(plan: Plan, output: Output) -> Iterator[str]:
         yield _POLICIES[plan.on_error]
 
 
-def _written(operator: Operator) -> tuple[tuple[str, ...], list[str]]:
-    """What an operator reads, by name, and what the file says of it."""
-    match operator:
-        case Upsert():
-            return (operator.input,), [f"upsert: {operator.input}"]
-        case Linear():
-            lines = [f"linear: {operator.source}", *steps_lines(operator.steps)]
-            return (operator.source,), lines
-        case Concat():
-            names = tuple(dict.fromkeys(operator.sources))
-            return names, [f"concat: {', '.join(operator.sources)}"]
-        case StateMachine():
-            lines = [f"state_machine: {operator.input}", f"step: {name_of(operator.step)}"]
-            if operator.view is not None:
-                lines.append(f"view: {name_of(operator.view)}")
-            return (operator.input,), [*lines, f"version: {operator.version}"]
-        case Reduce():
-            by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
-            named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
-            if operator.function is not None:
-                named = [f"function: {printable(name_of(operator.function))}"]
-            return (operator.source,), [f"reduce: {operator.source}", *by, *named]
-        case DeltaJoin() | AsOfJoin():
-            return tuple(dict.fromkeys(ways.sources_of(operator))), joining.written(operator)
-
-
 def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
     """What is kept of each key."""
-    where = "1 arrangement, by key, in the shards"
-    if any(machine.name == root for machine in plan.machines):
-        return "the states of each key's machine", where
-    for reduction in plan.reductions:
-        if reduction.name == root:
-            if reduction.function is not None:
-                return "all rows of each key, and what its function gives of them", where
-            return "the results of each key, and what they need", where
-    return "the current value of each key", where, *joining.of_upsert(plan, root)
+    node = graph_of(plan).nodes[root]
+    assert node.operator is not None, root
+    more = joining.of_upsert(plan, root) if node.is_of_decoding else ()
+    return kept(node.operator), "1 arrangement, by key, in the shards", *more
 
 
 def _hop_lines(plan: Plan) -> tuple[str, ...]:
@@ -304,9 +268,10 @@ def fused(steps: tuple[Named, ...]) -> str:
 
 def _pass(plan: Plan, physical: Physical, branch: Branch, own: str) -> Box:
     where = "in the shards"
-    if any(upsert.name == branch.root for upsert in plan.upserts):
+    node = graph_of(plan).nodes[branch.root]
+    if node.operator is not None and node.is_of_decoding:
         where = "behind the upsert, in the shards"
-    elif any(source.name == branch.root for source in plan.inputs) and physical.fused:
+    elif node.operator is None and physical.fused:
         where = "in the decoding tasks"
     names = _names(branch)
     steps = steps_lines([step for _, step in branch.steps])

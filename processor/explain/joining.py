@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from ikebana.processor.explain.words import counted, lines_of, listed, one_line, step_lines
+from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.joins import arrangements
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.query import AsOfJoin, Join
-from ikebana.processor.joins.steps import Arrangement, Extend, Lookup, Path, Step
+from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, VALUE
@@ -128,7 +129,7 @@ def made(plan: Plan) -> Iterator[str]:
 
 def remembers(join: Join) -> bool:
     """Whether it keeps what it has emitted."""
-    return isinstance(join, AsOfJoin) and join.retract == "locked"
+    return join.locks
 
 
 def join_id(name: str) -> str:
@@ -136,7 +137,7 @@ def join_id(name: str) -> str:
     return f"join {name}"
 
 
-def title_of(arrangement: Arrangement) -> str:
+def title_of(arrangement: ArrangedBy) -> str:
     """A relation with its key, as in `orders(custkey)`."""
     return printable(f"{arrangement.relation}({', '.join(_keys(arrangement))})")
 
@@ -266,7 +267,7 @@ def _path_lines(plan: Plan, planned: Planned, path: Path) -> Iterator[str]:
         yield f"as of the change's own time, {seen} changes of that very time"
 
 
-def _step_lines(step: Step, variables: Mapping[str, str]) -> list[str]:
+def _step_lines(step: PathStep, variables: Mapping[str, str]) -> list[str]:
     if isinstance(step, Lookup):
         return [f"look up {step.alias} {_by(step.arrangement, step.key, variables)}"]
     found = [f"bind {' = '.join(_words(each.value, variables) for each in step.candidates)}"]
@@ -274,7 +275,7 @@ def _step_lines(step: Step, variables: Mapping[str, str]) -> list[str]:
     return [*found, "fewest first; the others say which they have"]
 
 
-def _by(arrangement: Arrangement, key: Iterable[Flat], variables: Mapping[str, str]) -> str:
+def _by(arrangement: ArrangedBy, key: Iterable[Flat], variables: Mapping[str, str]) -> str:
     """The condition by which an arrangement is asked."""
     asked = [
         f"{own} = {_words(value, variables)}"
@@ -302,7 +303,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
-def _keys(arrangement: Arrangement) -> list[str]:
+def _keys(arrangement: ArrangedBy) -> list[str]:
     return [
         printable(match[1] if (match := _NAME.fullmatch(key)) else one_line(key))
         for key in arrangement.keys
@@ -320,5 +321,9 @@ def _words(flat: Flat, variables: Mapping[str, str]) -> str:
 def depth(plan: Plan, join: Join) -> int:
     """By how many hops a join is further from its inputs' topics than what it reads."""
     depths = progress.depths(progress.edges(plan))
-    roots = {path.root for source in ways.sources_of(join) for path in ways.paths(plan, source)}
+    roots = {
+        path.root
+        for source in ways.sources_of(plan, join.name)
+        for path in ways.paths(plan, source)
+    }
     return depths[join.name] - max(depths[root] for root in roots)

@@ -28,7 +28,7 @@ class Size(NamedTuple):
     height: float
 
 
-class Place(NamedTuple):
+class BoxPlace(NamedTuple):
     """The rectangle of a box."""
 
     left: float
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 class Layout(NamedTuple):
     """Places by the ids of boxes; for each arrow the points that it goes through."""
 
-    places: dict[str, Place]
+    places: dict[str, BoxPlace]
     routes: list[list[tuple[float, float]]]
     width: float
     height: float
@@ -91,7 +91,7 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
     lefts = [sum(widths[:at]) + COLUMN_GAP * at for at in range(count)]
     top = min((middles[node] - heights[node] / 2 for node in middles), default=0.0)
     places = {
-        box.id: Place(
+        box.id: BoxPlace(
             lefts[layer_of[box.id]],
             middles[box.id] - heights[box.id] / 2 - top,
             sizes[box.id].width,

@@ -9,7 +9,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ikebana.processor.explain import joining
-from ikebana.processor.explain.words import counted, listed, named_lines, one_line
+from ikebana.processor.explain.words import listed, named_lines, one_line
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.chain import Named, chain
 from ikebana.processor.linear.expressions import parse
@@ -19,12 +20,10 @@ from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.linear.syntax import conjuncts
 from ikebana.processor.planning import planner, ways
-from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, EventTime, Input, Plan
+from ikebana.processor.planning.plan import EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading
 from ikebana.processor.reading.codec_of import wanted_of
 
-# Formats whose Kafka key is the row's, so that it is known without the value.
-_KEY_OF_KAFKA = (*PLAIN_FORMATS, "debezium-json", "debezium-flat-json", "debezium-avro")
 _UPDATES = {
     True: "updates with their own times, as far as progress has closed them",
     False: "facts with their own times, each kept once until progress has closed its time",
@@ -62,8 +61,8 @@ def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[st
     """What decoding comes to, a line each."""
     reading = physical.readings[source.name]
     yield f"key as {source.key_format}, value as {source.value_format}, from the {source.start}"
-    if source.value_format in UPDATE_FORMATS:
-        yield _UPDATES[source.value_format == "diff"]
+    if source.traits.is_updates:
+        yield _UPDATES[source.traits.kind == "updates"]
         return
     if source.event_time is not None:
         yield f"event time: {event_time_line(source.event_time)}"
@@ -135,13 +134,13 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     """What of an input is not done in its decoding, and why, a sentence or two each."""
     reading = physical.readings[source.name]
     branches = branches_of(plan, source, physical)
-    if source.value_format in UPDATE_FORMATS:
+    if source.traits.is_updates:
         yield f"Input {source.name}: updates are taken whole; their steps come behind."
         return
     if not branches:
         yield f"Input {source.name}: nothing is pushed, since no output shows it."
         return
-    if reading.columns is None and source.value_format != "bytes":
+    if reading.columns is None and source.traits.has_columns:
         yield f"Input {source.name}: all columns are decoded. {_whole(plan, source, physical)}."
     written = branches_of(plan, source, planner.physical(plan, optimized=False))
     yield from _conditions_kept(plan, source, reading, written)
@@ -174,7 +173,7 @@ def _read(condition: str, scope: Scope) -> frozenset[str]:
 
 def _columns(plan: Plan, source: Input, physical: Physical) -> str:
     columns = physical.readings[source.name].columns
-    if source.value_format == "bytes":
+    if not source.traits.has_columns:
         return "none, bytes are taken as they are"
     if columns is None:
         return f"all. {_whole(plan, source, physical)}"
@@ -192,7 +191,7 @@ def _columns(plan: Plan, source: Input, physical: Physical) -> str:
 def _whole(plan: Plan, source: Input, physical: Physical) -> str:
     """Why all columns of an input are decoded."""
     branches = branches_of(plan, source, physical)
-    if source.value_format == "bytes":
+    if not source.traits.has_columns:
         return "Bytes have no columns"
     for machine in plan.machines:
         if machine.input == source.name:
@@ -266,14 +265,15 @@ def _filters(reading: Reading) -> str:
 
 
 def _when_known(source: Input) -> str:
-    by_header = "avro" in source.value_format and dict(source.options).get("framing") == "headers"
-    if source.value_format in _KEY_OF_KAFKA and not source.key and not by_header:
+    by_header = source.traits.in_registry and dict(source.options).get("framing") == "headers"
+    of_kafka = source.traits.key_from in ("kafka", "either") and not source.key
+    if of_kafka and not by_header:
         return "told by the Kafka key before the value is parsed"
     return "told once the value is parsed, since the key is in it"
 
 
 def _old_images(source: Input, reading: Reading) -> str:
-    if source.value_format in PLAIN_FORMATS:
+    if source.traits.kind == "rows":
         return "none, the messages have none"
     if not wanted_of(source, reading).before:
         return "not read, the state tells what is retracted (drift is false)"
@@ -345,7 +345,7 @@ def _steps_kept(
             f"{subject} behind the upsert: {len(branches)} branches read it, and what one of "
             "them drops or leaves out, another may want."
         )
-    elif source.value_format not in PLAIN_FORMATS:
+    elif source.traits.kind != "rows":
         yield (
             f"{subject} behind the upsert: messages of {source.value_format} need not carry "
             "whole rows, and what one leaves out is taken from the state, which has to have "

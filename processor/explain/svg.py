@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
-from ikebana.processor.explain.layout import Layout, Place, Size, layout
+from ikebana.processor.explain.layout import BoxPlace, Layout, Size, layout
 from ikebana.processor.explain.measure import FONT, width, wrapped
 
 MARGIN = 20.0
@@ -123,7 +123,7 @@ def _parts(graph: Graph, title: str, found: Layout, wide: int, high: int) -> Ite
     yield "</svg>"
 
 
-def _box(box: Box, place: Place) -> Iterator[str]:
+def _box(box: Box, place: BoxPlace) -> Iterator[str]:
     yield f'<g class="{box.kind}">'
     yield (
         f'<rect x="{place.left:.1f}" y="{place.top:.1f}" width="{place.width:.1f}" '

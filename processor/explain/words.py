@@ -81,16 +81,6 @@ def listed(words: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
-def counted(count: int, word: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "pass"), counted(2, "pass"), counted(3, "step")
-    ('1 pass', '2 passes', '3 steps')
-    """
-    plural = word + ("es" if word.endswith("s") else "s")
-    return f"{count:,} {word if count == 1 else plural}"
-
-
 def _sql_lines(step: Sql) -> list[str]:
     found = []
     if step.flat_map is not None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from ikebana.arrangements.errors import IkebanaError
+from ikebana.errors import IkebanaError
 
 Status = Literal["ok", "failed", "unknown"]
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ikebana.arrangements.errors import JavaError
+from ikebana.errors import JavaError
 
 _OLDEST_JAVA = 17
 

@@ -1,8 +1,8 @@
-"""The arrangements of all joins of a plan: each there once, whoever reads it.
+"""The distinct arrangements of all joins of a plan, shared by their readers.
 
-An arrangement is known by its relation behind the filters that are pushed to it, and by
-its key; the number of distinct ones is what joins cost.  One without filters by the key of a
-relation whose state is kept anyway is that state, and costs nothing.
+An arrangement is identified by its relation, the filters that are pushed to it, and its
+key.  The number of distinct arrangements is the cost of joins.  If the relation's operator
+keeps its state by that key anyway, and there are no filters, that state is used at no cost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.joins.steps import Arrangement
+from ikebana.processor.joins.steps import ArrangedBy
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY
 
 
 class Reader(NamedTuple):
-    """Who asks an arrangement: the path of input `path` of a join, for input `alias`."""
+    """A reader of an arrangement: the path of input `path` of a join, which looks up `alias`."""
 
     join: str
     path: str
@@ -29,7 +29,7 @@ class Reader(NamedTuple):
 class Shared:
     """An arrangement and its readers; `is_own` if the relation keeps it as its own state."""
 
-    arrangement: Arrangement
+    arrangement: ArrangedBy
     readers: tuple[Reader, ...]
     is_own: bool
 
@@ -40,10 +40,10 @@ class Shared:
 
 
 class NearMiss(NamedTuple):
-    """Two arrangements of a relation by one key that differ by their filters alone."""
+    """Two arrangements of a relation by one key that differ in their filters only."""
 
-    one: Arrangement
-    other: Arrangement
+    one: ArrangedBy
+    other: ArrangedBy
 
     def __str__(self) -> str:
         return (
@@ -54,7 +54,7 @@ class NearMiss(NamedTuple):
 
 def shared(joins: Iterable[Planned], relations: Mapping[str, Relation]) -> tuple[Shared, ...]:
     """The distinct arrangements of joins, in the order in which they are first read."""
-    readers: dict[Arrangement, list[Reader]] = {}
+    readers: dict[ArrangedBy, list[Reader]] = {}
     for join in joins:
         for path in join.paths:
             for alias, arrangement in path.reads():
@@ -67,18 +67,18 @@ def shared(joins: Iterable[Planned], relations: Mapping[str, Relation]) -> tuple
 
 
 def near_misses(arrangements: Sequence[Shared]) -> Iterator[NearMiss]:
-    """The pairs that would be one, were it not for a filter."""
+    """The pairs of arrangements that differ in their filters only."""
     for one, other in combinations((each.arrangement for each in arrangements), 2):
         if (one.relation, one.keys) == (other.relation, other.keys):
             yield NearMiss(one, other)
 
 
 def cost(arrangements: Iterable[Shared]) -> int:
-    """How many arrangements joins make beside what is kept anyway."""
+    """The number of arrangements that joins need in addition to existing state."""
     return sum(not each.is_own for each in arrangements)
 
 
-def _is_own(arrangement: Arrangement, relation: Relation) -> bool:
+def _is_own(arrangement: ArrangedBy, relation: Relation) -> bool:
     if arrangement.filters or arrangement.keys not in ((KEY,), (quoted(KEY),)):
         return False
     # Lookups ask for JSON, and a state by keys in bytes has none of it.

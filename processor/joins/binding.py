@@ -1,4 +1,4 @@
-"""What the SQL of a join comes to: constraints, filters, predicates, results.
+"""Analyse the SQL of a join: constraints, filters, predicates and results.
 
 Conditions joined by AND stand each by itself: a join tests each as early as it can, so
 none guards another (write CASE for that).  They are told apart by what they read:
@@ -30,11 +30,11 @@ from ikebana.processor.joins.query import AsOfJoin, Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import ExpressionError, UnknownError
-from ikebana.processor.linear.syntax import conjuncts, tree_of
+from ikebana.processor.linear.syntax import conjuncts, shown, tree_of
 
 
 class JoinError(Exception):
-    """A join that cannot be; `problems` are pairs (part of it, what is wrong there)."""
+    """A join is refused; `problems` are pairs (part of the join, problem)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(f"{part}: {problem}" for part, problem in problems))
@@ -64,7 +64,7 @@ class BoundInput:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A join that can be, taken apart."""
+    """An analysed join without problems."""
 
     join: Join
     inputs: tuple[BoundInput, ...]
@@ -80,7 +80,7 @@ class Bound:
 
 
 class Examined(NamedTuple):
-    """What is wrong with a join, and what of its results is known all the same.
+    """The problems of a join, and the facts about its results that are known anyway.
 
     `select` and `key` lack what cannot be, or cannot be told because of another mistake.
     """
@@ -93,7 +93,7 @@ class Examined(NamedTuple):
 
 
 def bind(join: Join, relations: Mapping[str, Relation]) -> Bound:
-    """Take a join apart.  Raises: JoinError, with everything that is wrong with it."""
+    """Analyse a join.  Raises: JoinError, with all of its problems."""
     found = examined(join, relations)
     if found.bound is None:
         raise JoinError(found.problems)
@@ -101,7 +101,7 @@ def bind(join: Join, relations: Mapping[str, Relation]) -> Bound:
 
 
 def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
-    """Find everything that is wrong with a join over relations, which may be unknown ones."""
+    """Find all problems of a join over relations, some of which may be unknown."""
     if problems := list(input_problems(join, relations)):
         # Names that cannot be make nothing of the expressions that have them.
         return Examined(tuple(problems), (), None, None)
@@ -119,7 +119,7 @@ def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
 
 
 class _Binding:
-    """Collects what conditions say, and what is wrong with them."""
+    """Collects the constraints, filters and predicates of conditions, and their problems."""
 
     def __init__(self, join: Join, relations: Mapping[str, Relation]) -> None:
         self.problems: list[Problem] = []
@@ -145,7 +145,8 @@ class _Binding:
                 self.is_unsure |= not self._told(place, condition, self._add)
         for name, text in join.select:
             self._told(f"select.{name}", text, functools.partial(self._choose, name))
-        text = f"{self._aliases[0]}.key" if join.key is None else join.key
+        # In quotes where SQL reserves the name, as it does "left".
+        text = f"{shown(self._aliases[0])}.key" if join.key is None else join.key
         self._told("key", text, self._rekey)
         self.is_unsure |= not self._told(part, "", self._settle)
         if self.is_unsure or self.key is None or len(self.select) < len(join.select):

@@ -1,4 +1,4 @@
-"""Which variable a path binds next, where constraints go round in a circle.
+"""Choose the variable that a path binds next, in joins with cyclic constraints.
 
 Looking up one edge of a triangle after the other makes all paths of two edges, which on a
 skewed graph are many more than the triangles.  Extending by a variable asks all inputs
@@ -24,7 +24,7 @@ class Extension(NamedTuple):
 
 
 def is_cyclic(inputs: Sequence[Set[int]]) -> bool:
-    """Whether the variables of inputs go round in a circle.
+    """Whether the constraints over these variables form a cycle.
 
     They do not if nothing is left when variables of one input alone, and inputs whose
     variables are all in another, are taken away again and again (Graham, Yu, Özsoyoğlu).
@@ -52,7 +52,7 @@ def is_cyclic(inputs: Sequence[Set[int]]) -> bool:
 def next_variable(
     left: Mapping[int, Set[int]], bound: Collection[int], preference: Callable[[int], Any]
 ) -> Extension | None:
-    """The variable that most inputs know something of; None if none of the inputs does.
+    """The variable of which most inputs know values; None if no input does.
 
     `left` are the variables of each input that is not bound.  An input knows of a variable
     as soon as another one of its own is bound.  Of several variables, it is the one whose

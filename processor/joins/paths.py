@@ -1,4 +1,4 @@
-"""From a join to its delta paths: what each update of each input looks up, in which order.
+"""Plan the delta paths of a join: the lookups for a change of each input, in order.
 
 A join of n inputs is the sum of n paths, one an input: a change of that input meets the
 others as they stand at its own time.  So that each combination comes out of exactly one
@@ -24,13 +24,13 @@ from ikebana.processor.joins.extension import is_cyclic, next_variable
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.joins.steps import Arrangement, Candidate, Extend, Lookup, Path, Step
+from ikebana.processor.joins.steps import ArrangedBy, Candidate, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.json_text import quoted
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A join as it runs: its paths, and what its results are made by.
+    """A join as it runs: its paths, and the SQL of its results.
 
     An as-of join has one path, that of its left.
     """
@@ -55,7 +55,7 @@ class Planned:
 
 
 def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
-    """Plan a join.  Raises: JoinError, if it cannot be."""
+    """Plan a join.  Raises: JoinError, if it is refused."""
     bound = bind(join, relations)
     of = [relations[each.relation] for each in bound.inputs]
     if isinstance(join, AsOfJoin):
@@ -66,7 +66,7 @@ def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
 
 
 def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
-    """The order that the join tells for the path of an input."""
+    """The order of lookups that the user has set for the path of an input."""
     aliases = [each.alias for each in join.inputs]
     for alias, order in join.orders:
         if alias == aliases[at]:
@@ -95,7 +95,7 @@ def _path(
 def _carrying(path: Path, bound: Bound) -> Path:
     """The path with what goes on at each step: what is there and something later reads."""
     wanted = {name for _, made in bound.select for name in made.columns} | bound.key.columns
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     after = [path.alias, *(name for step in path.steps for name in binds(step))]
     for step in reversed(path.steps):
         carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
@@ -111,7 +111,7 @@ def _carrying(path: Path, bound: Bound) -> Path:
     return replace(path, carries=carries, steps=tuple(steps))
 
 
-def binds(step: Step) -> list[str]:
+def binds(step: PathStep) -> list[str]:
     """The inputs that a step binds, and the variable."""
     if isinstance(step, Lookup):
         return [step.alias]
@@ -123,11 +123,11 @@ def _is_of(column: str, bound: Collection[str]) -> bool:
 
 
 class _Building:
-    """A path as far as it is made: what is bound, and what is left."""
+    """A path under construction: the bound inputs and variables, and the remaining ones."""
 
     def __init__(self, bound: Bound, relations: Sequence[Relation], source: int) -> None:
         self.left = [at for at in range(len(bound.inputs)) if at != source]
-        self.steps: list[Step] = []
+        self.steps: list[PathStep] = []
         self.intersects = _intersects(bound)
         self._bound = bound
         self._relations = relations
@@ -138,17 +138,17 @@ class _Building:
         self._bind(source)
 
     def preference(self, at: int) -> tuple[bool, bool, float, int]:
-        """Less is better."""
+        """The order of preference of an input to look up: the least is best."""
         keys, _ = self._key(at)
         relation = self._relations[at]
         size = float("inf") if relation.size is None else relation.size
         return not keys, not relation.one_at_most(keys), size, at
 
     def look_up(self, at: int) -> None:
-        """Meet one input by all of its terms whose variables are bound."""
+        """Append a lookup of one input by all of its terms whose variables are bound."""
         keys, values = self._key(at)
         own = self._bound.inputs[at]
-        arrangement = Arrangement(own.relation, own.filters, keys)
+        arrangement = ArrangedBy(own.relation, own.filters, keys)
         hop = not self.steps or values != getattr(self.steps[-1], "key", None)
         self._bind(at)
         predicates = self._now_bound()
@@ -183,10 +183,10 @@ class _Building:
             candidates.append(
                 Candidate(
                     own.alias,
-                    Arrangement(own.relation, own.filters, keys),
+                    ArrangedBy(own.relation, own.filters, keys),
                     values,
                     term.flat,
-                    Arrangement(own.relation, own.filters, data_keys),
+                    ArrangedBy(own.relation, own.filters, data_keys),
                     tuple(by_value[key] for key in data_keys),
                     self._sees_equal(at),
                     at in found.completed,
@@ -220,7 +220,7 @@ class _Building:
             self._values.setdefault(number, term.flat)
 
     def _now_bound(self) -> tuple[Flat, ...]:
-        """The predicates that can be tested, and have not been."""
+        """The predicates that can be tested now, and have not been."""
         bound = {each.alias for at, each in enumerate(self._bound.inputs) if at not in self.left}
         found = tuple(each for each in self._predicates if each.aliases <= bound)
         self._predicates = [each for each in self._predicates if each not in found]

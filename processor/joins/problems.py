@@ -1,4 +1,4 @@
-"""Why the inputs of a join do not fit: names, relations, connections, orders of lookup."""
+"""Problems of a join's inputs: names, relations, connections, orders of lookup."""
 
 import re
 from collections import Counter

@@ -11,7 +11,8 @@ over its left alone says which updates there are, and all others say what matche
 matters if it is `outer`.  What conditions come to is for `joins.binding`.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -32,9 +33,13 @@ class JoinInput(msgspec.Struct, frozen=True):
     alias: str
     relation: str
 
+    def renamed(self, named: Callable[[str], str]) -> "JoinInput":
+        """The same of a relation under another name."""
+        return JoinInput(self.alias, named(self.relation))
+
 
 class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
-    """What inputs come to together, kept up without intermediate results.
+    """A join of any number of inputs, kept current without intermediate results.
 
     `select` are the fields of the results, pairs or a mapping, `key` is their key, all SQL over
     `alias.column`; without a `key`, that of the first input.
@@ -76,12 +81,22 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     cartesian: bool = False
     strategy: Strategy = "auto"
 
+    # What only the other join may do.
+    outer: ClassVar[bool] = False
+    locks: ClassVar[bool] = False
+    revises: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         settle(self, "where")
 
+    def with_relations(self, named: Callable[[str], str]) -> "DeltaJoin":
+        """The join of relations under other names."""
+        inputs = tuple(each.renamed(named) for each in self.inputs)
+        return msgspec.structs.replace(self, inputs=inputs)
+
 
 class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
-    """Each update of `left` with what `right` is at the update's own time.
+    """Join each update of `left` with the version of `right` at the update's own time.
 
     `on` are the conditions.  With `outer`, an update that matches nothing has null for
     every column of the right.  `key` is the results' key; None: that of the left.
@@ -127,10 +142,30 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
     def __post_init__(self) -> None:
         settle(self, "on")
 
+    def with_relations(self, named: Callable[[str], str]) -> "AsOfJoin":
+        """The join of relations under other names."""
+        left, right = self.left.renamed(named), self.right.renamed(named)
+        return msgspec.structs.replace(self, left=left, right=right)
+
     @property
     def inputs(self) -> tuple[JoinInput, ...]:
         """The left, then the right."""
         return (self.left, self.right)
 
+    @property
+    def locks(self) -> bool:
+        """Whether a retraction retracts the matches of its insertion (`retract: locked`)."""
+        return self.retract == "locked"
+
+    @property
+    def revises(self) -> bool:
+        """Whether a retraction may meet another right than its insertion."""
+        return self.retract == "current"
+
 
 Join = DeltaJoin | AsOfJoin
+
+
+def section_of(join: Join) -> str:
+    """A join's kind as the pipeline file has it."""
+    return str(join.__struct_config__.tag)

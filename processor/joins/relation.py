@@ -1,4 +1,4 @@
-"""What the planning of joins has to know of a relation; it never sees its data."""
+"""A relation as the planning of joins sees it: its types and keys, never its data."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The arrangements and steps of joins at work: who gets rows of whom, and asks which arrangement.
+"""The dataflow of joins: feeds, arrangements and stages, and the rows between them.
 
 A *feed* takes a relation's updates to the shards of a key.  An arrangement has one, and the
 first stage of a path whose input is arranged by what it asks for gets its rows there: what
@@ -19,27 +19,26 @@ from typing import Literal, NamedTuple
 
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.joins.paths import Planned
-from ikebana.processor.joins.query import AsOfJoin
-from ikebana.processor.joins.steps import Arrangement, Extend, Lookup, Path
+from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup, Path
 
 Role = Literal["lookup", "count", "propose", "validate"]
 
 
 class Feed(NamedTuple):
-    """The updates of `by.relation` on their way to the shards of a key.
+    """A feed: sends the updates of `by.relation` to the shards of a key.
 
     `name` is the arrangement or the stage that gets them.  With `nulls` it also gets what
     has no key, to meet nothing.
     """
 
     name: str
-    by: Arrangement
+    by: ArrangedBy
     nulls: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step of a path, or what one candidate does of it.
+    """A delta query stage: looks rows up in an arrangement, for a step of a path.
 
     `rows_from` are the stages, or the feed, that its rows come from; of a feed, rows are data
     of the path's input.  `number` is that of the step, `candidate` that of an extension.
@@ -59,13 +58,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What all joins of a plan come to; `kept` has each arrangement by its operator's name."""
+    """The dataflow of all joins of a plan; `kept` has each arrangement by its name."""
 
     feeds: tuple[Feed, ...] = ()
     kept: Mapping[str, Shared] = field(default_factory=dict)
     stages: Mapping[str, Stage] = field(default_factory=dict)
     last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The stages that each join's results come out of."""
+    """The stages that emit each join's results."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """The arrangement that has the first input of a join, which it can begin from."""
 
@@ -87,7 +86,7 @@ def candidate_name(step: str, role: Role, candidate: int) -> str:
 
 
 def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
-    """What joins over shared arrangements come to."""
+    """The dataflow of joins over shared arrangements."""
     kept = {operator_name(each): each for each in arrangements}
     names = {each.arrangement: name for name, each in kept.items()}
     feeds = [Feed(name, each.arrangement, nulls=False) for name, each in kept.items()]
@@ -96,7 +95,7 @@ def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
     found: dict[str, Stage] = {}
     last: dict[str, tuple[str, ...]] = {}
     for join in joins:
-        nulls = isinstance(join.join, AsOfJoin) and join.join.outer
+        nulls = join.join.outer
         last[join.join.name] = ()
         for path in join.paths:
             for stage in _stages(join.join.name, path, names):
@@ -120,7 +119,7 @@ def _origin(join: Planned, kept: Mapping[str, Shared]) -> str | None:
     """
     path, name = join.paths[0], join.join.name
     own = path.arrangement
-    nulls = isinstance(join.join, AsOfJoin) and join.join.outer
+    nulls = join.join.outer
     fitting = []
     for of, each in kept.items():
         of_same = each.arrangement.of == own.of
@@ -136,7 +135,7 @@ def operator_name(of: Shared) -> str:
     return of.arrangement.relation if of.is_own else of.arrangement.id
 
 
-def _stages(join: str, path: Path, names: Mapping[Arrangement, str]) -> Iterator[Stage]:
+def _stages(join: str, path: Path, names: Mapping[ArrangedBy, str]) -> Iterator[Stage]:
     """The stages of a path, in the order of their rows."""
     before: tuple[str, ...] = ()
     for number, step in enumerate(path.steps):
@@ -169,7 +168,7 @@ def _extending(
     number: int,
     step: Extend,
     before: tuple[str, ...],
-    names: Mapping[Arrangement, str],
+    names: Mapping[ArrangedBy, str],
 ) -> Iterator[Stage]:
     def stage(role: Role, at: int, rows_from: tuple[str, ...]) -> Stage:
         candidate = step.candidates[at]

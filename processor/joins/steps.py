@@ -8,8 +8,8 @@ from ikebana.processor.joins.qualified import Flat
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
-    """A relation behind filters, kept by key; two that are equal are one.
+class ArrangedBy:
+    """An arrangement: a relation after filters, indexed by key; equal ones are shared.
 
     `filters` and `keys` are SQL over the relation's own data.  Data of which a key is null
     are not in it.  Without keys, all data have one key.
@@ -37,7 +37,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Meets one input: all data of a key, as of the row's time.
+    """Look up one input: all data of a key, as of the row's time.
 
     `key` is what the arrangement is asked for, of the row's columns.  `sees_equal` says
     whether updates of the row's very time are seen.  `predicates` are tested then, and
@@ -46,7 +46,7 @@ class Lookup:
     """
 
     alias: str
-    arrangement: Arrangement
+    arrangement: ArrangedBy
     key: tuple[Flat, ...]
     sees_equal: bool
     hop: bool
@@ -56,7 +56,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One of the inputs that know which values a variable may have.
+    """An input that restricts the values of a variable.
 
     `values` has the data by what is bound, `key` of the row: they can be counted there, and
     each gives `value`, over the input's columns.  `data` has them by the variable too, for
@@ -65,10 +65,10 @@ class Candidate:
     """
 
     alias: str
-    values: Arrangement
+    values: ArrangedBy
     key: tuple[Flat, ...]
     value: Flat
-    data: Arrangement
+    data: ArrangedBy
     data_key: tuple[Flat, ...]
     sees_equal: bool
     completes: bool
@@ -76,7 +76,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Binds a variable: the candidate with the fewest values proposes, the others validate.
+    """Bind a variable: the candidate with the fewest values proposes, the others validate.
 
     The value becomes the column `variable`, of the type `type`.
     """
@@ -88,12 +88,12 @@ class Extend:
     carries: tuple[str, ...] = ()
 
 
-Step = Lookup | Extend
+PathStep = Lookup | Extend
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What becomes of the changes of one input, behind its filters.
+    """A delta path: the steps for changes of one input, after its filters.
 
     `keys` are what the first step asks for, as SQL over the relation's own data.
     """
@@ -103,7 +103,7 @@ class Path:
     filters: tuple[str, ...]
     keys: tuple[str, ...]
     carries: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def hops(self) -> int:
@@ -118,11 +118,11 @@ class Path:
         )
 
     @property
-    def arrangement(self) -> Arrangement:
+    def arrangement(self) -> ArrangedBy:
         """What its changes would be arranged as for the first step's key."""
-        return Arrangement(self.relation, self.filters, self.keys)
+        return ArrangedBy(self.relation, self.filters, self.keys)
 
-    def reads(self) -> Iterator[tuple[str, Arrangement]]:
+    def reads(self) -> Iterator[tuple[str, ArrangedBy]]:
         """The arrangements that it asks, with the input that each is asked for."""
         for step in self.steps:
             if isinstance(step, Lookup):

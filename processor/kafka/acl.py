@@ -1,4 +1,4 @@
-"""Rights by the names that Kafka's rules have for them, and the command that grants them."""
+"""Rights by their names in Kafka's ACLs, and the command that grants a missing one."""
 
 import shlex
 from collections.abc import Iterable, Mapping

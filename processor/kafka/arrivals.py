@@ -1,4 +1,4 @@
-"""Waiting for records to come, without asking over and over how far topics go.
+"""Wait for new records without polling the end offsets of topics.
 
 The brokers hold a fetch at the end of a partition until there is something to answer, so
 whoever waits with one hears of a record as it comes, and costs next to nothing before.
@@ -28,7 +28,7 @@ class Arrivals:
         self._has_come = False
 
     def wait(self, positions: Positions, at_most_s: float) -> None:
-        """Return when a record has come, or after a time.
+        """Wait until a record has come, or a time has passed.
 
         What else may move, such as the end of a transaction that was aborted, or time itself,
         is not seen here: `at_most_s` is how late that may be noticed.

@@ -9,7 +9,6 @@ started it, however that one ends.
 This is not a way to run Kafka in production.
 """
 
-import base64
 import fcntl
 import os
 import re
@@ -19,7 +18,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +26,9 @@ from typing import IO, NoReturn
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ikebana.arrangements.errors import BrokerError, ConfigError
+from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.ground.java import find_java
+from ikebana.processor.kafka.broker_format import META, format_folder, is_formatted, random_id
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
 from ikebana.processor.kafka.broker_security import CERTIFIED, SASL, Security
 from ikebana.processor.kafka.leash import leashed
@@ -38,6 +37,10 @@ from ikebana.processor.kafka.leash import leashed
 _FORMAT_TIMEOUT_S = 600
 _START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 30
+
+_NODE = 1
+# Within the data folder, what the broker keeps.
+_LOGS = "kafka"
 
 _LOG4J_FILE = """\
 appender.stdout.type = Console
@@ -112,7 +115,8 @@ class Broker:
         self._settings = dict(settings)
         self._security = security
         self._java = java
-        self._class_path = f"{lib}/*"
+        self._lib = lib
+        self._logs = data / _LOGS
         self._leash: subprocess.Popen[bytes] | None = None
         self._lock: IO[bytes] | None = None
 
@@ -194,10 +198,10 @@ class Broker:
             **self._settings,
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"{_NODE}@127.0.0.1:{controller_port}",
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "log.dirs": "kafka",
-            "node.id": "1",
+            "log.dirs": _LOGS,
+            "node.id": str(_NODE),
             "process.roles": "broker,controller",
         }
         properties = self.data / "broker.properties"
@@ -209,14 +213,21 @@ class Broker:
         (self.data / "log4j2.properties").write_text(_LOG4J_FILE)
 
     def _java_command(self, main: str, *arguments: str) -> list[str]:
-        return [str(self._java), *_JVM_OPTIONS, "-cp", self._class_path, main, *arguments]
+        return [str(self._java), *_JVM_OPTIONS, "-cp", f"{self._lib}/*", main, *arguments]
 
     def _format(self) -> None:
-        # Kafka writes this file last, so an interrupted format is done again.
-        if (self.data / "kafka" / "meta.properties").exists():
+        # Kafka writes the file of ids last, so an interrupted format is done again.
+        if is_formatted(self._logs):
             return
+        if any(name.startswith("unstable.") for name in self._settings):
+            # With these the features are not those of every cluster.
+            self._run_storage_tool(random_id())
+        else:
+            format_folder(self._logs, self._lib, _NODE, self._run_storage_tool)
+
+    def _run_storage_tool(self, cluster_id: str) -> None:
         command = self._java_command(
-            "kafka.tools.StorageTool", "format", "-t", _random_id(), "-c", "broker.properties"
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "broker.properties"
         )
         with self.log_file.open("ab") as log:
             try:
@@ -270,7 +281,7 @@ class Broker:
         raise self._not_started(f"not ready within {_START_TIMEOUT_S} s")
 
     def _cluster_id(self) -> str:
-        text = (self.data / "kafka" / "meta.properties").read_text(errors="replace")
+        text = (self._logs / META).read_text(errors="replace")
         found = re.search(r"^cluster\.id=(.*)$", text, re.MULTILINE)
         return found[1].strip() if found else ""
 
@@ -362,13 +373,6 @@ def running(
 def _escaped(value: str) -> str:
     """A value as a properties file has it."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _random_id() -> str:
-    # Kafka's own form; an id with a leading dash would read as an option.
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
-        pass
-    return text
 
 
 def free_port() -> int:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ikebana.arrangements.errors import BrokerError
+from ikebana.errors import BrokerError
 from ikebana.processor.ground.cache import cache_folder
 
 KAFKA_VERSION = "4.2.1"

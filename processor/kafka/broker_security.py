@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ikebana.arrangements.errors import BrokerError
+from ikebana.errors import BrokerError
 
 SASL, CERTIFIED = "SASL_SSL", "SSL"
 _MODULES = "org.apache.kafka.common.security"

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import fact_codec
+from ikebana.errors import SourceError
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.verifying.cdcv2_reader import DECODERS, Cdcv2Reader, Published
+from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, Published
 
 
 def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Published]:
@@ -33,7 +34,7 @@ def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Pu
                 hint="CDCv2 topics need retention.ms=-1 and retention.bytes=-1.",
             )
     ranges = [Range(topic, partition, 0, end) for partition, end in ends[topic].items()]
-    reader, facts, decode = Reader(settings), Cdcv2Reader(), DECODERS[form]
+    reader, facts, decode = Reader(settings), Cdcv2Reader(), fact_codec(form).decode
     try:
         for at, messages in reader.read(ranges):
             for message in messages:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from ikebana.arrangements.errors import AccessError, AwayError, ConfigError, IkebanaError
+from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.kafka.acl import grant
 
 Result = TypeVar("Result")
@@ -106,27 +106,30 @@ def reach(settings: Mapping[str, str]) -> None:
 
 def consumer(settings: Mapping[str, str]) -> Consumer:
     """A client that reads committed records from assigned offsets, and only those."""
-    return Consumer(
-        {
-            **_QUIET,
-            **_RECONNECT,
-            "fetch.wait.max.ms": "5",
-            # What is prefetched beyond a range is thrown away: hold little.
-            "queued.min.messages": "10000",
-            "queued.max.messages.kbytes": "16384",
-            # By default a partition whose queue was full is not fetched from for a second.
-            "fetch.queue.backoff.ms": "5",
-            "message.max.bytes": "104857600",
-            **settings,
-            "group.id": GROUP,
-            "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false",
-            "enable.partition.eof": "true",
-            "isolation.level": "read_committed",
-            # A range that is gone is an error, not a reason to read another one.
-            "auto.offset.reset": "error",
-        }
-    )
+    return Consumer(consumer_settings(settings))
+
+
+def consumer_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings of a consumer, and those that cannot be undone."""
+    return {
+        **_QUIET,
+        **_RECONNECT,
+        "fetch.wait.max.ms": "5",
+        # What is prefetched beyond a range is thrown away: hold little.
+        "queued.min.messages": "10000",
+        "queued.max.messages.kbytes": "16384",
+        # By default a partition whose queue was full is not fetched from for a second.
+        "fetch.queue.backoff.ms": "5",
+        "message.max.bytes": "104857600",
+        **settings,
+        "group.id": GROUP,
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "enable.partition.eof": "true",
+        "isolation.level": "read_committed",
+        # A range that is gone is an error, not a reason to read another one.
+        "auto.offset.reset": "error",
+    }
 
 
 def transactional_producer(
@@ -142,21 +145,7 @@ def transactional_producer(
         ConfigError: they do not let transactions last as long.
         AwayError: they did not answer.
     """
-    made = Producer(
-        {
-            **_QUIET,
-            **_RECONNECT,
-            "linger.ms": "5",
-            "compression.type": "lz4",
-            "message.max.bytes": "104857600",
-            "queue.buffering.max.messages": "200000",
-            "queue.buffering.max.kbytes": "131072",
-            **settings,
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": str(int(timeout_s * 1000)),
-            "partitioner": "murmur2_random",
-        }
-    )
+    made = Producer(producer_settings(settings, transactional_id, timeout_s))
     # Connecting first keeps init_transactions from its half-second of waiting.
     patiently(lambda: made.list_topics(timeout=_REQUEST_S), "the brokers")
     try:
@@ -166,6 +155,25 @@ def transactional_producer(
             raise
         raise named from error
     return made
+
+
+def producer_settings(
+    settings: Mapping[str, str], transactional_id: str, timeout_s: float
+) -> dict[str, str]:
+    """The user's settings of a producer, and those that cannot be undone."""
+    return {
+        **_QUIET,
+        **_RECONNECT,
+        "linger.ms": "5",
+        "compression.type": "lz4",
+        "message.max.bytes": "104857600",
+        "queue.buffering.max.messages": "200000",
+        "queue.buffering.max.kbytes": "131072",
+        **settings,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": str(int(timeout_s * 1000)),
+        "partitioner": "murmur2_random",
+    }
 
 
 def _refused(

@@ -1,7 +1,7 @@
-"""Inputs with times of their own, as the source sees them before it mints a batch.
+"""Collect the knowledge about inputs with times of their own before a batch is minted.
 
-Of diff topics: what their progress has closed.  Of all others: what the last batch has
-seen of them, which its markers tell, and which partitions have fallen silent.
+For diff topics this is the progress of their closed batches; for all others what the last
+batch has read, which is in its markers, and the partitions that have become idle.
 """
 
 import time
@@ -10,18 +10,21 @@ from collections.abc import Mapping
 import msgspec
 from confluent_kafka.admin import AdminClient
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.errors import SourceError
+from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.deciding.inputs import beginnings_refusal, read_whole, writer_of
+from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.kafka import markers, topics
-from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.topics import Positions
-from ikebana.processor.planning.plan import UPDATE_FORMATS, Input, Plan
+from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.timing import input_times
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.timing.input_times import InputTimes, Learned
 from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.silence import Silence
 
 
 class DatedInputs:
@@ -34,11 +37,11 @@ class DatedInputs:
         self._closed: dict[str, list[Closed]] = {}
         self._read_to: dict[str, int] = {}
         self._frozen = False
-        self._silent_since: dict[Where, tuple[int, float]] = {}
+        self._silence = Silence(plan)
         self._news_of: tuple[int, Learned] | None = None
         # What is known after a batch, with the topics at these ends, by what is idle.
         self._learned_at: tuple[int, Positions] | None = None
-        self._learned: dict[frozenset[Where], dict[str, InputTimes]] = {}
+        self._learned: dict[frozenset[tuple[str, frozenset[Where]]], dict[str, InputTimes]] = {}
         self._made: Reader | None = None
         self._shards_ever: int | None = None
 
@@ -57,7 +60,10 @@ class DatedInputs:
         """
         found = dict(last.known)
         if any(source.tells_later for source in self._plan.inputs):
-            found = dict(self._after(last, ends, self._idle(last, ends)))
+            moment = time.monotonic()
+            self._silence.learn(last.batch, self._news(last).seen, moment)
+            idle = self._silence.idle(last.positions, ends, moment)
+            found = dict(self._after(last, ends, idle))
         return found, self._progress_of(found)
 
     def known_if_silent(self, last: SourceOffset, ends: Positions) -> dict[str, InputTimes] | None:
@@ -75,49 +81,33 @@ class DatedInputs:
         ]
         if not patient:
             return None
-        done = frozenset(
-            (topic, p)
+        done = {
+            source.name: frozenset(
+                (topic, p)
+                for topic in source.topics
+                for p, end in ends.get(topic, {}).items()
+                if last.positions.get(topic, {}).get(p, 0) >= end
+            )
             for source in patient
-            for topic in source.topics
-            for p, end in ends.get(topic, {}).items()
-            if last.positions.get(topic, {}).get(p, 0) >= end
-        )
+        }
         return self._after(last, ends, done)
 
     def _after(
-        self, last: SourceOffset, ends: Positions, idle: frozenset[Where]
+        self, last: SourceOffset, ends: Positions, idle: Mapping[str, frozenset[Where]]
     ) -> dict[str, InputTimes]:
         """What is known after a batch; while nothing comes in that is asked for all the time."""
         if self._learned_at != (last.batch, ends):
             self._learned_at, self._learned = (last.batch, ends), {}
-        if idle not in self._learned:
+        which = frozenset(idle.items())
+        if which not in self._learned:
             news = self._news(last)
-            self._learned[idle] = input_times.learned(
+            self._learned[which] = input_times.learned(
                 self._plan, last.known, news, last.positions, ends, idle
             )
-        return self._learned[idle]
-
-    def _idle(self, last: SourceOffset, ends: Positions) -> frozenset[Where]:
-        """The partitions that have had nothing to read for as long as their input says."""
-        moment = time.monotonic()
-        idle = set()
-        for source in self._plan.inputs:
-            event = source.event_time
-            if event is None or event.idle_ms is None:
-                continue
-            for topic in source.topics:
-                for partition, end in ends.get(topic, {}).items():
-                    where = topic, partition
-                    known = self._silent_since.get(where)
-                    if known is None or known[0] != end:
-                        known = self._silent_since[where] = end, moment
-                    read = last.positions.get(topic, {}).get(partition, 0) >= end
-                    if read and (moment - known[1]) * 1000 >= event.idle_ms:
-                        idle.add(where)
-        return frozenset(idle)
+        return self._learned[which]
 
     def _news(self, last: SourceOffset) -> Learned:
-        """What the markers of the last batch tell.
+        """The reports of the shards in the markers of the last batch.
 
         If the checkpoint was rescaled after it, they are those of the shards of then.
         """
@@ -141,7 +131,7 @@ class DatedInputs:
 
     def _progress_of(self, known: dict[str, InputTimes]) -> dict[str, list[Closed]]:
         """The closed batches of each diff topic that were not read whole yet."""
-        diffs = [source for source in self._plan.inputs if source.value_format == "diff"]
+        diffs = [source for source in self._plan.inputs if source.traits.kind == "updates"]
         if not diffs:
             return {}
         ends = None
@@ -157,9 +147,10 @@ class DatedInputs:
                 kept += self._read(source, start, end)
                 self._read_to[source.name] = max(start, end)
             self._closed[source.name] = kept
-            known[source.name] = msgspec.structs.replace(
-                times, checkpoint=_one_checkpoint(source, times.checkpoint, kept)
-            )
+            writer = writer_of(source.topics[0], times.checkpoint, kept)
+            if isinstance(writer, Refusal):
+                raise writer.error()
+            known[source.name] = msgspec.structs.replace(times, checkpoint=writer)
         return dict(self._closed)
 
     def _read(self, source: Input, start: int, end: int) -> list[Closed]:
@@ -184,46 +175,11 @@ def check_beginnings(plan: Plan, admin: AdminClient) -> None:
         SourceError: records at a topic's beginning were deleted, or it has no progress, or
             transactions are told in several partitions.
     """
-    for topic in plan.transaction_topics:
-        partitions = topics.describe(admin, [topic])[topic].partitions
-        if partitions != 1:
-            raise SourceError(
-                f'cannot read transactions from "{topic}": it has {partitions} partitions, '
-                "so its records have no order",
-                hint="Make the topic with one partition, before the connector does.",
-            )
-    for source in plan.inputs:
-        whole = source.value_format in UPDATE_FORMATS or source.transaction_topic is not None
-        if not whole:
-            continue
-        for topic in (*source.topics, *filter(None, [source.transaction_topic])):
-            wanted = [topic, topic + ".progress"] if source.value_format == "diff" else [topic]
-            found = topics.describe(admin, wanted)
-            for name in wanted:
-                if name not in found:
-                    raise SourceError(
-                        f'cannot read "{topic}" as {source.value_format}: topic "{name}" does '
-                        "not exist",
-                        hint="Start the pipeline that writes it, or mend the name.",
-                    )
-            begins = topics.beginnings(admin, {n: t.partitions for n, t in found.items()})
-            for name, by in begins.items():
-                for partition, begin in sorted(by.items()):
-                    if begin > 0:
-                        raise SourceError(
-                            f'cannot read "{topic}": the beginning of {name}[{partition}] '
-                            "was deleted, and what was there would be waited for",
-                            hint="Such topics need retention.ms=-1 and retention.bytes=-1.",
-                        )
-
-
-def _one_checkpoint(source: Input, known: str, closed: list[Closed]) -> str:
-    for record, _ in closed:
-        if known and record.checkpoint != known:
-            raise SourceError(
-                f'topic "{source.topics[0]}" was written by checkpoint {known}, and is now '
-                f"by {record.checkpoint}: its updates begin anew",
-                hint="Start with a new checkpoint and new output topics.",
-            )
-        known = record.checkpoint
-    return known
+    wanted = {name for names in read_whole(plan).values() for name in names}
+    wanted.update(plan.transaction_topics)
+    if not wanted:
+        return
+    found = topics.describe(admin, sorted(wanted))
+    begins = topics.beginnings(admin, {name: topic.partitions for name, topic in found.items()})
+    if (refusal := beginnings_refusal(plan, found, begins)) is not None:
+        raise refusal.error()

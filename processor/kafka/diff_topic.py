@@ -1,4 +1,4 @@
-"""An output's topic on the brokers, read by its progress: closed batches, as far as there are.
+"""Read an output's topic by its progress: the batches that are closed now.
 
 Only what progress covers is read, up to the ends that it names, so a reader never sees
 a part of a batch.  Reading starts at the beginning, or at the last closed batch.  What
@@ -11,14 +11,15 @@ from itertools import chain
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import SourceError
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate, Portion
-from ikebana.processor.verifying.output_reader import FORMATS, OutputReader
+from ikebana.processor.verifying.output_reader import OutputReader
 
 _Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
 # About how many offsets are held in memory at once; a larger batch is held whole.
@@ -30,7 +31,7 @@ class DiffTopic:
 
     def __init__(self, settings: Mapping[str, str], topic: str, form: str = "diff") -> None:
         self.topic = topic
-        self._messages = OutputReader(topic, form) if form in FORMATS else None
+        self._messages = OutputReader(topic, form) if form in SINGLE_VALUE_FORMATS else None
         self.progress_topic = topic + ".progress"
         self._admin = client.admin(settings)
         # Progress is read while the updates that it names are.
@@ -62,7 +63,7 @@ class DiffTopic:
         return None if self._last is None else self._last.upper
 
     def deleted(self) -> str | None:
-        """Say what is gone of the topic's beginning, None if nothing is."""
+        """Describe the deleted beginning of the topic; None if nothing was deleted."""
         for partition, low in sorted(self._ends_by(topics.beginnings).items()):
             if low > 0:
                 return (
@@ -72,7 +73,7 @@ class DiffTopic:
         return None
 
     def require_output(self) -> None:
-        """Refuse a topic that no pipeline publishes.
+        """Refuse a topic that is not an output of a pipeline.
 
         Raises:
             SourceError: it has no progress topic.
@@ -103,7 +104,7 @@ class DiffTopic:
         return self._last_before(self._progress_end())
 
     def skip_closed(self) -> ProgressRecord | None:
-        """Go on after the last closed batch, which is returned, without reading any."""
+        """Skip all closed batches, and return the last one."""
         end = self._progress_end()
         if (last := self._last_before(end)) is not None:
             self._last, self._progress_at = last, end
@@ -111,7 +112,7 @@ class DiffTopic:
         return last
 
     def closed(self) -> Generator[Part, None, None]:
-        """Yield what is closed by now and was not given yet; a history comes first.
+        """Yield the closed batches that were not yielded yet; a history comes first.
 
         Raises:
             SourceError: records are missing or are no updates, or a record of the
@@ -150,7 +151,7 @@ class DiffTopic:
         return self._ends_by(topics.ends)
 
     def behind(self) -> int:
-        """How many offsets lie beyond the last batch that was given."""
+        """The number of offsets after the last batch that was yielded."""
         ends = self.ends()
         return sum(max(0, end - self._positions.get(p, 0)) for p, end in ends.items())
 

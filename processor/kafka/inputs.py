@@ -1,7 +1,7 @@
-"""The input topics as the source sees them: how far they go, and whether they are the same.
+"""The input topics as the source sees them: their end offsets, and their identity.
 
-A topic that was deleted and made anew has another id, and offsets that mean something
-else; it is an error by name, never a silent skip.
+A topic that was deleted and created again has another id, and its offsets name other records.
+That is an error that names the topic; no record is skipped silently.
 """
 
 import time
@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.processor.deciding.inputs import lost_end, topics_refusal
+from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
-from ikebana.processor.kafka.topics import Positions, Topic
+from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reclock import SourceOffset
@@ -36,15 +37,14 @@ class Inputs:
     def __init__(self, plan: Plan, settings: Mapping[str, str]) -> None:
         self._plan = plan
         self._admin = client.admin(settings)
-        self._topics = [*plan.topics, *plan.transaction_topics]
-        self._hops = progress.has_hops(plan)
-        self._hopped: tuple[int, dict[int, int]] | None = None
+        self._topics = list(dict.fromkeys([*plan.topics, *plan.transaction_topics]))
+        self._hopped = loopback.Ends()
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._known: dict[str, Topic] = {}
         self._described = 0.0
 
     def start(self) -> SourceOffset:
-        """Where a new checkpoint begins to read, settled once and for all."""
+        """The offsets at which a new checkpoint begins to read."""
         self._describe({})
         check_beginnings(self._plan, self._admin)
         begins = topics.beginnings(self._admin, self._partitions)
@@ -87,14 +87,8 @@ class Inputs:
         if moved or time.monotonic() - self._described > _DESCRIBE_EVERY_S:
             if self._describe(ids or {}):
                 ends = topics.ends(self._admin, self._partitions)
-            for topic, by in ends.items():
-                for partition, end in by.items():
-                    if end < (position := positions.get(topic, {}).get(partition, 0)):
-                        raise SourceError(
-                            f"{topic}[{partition}] ends at {end}, but has been read up to "
-                            f"{position}: it lost records",
-                            hint="Start with a new checkpoint and new output topics.",
-                        )
+            if (refusal := lost_end(ends, positions)) is not None:
+                raise refusal.error()
         new = {
             topic: count
             for topic, count in self._partitions.items()
@@ -107,17 +101,12 @@ class Inputs:
             {name: topic.id for name, topic in self._known.items()},
         )
 
-    def hops(self, batch: int, shards: int) -> dict[int, int]:
-        """Up to where the loopback topic is written after a batch, by shard; empty without one.
-
-        Nothing is written to it between two batches, so it is asked for once for each.
-        """
-        if not self._hops:
+    def hops(self, batch: int, shards: int) -> Mapping[int, int]:
+        """Up to where the loopback topic is written after a batch, by shard; empty without one."""
+        if not progress.has_hops(self._plan):
             return {}
-        if self._hopped is None or self._hopped[0] != batch:
-            ends = loopback.ends(self._admin, self._plan.loopback_topic, shards)
-            self._hopped = batch, ends
-        return self._hopped[1]
+        topic = self._plan.loopback_topic
+        return self._hopped.after(batch, lambda: loopback.ends(self._admin, topic, shards))
 
     @property
     def _partitions(self) -> dict[str, int]:
@@ -126,30 +115,9 @@ class Inputs:
     def _describe(self, ids: Mapping[str, str]) -> bool:
         """Ask which topics there are; whether anything about them is new."""
         found = topics.describe(self._admin, self._topics)
-        if missing := [name for name in self._topics if name not in found]:
-            raise _missing(missing, known=any(name in ids for name in missing))
-        for name in self._topics:
-            if ids.get(name, found[name].id) != found[name].id:
-                raise SourceError(
-                    f'input topic "{name}" was deleted and made anew: its offsets mean other '
-                    "records now",
-                    hint="Start with a new checkpoint and new output topics.",
-                )
+        if (refusal := topics_refusal(self._topics, found, ids)) is not None:
+            raise refusal.error()
         changed = found != self._known
         self._known = found
         self._described = time.monotonic()
         return changed
-
-
-def _missing(names: list[str], *, known: bool) -> SourceError:
-    """The error for input topics that are not there; `known` ones have been read from."""
-    listed = ", ".join(f'"{name}"' for name in names)
-    one = len(names) == 1
-    fact = f"input topic {listed} does not exist" if one else f"input topics {listed} do not exist"
-    if known:
-        deleted = "It was deleted" if one else "What has been read from was deleted"
-        return SourceError(
-            fact, hint=f"{deleted}: start with a new checkpoint and new output topics."
-        )
-    them, name = ("it", "its name") if one else ("them", "their names")
-    return SourceError(fact, hint=f"Create {them}, or mend {name} in the pipeline file.")

@@ -1,4 +1,4 @@
-"""Markers: what a task's transaction says of itself, and who holds the pipeline.
+"""Commit markers: a shard's last committed batch, and the lease of the driver.
 
 Each shard has one partition of the markers topic, and its last record is the truth
 about the shard: which batch it last committed to Kafka, what the batch came to, and
@@ -8,17 +8,15 @@ have been compacted meanwhile.  Partition 0 is the driver's: its last record is 
 lease.  The topic is compacted and has no retention, so markers outlive any downtime.
 """
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 from confluent_kafka import Message, Producer
 
-from ikebana.arrangements.errors import CheckpointError, FencedError
-from ikebana.arrangements.manifest import Manifest
+from ikebana.errors import CheckpointError
+from ikebana.processor.deciding.commits import Lease, Marker
 from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.rows.rows import Seen
 
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
@@ -26,64 +24,6 @@ TOPIC_SETTINGS = {
     "min.cleanable.dirty.ratio": "0.5",
 }
 Record = TypeVar("Record", bound=msgspec.Struct)
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """The instance that last took over the pipeline, and the topics that it found."""
-
-    checkpoint: str
-    epoch: int
-    incarnation: int
-    holder: str
-    topic_ids: dict[str, str]
-
-
-class Marker(msgspec.Struct, frozen=True):
-    """What a shard last committed.
-
-    `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
-    update records by output, `times` counts by time as `formatting.pack_times` packs them,
-    `counted` whatever else was counted, `took` seconds by phase.  `intervals` are those of
-    the outputs, which may be behind that of the source.  `seen` is what the shard was told
-    of inputs' times, `facts` how many facts of CDCv2 were new, by input, packed like
-    `times`.  `hops_from` is where the batch began to read the shard's partition of the
-    loopback topic.  `hydrated` are new joins that have got all that the shard had before them.
-    `waiting` is how much waits for its time, as `batch.waiting` counts it.
-    `epoch` counts rescalings of the checkpoint, `retired` says that it has
-    had fewer shards since.
-    """
-
-    checkpoint: str
-    epoch: int
-    incarnation: int
-    shard: int
-    batch: int
-    lower: int
-    upper: int
-    offset: str
-    plan: str
-    records: int
-    behind: int
-    counts: dict[str, int]
-    manifest: Manifest
-    counted: dict[str, int] = {}
-    times: dict[str, list[int]] = {}
-    intervals: dict[str, tuple[int, int]] = {}
-    hops_from: int = 0
-    seen: list[Seen] = []
-    facts: dict[str, list[int]] = {}
-    took: dict[str, float] = {}
-    retired: bool = False
-    hydrated: list[str] = []
-    waiting: int = 0
-
-
-def replaced(pipeline: str, own: int, newer: int) -> FencedError:
-    """The error of an instance that has found the incarnation of a newer one."""
-    return FencedError(
-        f"this instance (number {own}) of pipeline {pipeline!r} stops: instance {newer} has "
-        "taken over its checkpoint"
-    )
 
 
 def driver_id(checkpoint: str) -> str:
@@ -107,7 +47,7 @@ def partition_of(shard: int) -> int:
 
 
 def shards_of(partitions: int) -> int:
-    """For how many shards a topic of so many partitions is, or has been."""
+    """The number of shards for which a topic with so many partitions was created."""
     return partitions - 1
 
 
@@ -131,13 +71,6 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
         for shard, at in enumerate(ranges)
         if (marker := late[shard] if shard in late else _decoded(found[at], Marker)) is not None
     ]
-
-
-def hydrated_in(found: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
-    """The new joins that have all that was there before, as all shards say of a batch."""
-    if len(found) < shards or any(marker.batch != batch for marker in found):
-        return frozenset()
-    return frozenset.intersection(*(frozenset(marker.hydrated) for marker in found))
 
 
 def last_lease(reader: Reader, topic: str) -> Lease | None:

@@ -1,4 +1,4 @@
-"""The topics that a pipeline writes: made at a start, if they are not there.
+"""The topics that a pipeline writes; a start creates the missing ones.
 
 They are those of outputs and of their progress, markers, and the loopback topic of plans that
 hop.
@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.plan import Output, Plan
@@ -31,7 +32,7 @@ def create(
     settings: Settings,
     shards: int,
     admin: AdminClient,
-    existing: Mapping[str, topics.Topic],
+    existing: Mapping[str, Topic],
 ) -> bool:
     """Make the topics that are missing, and partitions of new shards; whether a topic was."""
     for name, partitions in by_shard(plan, shards).items():
@@ -61,7 +62,7 @@ def missing(
         for name, partitions in by_shard(plan, shards).items()
     ]
     for output in plan.published:
-        its = _UPSERT_TOPIC if output.format == "upsert" else _DIFF_TOPIC
+        its = _UPSERT_TOPIC if output.traits.latest else _DIFF_TOPIC
         wanted += [(output.topic, output, its), (output.progress_topic, 1, _DIFF_TOPIC)]
     for name, count, own_settings in wanted:
         if name not in existing:

@@ -1,4 +1,4 @@
-"""Checks of the brokers before a start: topics, rights, and what belongs together.
+"""Checks of the brokers before a start: topics, rights, and whether they fit together.
 
 A pipeline may be running meanwhile.  What it writes is read before the log that must be
 ahead of it, and compared with that of before where it must not be behind.
@@ -12,14 +12,18 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
-from ikebana.arrangements.errors import IkebanaError
+from ikebana.errors import IkebanaError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, newborn
 from ikebana.processor.checkpoint.evolution import resumed
 from ikebana.processor.checkpoint.preflight import Kept, kept
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.explain.words import counted
+from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.deciding.starting import History, judge, lease_refusal
+from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.ground.check import Check, checked, refused
-from ikebana.processor.kafka import client, markers, takeover, topics
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
@@ -28,6 +32,7 @@ from ikebana.processor.kafka.rights import (
     broker_settings,
     clients_of,
 )
+from ikebana.processor.kafka.takeover import shown
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.timing.reclock import SourceOffset
@@ -189,7 +194,7 @@ def _together(
     settings: Settings,
     admin: AdminClient,
     held: Kept,
-    existing: Mapping[str, topics.Topic],
+    existing: Mapping[str, Topic],
 ) -> Check:
     """Whether checkpoint, markers and outputs are of one history, as a start will ask."""
     what = "what belongs together"
@@ -206,13 +211,15 @@ def _together(
         topic = plan.markers_topic
         shards = min(birth.shards, existing[topic].partitions - 1) if topic in existing else 0
         lease = markers.last_lease(reader, topic) if topic in existing else None
-        takeover.check_lease(plan, birth, lease, existing)
-        known: dict[int, markers.Marker | None] = dict.fromkeys(range(birth.shards))
+        if (found := lease_refusal(plan, birth, lease, existing)) is not None:
+            return refused(what, found.error())
+        known: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
         known |= {shard: markers.last_marker(reader, topic, shard) for shard in range(shards)}
-        last = takeover.last_of_outputs(plan, reader, existing)
+        outputs = {o.name: shown(admin, reader, o, existing) for o in plan.published}
         logged = _logged(checkpoint, birth, held.logged)
-        takeover.check_outputs(plan, birth, logged, last, admin, existing)
-        takeover.check_markers(birth, logged, known, plan)
+        judged = judge(History(plan, birth, logged, outputs, known))
+        if isinstance(judged, Refusal):
+            return refused(what, judged.error())
     except IkebanaError as error:
         return refused(what, error)
     except KafkaException as error:

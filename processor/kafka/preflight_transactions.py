@@ -7,7 +7,7 @@ nothing is tried.
 
 from collections.abc import Iterator
 
-from ikebana.arrangements.errors import AccessError, ConfigError
+from ikebana.errors import AccessError, ConfigError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.check import Check, refused
 from ikebana.processor.kafka import client, markers

@@ -2,10 +2,10 @@
 
 from confluent_kafka import Message
 
-from ikebana.arrangements.errors import IkebanaError
 from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import IkebanaError
 
 
 def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRecord:

@@ -1,4 +1,4 @@
-"""Reading exactly the committed records of a range of offsets.
+"""Read exactly the committed records in ranges of offsets.
 
 Aborted records and transaction markers take offsets and are never seen, so a range is
 not read when some number of records has come, but when the position has reached its
@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ikebana.arrangements.errors import AwayError, SourceError
+from ikebana.errors import AwayError, SourceError
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import PATIENCE_S
 

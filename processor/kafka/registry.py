@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ikebana.arrangements.errors import AwayError, ConfigError, SourceError
 from ikebana.codecs.avro import SchemaUnknown, self_contained
+from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.kafka.client import PATIENCE_S
 
 Result = TypeVar("Result")

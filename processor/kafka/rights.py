@@ -1,4 +1,4 @@
-"""What the brokers have to let a pipeline do, and whether they do.
+"""The rights that a pipeline needs on the brokers, and whether it has them.
 
 `run` asks before its query starts, `preflight` before that, in the same words and with the
 rules that are missing.  Of a topic that is there the brokers tell what we may do with it; of
@@ -20,11 +20,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.arrangements.errors import AccessError
+from ikebana.errors import AccessError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.explain.words import counted
+from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.ground.check import Check
-from ikebana.processor.kafka import client, own_topics, topics
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.planning import progress
@@ -43,7 +44,7 @@ _KAFKA, _SOURCE, _SINK = "kafka", "source.kafka", "sink.kafka"
 class Found(NamedTuple):
     """A topic as the brokers tell of it, and what they let a client do with it."""
 
-    topic: topics.Topic
+    topic: Topic
     allowed: frozenset[AclOperation] | None
     """None if the brokers do not tell: some that speak Kafka's protocol don't."""
 
@@ -138,7 +139,7 @@ class Rights:
             self._seen[name] = _described(client.admin(self._clients[name]), asked)
         return self._seen[name]
 
-    def _has_to_grow(self, topic: str, found: topics.Topic) -> bool:
+    def _has_to_grow(self, topic: str, found: Topic) -> bool:
         by_shard = own_topics.by_shard(self._plan, self._shards)
         return topic in by_shard and found.partitions < by_shard[topic]
 
@@ -227,7 +228,7 @@ def _inputs(plan: Plan) -> list[str]:
     found += [
         topic + ".progress"
         for source in plan.inputs
-        if source.value_format == "diff"
+        if source.traits.kind == "updates"
         for topic in source.topics
     ]
     return list(dict.fromkeys([*found, *plan.transaction_topics]))
@@ -290,7 +291,7 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
                 else:
                     raise
                 continue
-            topic = topics.Topic(str(told.topic_id), len(told.partitions))
+            topic = Topic(str(told.topic_id), len(told.partitions))
             # Whoever is told of a topic may see it, so an answer is never empty.
             allowed = told.authorized_operations
             found[name] = Found(topic, frozenset(allowed) if allowed else None)

@@ -1,7 +1,6 @@
-"""Questions about topics: which partitions, which ids, up to where; and making them."""
+"""Ask brokers about topics (partitions, ids, offsets), and create topics."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from confluent_kafka import (
     IsolationLevel,
@@ -18,19 +17,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka.client import patiently, with_leaders
 
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
 
 _REQUEST_S = 10.0
-
-
-class Topic(NamedTuple):
-    """What distinguishes a topic from a later one of the same name."""
-
-    id: str
-    partitions: int
 
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:

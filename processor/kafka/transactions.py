@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ikebana.arrangements.errors import AwayError, FencedError, SourceError
 from ikebana.codecs import diff
-from ikebana.codecs.upsert_out import Message
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.errors import AwayError, FencedError, SourceError
+from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import (
     PATIENCE_S,
@@ -20,7 +21,6 @@ from ikebana.processor.kafka.client import (
     patiently,
     transactional_producer,
 )
-from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.rows.rows import KeyedUpdate
 
 _REQUEST_S = 10.0
@@ -38,7 +38,7 @@ _LATE = client.AWAY | {
 }
 
 
-class Transactions:
+class TransactionalProducer:
     """A producer that is alone in holding its transactional id, until it is fenced."""
 
     def __init__(self, settings: dict[str, str], transactional_id: str, timeout_s: float) -> None:
@@ -97,7 +97,7 @@ class Transactions:
             count += 1
         return count
 
-    def produce_messages(self, topic: str, messages: Sequence[Message]) -> int:
+    def produce_messages(self, topic: str, messages: Sequence[OutputMessage]) -> int:
         """Add messages as they are; return how many there were."""
         for key, value, headers in messages:
             try:
@@ -127,7 +127,7 @@ class Transactions:
         return SourceError(f"could not go on with transaction {self.id}: {cause.str()}")
 
 
-def commit_marker(transactions: Transactions, topic: str, marker: Marker) -> None:
+def commit_marker(transactions: TransactionalProducer, topic: str, marker: Marker) -> None:
     """Commit a transaction that holds a marker and nothing else."""
     with transactions.transaction() as producer:
         markers.produce_marker(producer, topic, marker)

@@ -1,19 +1,19 @@
-"""Arrange: a relation by a key, kept between `since` and `upper` for all who look it up.
+"""Arrange: an index of a relation by key, shared by all joins that look it up.
 
-The relation accumulated at any time from `since` on can be read, whatever has come since:
-updates at or after `since` keep their times, what is older is one untimed base.  History
-is folded when its key is touched, or when `since` has passed it; what is neither touched
-nor due is not looked at.
+The relation can be read as of any time from `since` up to `upper`: updates at or after
+`since` keep their times, and older ones are compacted into one base without times.  A key
+is compacted when it changes, or when `since` has passed its history; a batch does not touch
+any other key.
 
 An `Arrangement` lives for one micro-batch: `update` takes the relation's updates of the
 interval, lookups are answered as of their own times, and `settle` writes what has changed,
 compacted to the `since` that the next batch has.  So if all readers are as far as the
 arrangement, no history is ever written.
 
-A key whose data are few has one entry, which one get finds.  A group that is large has an
-entry a datum, and is scanned, never held; only what a batch changes of it is in memory.
+A key with few data has one entry, so one get finds them.  A large group has an entry for
+each datum and is scanned, not loaded; only the data that a batch changes are in memory.
 
-Multiplicities may be negative.  What comes to nothing leaves nothing behind.
+Multiplicities may be negative.  A datum whose multiplicity becomes 0 leaves no entry.
 """
 
 import struct
@@ -52,7 +52,7 @@ _MANY = b"m"
 _LARGE = b"n"
 _GROUP = b"l"
 _ONE_TAG, _GROUP_TAG, _LARGE_TAG = _ONE[0], _GROUP[0], _LARGE[0]
-# A larger group is a range, until it is much smaller: it is not to go back and forth.
+# A larger group is a range of entries until it is much smaller, so that it does not switch often.
 _LARGE_BYTES = 2_048
 _SMALL_BYTES = 512
 
@@ -64,7 +64,7 @@ _group_of = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 
 class Arrangement:
-    """A relation by key, for one micro-batch in which lookups are at or after `since`."""
+    """An index of a relation, for one micro-batch whose lookups are at or after `since`."""
 
     def __init__(self, store: Store, interval: Interval, since: int) -> None:
         self._store = store
@@ -124,7 +124,7 @@ class Arrangement:
                 yield _many_of(entry)[1].items()
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """How many data each key has about: those of all times from `since` on are counted."""
+        """About how many data each key has; data of all times from `since` on are counted."""
         touched = self._touched
         entries = self._store.get_many([_KEY + key for key in keys])
         return [
@@ -132,10 +132,10 @@ class Arrangement:
         ]
 
     def contents(self, before: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield (key, datum, multiplicity) of what was before a time, in order of keys.
+        """Yield (key, datum, multiplicity) of the relation before a time, in order of keys.
 
-        With a `start`, only from that key on, so that it can be read in portions.  This is
-        what a new reader is filled from, and the time is no later than the interval's lower.
+        A `start` is the first key to yield, so that the relation can be read in portions.  New
+        readers are filled from this.  The time must not be after the interval's lower.
         """
         assert self.since <= before <= self._interval.lower, f"contents before {before}"
         for place, entry in self._store.scan(_KEY, start):
@@ -150,7 +150,7 @@ class Arrangement:
                     yield key, datum, count
 
     def settle(self, since: int) -> None:
-        """Write what has changed, for lookups that are at or after `since` from now on."""
+        """Write the changes, compacted to the `since` of later lookups."""
         assert self.since <= since <= self.upper, f"since {since} is not reached yet"
         self._load_due(since)
         changes: Changes = {}
@@ -164,7 +164,7 @@ class Arrangement:
         self._touched = {}
 
     def _write_group(self, changes: Changes, key: bytes, group: "_Group", since: int) -> None:
-        """Add what has changed of a large group, which may have become small."""
+        """Stage the changes of a large group, which may have become small."""
         count, size = group.count, group.size
         for cell in group.rows.values():
             # There is one, or there was none and has been none since.
@@ -186,7 +186,7 @@ class Arrangement:
         whole.write(changes, _KEY + key, since)
 
     def _load(self, keys: Iterable[bytes]) -> None:
-        """Fetch what keys have, to change it."""
+        """Load the entries of keys that are about to change."""
         touched = self._touched
         # Neighbours lie together: a store finds them much faster in order.
         missing = sorted({key for key in keys if key not in touched})
@@ -196,7 +196,7 @@ class Arrangement:
             touched[key] = _Group.of(entry) if large and entry else _Cell.of(entry)
 
     def _load_rows(self, places: Mapping[bytes, Sequence[bytes]]) -> None:
-        """Fetch data of large groups, to change them."""
+        """Load data of large groups that are about to change."""
         missing: dict[bytes, _Group] = {}
         for key, own in places.items():
             group = self._touched[key]
@@ -207,7 +207,7 @@ class Arrangement:
             missing[place].rows[place] = _Cell.of(entry)
 
     def _load_due(self, since: int) -> None:
-        """Fetch what has history that is to be folded."""
+        """Load the entries whose history is due for compaction."""
         due = [place for _, place in self._queue.due(since)]
         self._load(key_of(place, b"") for place in due)
         rows: dict[bytes, list[bytes]] = {}
@@ -246,7 +246,7 @@ def key_of(place: bytes, entry: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Cell:
-    """What one entry holds: the counts of a key's data, or of one datum of a large group.
+    """The counts in one entry: of a key's data, or of one datum of a large group.
 
     `stored` is the entry as it was, `queued` the time by which it is queued.
     """
@@ -257,7 +257,7 @@ class _Cell:
 
     @staticmethod
     def of(entry: bytes | None) -> "_Cell":
-        """What an entry of a store holds."""
+        """Decode an entry of the store."""
         if entry is None:
             return _Cell({}, None, None)
         if entry[0] == _ONE_TAG:
@@ -285,7 +285,7 @@ class _Cell:
             del data[datum]
 
     def write(self, changes: Changes, place: bytes, since: int) -> None:
-        """Add what is to be written for this to be the entry at a place."""
+        """Stage the writes that store this cell under a key."""
         data, queued, entry = self.data, None, None
         if len(data) == 1 and (only := next(iter(data.items())))[1] == _ONCE:
             entry = _ONE + only[0]
@@ -343,7 +343,7 @@ def _size_of(found: _Cell | _Group | None, entry: bytes | None) -> int:
 
 
 def _write(changes: Changes, key: bytes, cell: _Cell, since: int) -> None:
-    """Add what is to be written for the data of a key, which may have become a large group."""
+    """Stage the writes of a key's data, which may have become a large group."""
     data, place = cell.data, _KEY + key
     # Two large ones are what a key has whose only datum is replaced.
     if len(data) <= 2 or (size := sum(map(len, data))) <= _LARGE_BYTES:

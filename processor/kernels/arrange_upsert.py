@@ -1,9 +1,9 @@
 """The state of an upsert as an arrangement of its output by its own key.
 
-The upsert keeps the current value of each key.  What a reader that lags must know beside
-it is what a key's value was before it changed, for changes at or after `since`: these lie
-in the same part of the store, under places of their own, and the upsert neither reads nor
-writes them.  If all readers are as far as the upsert there are none.
+The upsert keeps the current value of each key.  Readers that lag behind it also need the
+value before each change at or after `since`.  These old values are in the same part of the
+store under keys of their own, which the upsert neither reads nor writes.  There are none if
+all readers are at the upsert's frontier.
 
 A `UpsertArrangement` lives for one micro-batch, like an `Arrangement`, from the updates
 that the upsert has emitted in it.
@@ -56,7 +56,7 @@ class UpsertArrangement:
                 changes.append((time, None))
 
     def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
-        """Yield for each key, in the order asked, each datum that it has or had."""
+        """Yield for each key, in the given order, each datum that it has or had."""
         entries, fresh = self._entries(keys), self._fresh
         for key, value in zip(keys, upsert.read(self._store, keys), strict=True):
             entry = entries.get(key)
@@ -73,7 +73,10 @@ class UpsertArrangement:
         """
         # What has been deleted since then has no state, but a past.
         gone = (place[1:] for place, _ in self._store.scan(_BEFORE, start))
-        merged = (key for key, _ in groupby(heapq.merge(upsert.scan(self._store, start), gone)))
+        # Of this batch that is not in the store yet.
+        fresh = sorted(key for key in self._fresh if key >= start)
+        there = heapq.merge(upsert.scan(self._store, start), gone, fresh)
+        merged = (key for key, _ in groupby(there))
         while keys := list(islice(merged, _AT_ONCE)):
             for key, group in zip(keys, self.groups(keys), strict=True):
                 for datum, counts in group:
@@ -85,7 +88,7 @@ class UpsertArrangement:
         return [value is not None for value in upsert.read(self._store, keys)]
 
     def settle(self, since: int) -> None:
-        """Keep what lookups at or after `since` need."""
+        """Write the old values that lookups at or after `since` need."""
         assert self.since <= since <= self.upper, f"since {since} is not reached yet"
         keys = dict.fromkeys(place[1:] for _, place in self._queue.due(since))
         if since < self.upper or self._lags:

@@ -1,7 +1,7 @@
-"""Facts: updates that come in any order and any number of times, each kept once.
+"""Facts of CDCv2: updates that arrive in any order and repeatedly, each kept once.
 
-A fact waits until the frontier has passed its time, and is then released with all others
-of that time.  (key, value, time) has one diff: with another one it is an error.
+A fact is held until the frontier has passed its time, and is then released with all others
+of that time.  Two facts of one (key, value, time) with different diffs are an error.
 
 The interval ends at a frontier before which all facts were found in earlier batches.  So
 what comes of a time before `upper` is a repetition: of what is held, or, before `lower`,
@@ -30,7 +30,7 @@ _TIME_BYTES = 8
 
 
 class Found(NamedTuple):
-    """What is released, of times in the interval, and what a batch has brought.
+    """The updates that are released in the interval, and the counts of a batch.
 
     `counts` are the facts by time that were not held before, all at or beyond `upper`;
     `repeated` is how many of a batch's facts were there already.
@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
 
 def step(store: Store, facts: Sequence[KeyedUpdate], interval: Interval) -> Found:
-    """Hold the facts that are new, and release those of the interval.
+    """Hold new facts, and release those of the interval.
 
     Raises:
         ContradictionError: a fact contradicts another one, or the frontier.

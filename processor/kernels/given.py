@@ -1,14 +1,15 @@
-"""What a user's function gives: data that have a JSON form, or the reason why there are none."""
+"""Call a user's function: return its results as canonical JSON, or the reason of its failure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ikebana.codecs import canonical
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.linear.functions import name_of, raised
 
 
 class Refused(Exception):
-    """Raised by a user's function: what it was given is not for it, and why.
+    """Raise this in a function to refuse its arguments, with the reason.
 
     The reason becomes an error record; it should not hold the payload.
     """
@@ -18,11 +19,11 @@ class Refused(Exception):
 
 
 class FailureError(Exception):
-    """A function has given no data; the message says why."""
+    """A function failed, or returned data without a JSON form; the message says why."""
 
     def reason(self, operator: str) -> str:
         """The reason of the error record of an operator."""
-        return f"operator {operator}: {self}" if operator else str(self)
+        return f"operator {shown(operator)}: {self}" if operator else str(self)
 
 
 def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:

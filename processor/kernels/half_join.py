@@ -6,9 +6,9 @@ the arrangement's updates of times before t, and those of t itself if it says so
 two inputs comes first within a time is settled by who plans the join, once for each pair,
 so that every pair of updates is found by exactly one path.
 
-Nothing is remembered here, and no result is held: matches come one at a time, however
-many a key has.  What a lookup may ask is bounded: not what is before `since`, which has been
-folded together, nor what is not complete, at or beyond `upper`.
+The half join keeps no state and holds no results: it yields matches one at a time.  The time of
+a lookup must be at or after `since`, because older updates are compacted, and before `upper`,
+because later ones are not complete.
 
 Source of the method: `half_join` of differential dataflow's `dogsdogsdogs`.
 """
@@ -24,8 +24,8 @@ from ikebana.processor.kernels.history import Counts, count_before
 _AT_ONCE = 5_000
 
 
-class Lookup(NamedTuple):
-    """What a key has as of a time, asked by an update with `diff`; `payload` is its own.
+class LookupRow(NamedTuple):
+    """A lookup of a key as of a time, for an update with `diff` and `payload`.
 
     `sees_equal` says whether updates at the very time are seen.
     """
@@ -38,7 +38,7 @@ class Lookup(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A payload with a datum, or with None if it has met nothing, as an update."""
+    """An update of a payload and a datum, which is None if the lookup has no match."""
 
     payload: Any
     datum: bytes | None
@@ -47,7 +47,7 @@ class Match(NamedTuple):
 
 
 class Arranged(Protocol):
-    """A relation by key, whose lookups are exact from `since` up to `upper`."""
+    """An index of a relation, whose lookups are exact from `since` up to `upper`."""
 
     since: int
     upper: int
@@ -61,12 +61,12 @@ class Arranged(Protocol):
         ...
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """How many data each key has, about, whenever."""
+        """About how many data each key has, at any time."""
         ...
 
 
 def half_join(
-    arranged: Arranged, lookups: Iterable[Lookup], *, outer: bool = False
+    arranged: Arranged, lookups: Iterable[LookupRow], *, outer: bool = False
 ) -> Iterator[Match]:
     """Yield the matches of lookups; with `outer`, also one with None for each without a match.
 
@@ -75,7 +75,7 @@ def half_join(
     since, upper = arranged.since, arranged.upper
     pending = iter(lookups)
     while chunk := list(islice(pending, _AT_ONCE)):
-        by_key: dict[bytes, list[Lookup]] = {}
+        by_key: dict[bytes, list[LookupRow]] = {}
         for lookup in chunk:
             if not since <= lookup.time <= upper - lookup.sees_equal:
                 _refuse(arranged, lookup)
@@ -99,7 +99,7 @@ def half_join(
 
 
 def _matches_of_many(
-    own: list[Lookup], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
+    own: list[LookupRow], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
 ) -> Iterator[Match]:
     """Read a group once for all lookups of its key.
 
@@ -124,12 +124,12 @@ def _matches_of_many(
         yield Match(own[at].payload, None, own[at].time, own[at].diff)
 
 
-def _seen_before(lookup: Lookup) -> int:
+def _seen_before(lookup: LookupRow) -> int:
     """The time before which a lookup sees updates."""
     return lookup.time + lookup.sees_equal
 
 
-def _refuse(arranged: Arranged, lookup: Lookup) -> None:
+def _refuse(arranged: Arranged, lookup: LookupRow) -> None:
     assert lookup.time >= arranged.since, (
         f"a lookup at {lookup.time} is before the since {arranged.since}"
     )

@@ -1,7 +1,7 @@
-"""Multiplicities that changed lately, and the queue of what is to be compacted.
+"""The recent history of multiplicities, and the queue of entries to compact.
 
-Counts are `[base, time, diff, time, diff, ...]` with times going up: what was before
-`since` is in the base, which every lookup sees, and what is at or after it keeps its time.
+Counts are `[base, time, diff, time, diff, ...]` with ascending times.  The base is the sum of
+updates before `since`, which every lookup sees; later updates keep their times.
 
 Entries of a store that keep times are queued, each once, by what was the latest of them
 when it was queued.  When `since` has passed that time the entry is due.  What is due is
@@ -37,7 +37,7 @@ def count_before(counts: Counts, time: int) -> int:
 
 
 def add(counts: Counts, time: int, diff: int) -> None:
-    """Change the multiplicity at a time; what comes to nothing is not kept.
+    """Add a diff at a time; a time whose diffs sum to 0 is removed.
 
     >>> counts = [1, 5, 1]
     >>> add(counts, 7, -2), add(counts, 5, -1)
@@ -58,7 +58,7 @@ def add(counts: Counts, time: int, diff: int) -> None:
 
 
 def fold(counts: Counts, since: int) -> None:
-    """Put what is before `since` into the base.
+    """Compact the updates before `since` into the base.
 
     >>> counts = [1, 5, 1, 7, -2]
     >>> fold(counts, 7)
@@ -73,7 +73,7 @@ def fold(counts: Counts, since: int) -> None:
 
 
 class Due(NamedTuple):
-    """An entry whose time has been passed, by its place."""
+    """The store key of an entry that is due for compaction."""
 
     time: int
     place: bytes

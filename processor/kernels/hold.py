@@ -1,10 +1,10 @@
-"""Hold: updates of the future wait here until the frontier has passed their time.
+"""Hold: keep updates at future times until the frontier has passed these times.
 
-Updates that cancel before they are due vanish.  Entries lie in order of their due time,
-so a batch looks only at what is due, however much is waiting, and begins where the last
-one ended, for what is deleted may still lie in the way.  What is released is
-consolidated.  Times are 64-bit integers that are not negative, as time is everywhere; a sum
-of diffs beyond 64 bits is held as its digits, and released as several updates.
+Updates that cancel before they are due vanish.  Entries are sorted by time, so a batch reads
+only those that are due.  It begins where the last batch ended, because RocksDB would
+otherwise step over deleted entries.  Released updates are consolidated.  Times are
+non-negative 64-bit integers; a sum of diffs beyond 64 bits is held as decimal digits, and
+released as several updates.
 """
 
 import operator
@@ -26,12 +26,12 @@ _BLOCK_TAG = b"b"
 _BLOCK = 256
 _block_of = msgspec.msgpack.Decoder(list[KeyedUpdate]).decode
 _time = operator.attrgetter("time")
-# Here stands a time that none of what is held is before.
+# The key of a lower bound on the times of held updates.
 _LEAST = b"l"
 
 
 def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
-    """Release what is due before `upper`, of `updates` and of what is held; hold the rest."""
+    """Release the updates before `upper`, new and held ones; hold the rest."""
     held = Part(store, _HELD)
     due: dict[tuple[bytes | None, bytes, int], int] = {}
     later: dict[bytes, KeyedUpdate] = {}
@@ -72,10 +72,10 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
 
 
 def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
-    """The same for updates that all come shortly before they are due, as events do.
+    """Like `step`, for updates that arrive shortly before they are due, as events do.
 
-    Neighbours in time are held together, so what is not due yet of a block is held anew.  Those
-    that cancel are held too, and what is released is not consolidated.
+    Neighbours in time are stored in one block; the rest of a block that is partly due is
+    stored again.  Updates that cancel are held too, and released ones are not consolidated.
     """
     held = Part(store, _HELD)
     due = [update for update in updates if update.time < upper]
@@ -121,7 +121,7 @@ def _joined(one: bytes, other: bytes) -> bytes:
 
 
 def _held_by(place: bytes, entry: bytes) -> list[KeyedUpdate]:
-    """The updates of an entry, whatever its kind."""
+    """The updates of an entry of either kind."""
     if entry[:1] == _BLOCK_TAG:
         return _block_of(memoryview(entry)[1:])
     key, value, total = _entry_of(entry)
@@ -129,7 +129,7 @@ def _held_by(place: bytes, entry: bytes) -> list[KeyedUpdate]:
 
 
 def is_due(store: Store, upper: int) -> bool:
-    """Whether anything that is held is due before `upper`."""
+    """Whether any held update is due before `upper`."""
     least = _least(store)
     if least >= upper:
         return False
@@ -138,13 +138,13 @@ def is_due(store: Store, upper: int) -> bool:
 
 
 def due_times(store: Store) -> list[int]:
-    """The times of all that is held, in order."""
+    """The times of all held updates, in order."""
     found = Part(store, _HELD).scan(b"", _packed(_least(store)))
     return sorted(held.time for place, entry in found for held in _held_by(place, entry))
 
 
 def waiting(store: Store, most: int) -> int:
-    """How many updates are held, counted up to `most` or a few more."""
+    """The number of held updates, counted up to about `most`."""
     count = 0
     for place, entry in Part(store, _HELD).scan(b"", _packed(_least(store))):
         count += len(_held_by(place, entry))

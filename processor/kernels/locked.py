@@ -1,9 +1,9 @@
 """As-of join with `retract: locked`: a retraction takes back what its insertion had met.
 
-For each left datum the results of every insertion are remembered, in order, also that
-there were none.  A retraction emits the negation of the latest that is remembered, and
-forgets it; it asks nothing.  One of which nothing is remembered is an error record at its
-time, and stays one: a later insertion is none that it could take back.
+For each left datum the store has the matches of every insertion, in order, also if there
+were none.  A retraction emits the negation of the latest matches and removes them, without a
+lookup.  A retraction without a stored insertion is an error record at its time, which is never
+retracted: a later insertion cannot be the one that it meant.
 
 At one time only the sum of a datum's updates counts.  The store keeps the results, so it
 grows with what the left relation has, times what each has met.
@@ -20,6 +20,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.kernels.half_join import Match
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -43,7 +44,7 @@ _earlier_of = msgspec.msgpack.Decoder(list[_Run]).decode
 
 
 class Asked(NamedTuple):
-    """An insertion that asks what it meets; its matches have `payload`."""
+    """An insertion to look up; its matches have the same `payload`."""
 
     key: bytes
     payload: Any
@@ -89,7 +90,7 @@ def step(
             diff += count
             found.matches.extend(_matches((key, value), time, -count, results))
         if diff:
-            record = error_record(f"operator {operator}: {_REASON}", None, key, None)
+            record = error_record(f"operator {shown(operator)}: {_REASON}", None, key, None)
             found.errors.extend(KeyedUpdate(None, record, time, n) for n in pieces(-diff))
     for stack in stacks.values():
         changes |= stack.changes()
@@ -116,7 +117,7 @@ _At = tuple[bytes | None, bytes, int]
 def _met(
     diffs: dict[_At, int], meet: Callable[[Iterable[Asked]], Iterable[Match]]
 ) -> dict[_At, Results]:
-    """What each insertion meets, in order of data."""
+    """The matches of each insertion, in the order of data."""
     met: dict[_At, Results] = {at: [] for at, diff in diffs.items() if diff > 0}
     asked = (Asked(_key(at), at, at[1], at[2]) for at in met)
     for at, datum, _, diff in meet(asked):
@@ -140,7 +141,7 @@ def _matches(
 
 
 class _Stack:
-    """The insertions of one left datum that are remembered, in the course of a batch."""
+    """The stored insertions of one left datum, during a batch."""
 
     def __init__(self, store: Store, place: bytes, entry: bytes | None) -> None:
         self._store = store
@@ -150,7 +151,7 @@ class _Stack:
         self._changes: dict[bytes, bytes | None] = {}
 
     def push(self, count: int, results: Results) -> None:
-        """Remember insertions that have met the same."""
+        """Add insertions with equal matches."""
         if self._runs and self._runs[-1][1] == results:
             count += self._runs.pop()[0]
         self._runs += [(piece, results) for piece in pieces(count)]
@@ -160,7 +161,7 @@ class _Stack:
             del self._runs[:_RUNS]
 
     def pop(self, count: int) -> Iterator[_Run]:
-        """Forget the latest insertions, as many as there are; yield what they have met."""
+        """Remove the latest insertions, up to a number, and yield their matches."""
         while count and (self._runs or self._earlier):
             if not self._runs:
                 self._earlier -= 1
@@ -173,7 +174,7 @@ class _Stack:
             yield taken, results
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """What is to be written."""
+        """The changes to write."""
         kept = self._runs or self._earlier
         entry = _encode((self._earlier, self._runs)) if kept else None
         return self._changes | ({} if entry == self._stored else {self._place: entry})

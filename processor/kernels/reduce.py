@@ -1,16 +1,16 @@
-"""Reduce: the rows of each key become one row of counts, sums, extremes and lists.
+"""Reduce by aggregates: one row of counts, sums, extremes and lists for each key.
 
 The input is a collection of (key, row), a row being canonical JSON of an object; the
-output is the collection of (key, results), an object again.  At each time a key whose
-results change gives -old and +new.  A key is there as long as the diffs of its rows do
-not sum to zero, whatever is asked of them: in a collection whose counts are not
-negative that is as long as it has a row.
+output is the collection of (key, results), an object again.  At each time at which the
+results of a key change, the old ones are retracted and the new ones inserted.  A key has
+results as long as the diffs of its rows do not sum to zero: in a collection without
+negative counts, as long as it has a row.
 
 An argument that is null or absent counts for nothing, but a count without a field
 counts rows.  Of no values sum, avg, min and max are null, count and distinct 0, top is
 empty.  Sums are exact, so what is added and retracted leaves no trace; an average has
-15 digits.  What cannot be added is null to a sum or an average, and an error for as long
-as its row is there.  A value that is there less than once is not there for min, max, top
+15 digits.  A value that cannot be added counts as null in a sum or an average, and is an error
+as long as its row exists.  A value with a negative count does not count for min, max, top
 and distinct.
 
 Values stand in the order of their SQL type, and those of JSON in the one that `order` has.
@@ -32,6 +32,7 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.ground.typed_order import Order
 from ikebana.processor.kernels.order import canonical_of, decimal_of, ordered, value_of
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -108,6 +109,24 @@ def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     """The current results of `keys`."""
     states = store.get_many([_STATE + key for key in keys])
     return [None if state is None else _split(state)[1] for state in states]
+
+
+def contents(
+    store: Store, start: bytes = b""
+) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+    """The keys in order, from `start` on, each with its results; errors are of single rows."""
+    for place, entry in store.scan(_STATE, start):
+        _, result = _split(entry)
+        yield place[1:], () if result is None else (result,), ()
+
+
+def errors_of(
+    updates: Sequence[KeyedUpdate], aggregates: Sequence[Aggregate], operator: str
+) -> list[KeyedUpdate]:
+    """The updates of error records that rows come to, whatever their times are."""
+    times = [update.time for update in updates]
+    interval = Interval(min(times, default=0), max(times, default=0) + 1)
+    return _changes(updates, interval, aggregates, _orders(aggregates), operator)[1]
 
 
 def key_of(place: bytes, entry: bytes) -> bytes:
@@ -221,7 +240,7 @@ def _changes(
         change, arguments = times[time], _decode_row(row)
         for aggregate in change.add(arguments, diff, aggregates):
             of = f'{aggregate.kind} "{aggregate.name}"'
-            reason = f"operator {operator}: an argument of {of} is no number"
+            reason = f"operator {shown(operator)}: an argument of {of} is no number"
             errors[time, error_record(reason, None, key, None)] += diff
         for order, number in orders.items():
             if (argument := arguments.get(order.field)) is not None:

@@ -1,29 +1,27 @@
-"""Reduce by a function: what a user's function makes of all rows of each key.
+"""Reduce by a function: a user's function returns the results of all rows of a key.
 
 The input is a collection of (key, row), both canonical JSON; the output is the collection
-of (key, value) with each of the values that `function(key, rows)` gives.  It is called
-once for each time at which the rows of a key have changed, when all updates of that time
-have been added up, and the difference to what showed before is emitted at that time.
+of (key, value) with each value that `function(key, rows)` returns.  The function is called
+once for each time at which the rows of a key have changed, after all updates of that time
+were added, and the difference from the former results is emitted at that time.
 
 Rows are pairs (row, count) in the order of their canonical bytes, so what comes out does
 not depend on the order in which they came.  No count is zero; below zero it is where the
 input has retracted more than it has given, and what that means is the function's to say.
 The values may come in any order, and one that is given twice is there twice.
 
-A function that fails, or refuses, shows nothing and puts an error record into the key's
-error slot, until the rows change and it succeeds.  So what shows depends on the rows
-alone, and not on how they came to be.  A key without rows shows nothing, whatever the
-function, and is not in the store.
+If the function fails or refuses, the key has no results but an error record, until its rows
+change and the function succeeds.  So the results depend on the rows alone, not on their
+history.  A key without rows has no results; the function is not called for it.
 
-The store keeps each row with its count, and what shows: it is retracted as it was
-emitted, also when the function has changed meanwhile.  All rows of a key are read,
-decoded and held for a call, however few have changed.  What is written are those that
-have changed.
+The store has each row with its count, and the results as they were emitted, so that they
+can be retracted after the function has changed.  A call reads and decodes all rows of
+its key.  Only rows that have changed are written.
 """
 
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -77,6 +75,15 @@ def step(
     found.updates.sort(key=lambda update: update.time)
     found.errors.sort(key=lambda update: update.time)
     return found
+
+
+def contents(
+    store: Store, start: bytes = b""
+) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+    """The keys in order, from `start` on, each with what shows of it and its error record."""
+    for place, entry in store.scan(_SHOWN, start):
+        found = _shown_of(entry)
+        yield place[1:], found.values, found.slot
 
 
 def key_of(place: bytes, entry: bytes) -> bytes:

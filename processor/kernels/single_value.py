@@ -1,12 +1,12 @@
-"""Single value: how many rows each key of an output has, where one at most is not certain.
+"""Single value: find keys of an output with several rows, for formats that allow only one.
 
-A key that has one row, once, or none, is *right*.  Any other is not: it has an error record
-in its error slot, which leaves again when the key is right.  What has no key is
-an error as often, and as long, as it is there.
+A key is *right* if it has no row, or one row with the count 1.  Any other key has an error
+record, which is retracted when the key becomes right again.  A row without a key is an error
+record as long as it exists, and as often as its count says.
 
-The store has an entry for each key: the value that readers of `upsert` messages hold, which
-of a right one is its row.  The rows of a key that is not right lie beside it, with their
-counts: however many there are, a change reads those that it changes.
+The store has an entry for each key: the value that readers of the `upsert` topic have, which
+is the row of a right key.  The rows of other keys have entries of their own with counts, so
+that a change reads only the rows that it changes.
 """
 
 import struct

@@ -1,41 +1,39 @@
-"""State machine: a set of states for each key, moved by symbols; emit what shows of them.
+"""State machine: user functions apply the symbols (events) of a key to its set of states.
 
-A machine is made of user functions.  `step` says which states a symbol makes of those
-that are live; there may be several (a non-deterministic automaton) or none.  `view` says
-which values show of them; without one, the states themselves do.  The output is the
-collection of (key, value) that shows, as updates.  Upsert is the machine whose step
-ignores the old states.
+`step` returns the next states of a key for a symbol; there may be several (a
+non-deterministic automaton) or none.  `view` returns the values to show for the states;
+without it these are the states themselves.  The output is the collection of (key, shown
+value).  Upsert is the machine whose step ignores the old states.
 
-All symbols of one key and time are applied in order before anything shows; then the
-difference is emitted at that time.  A time is processed once the interval has closed it:
-a symbol at or beyond `upper` waits in the store.
+All symbols of one key and time are applied in order, and then the difference of the shown
+values is emitted at that time.  A time is processed when the interval has closed it; symbols
+at or beyond `upper` wait in the store.
 
-A symbol on which a function fails, or which the machine refuses, leaves states and values
-as they were before it and puts an error record into the key's error slot; the next symbol
-that is applied retracts the record.  A symbol is applied when step and view have both
-given data that have a JSON form: so of several symbols of one time, each stands or falls
-by itself, although only what the last one leaves shows.
+If a function fails on a symbol or refuses it, states and values stay as they were, and the
+key gets an error record, which the next applied symbol retracts.  A symbol is applied if
+step and view both return data with a JSON form.  So each of several symbols at one time
+succeeds or fails by itself, although only the result of the last one is shown.
 
-A key without states shows nothing, whatever the view, and lies not in the store.  What
-shows is remembered beside the states where it is something else: it is retracted as it
-was emitted, also when the functions have changed meanwhile.
+A key without states shows no values and has no entry in the store.  If the shown values are
+not the states themselves, they are stored as emitted, so that they can be retracted after
+the functions have changed.
 
-States carry the version of their machine.  A key's states of another version are migrated
-when its next symbol comes, and until then show what they did.
+States have the version of their machine.  Those of another version are migrated at the next
+symbol of their key, and until then the values shown do not change.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple, final
 
 import msgspec
 
-from ikebana.arrangements.errors import IkebanaError
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.errors import IkebanaError
 from ikebana.processor.kernels.given import FailureError, given
 
 # What a machine's function raises is found beside what it is given.
@@ -45,7 +43,7 @@ from ikebana.processor.rows.rows import KeyedUpdate
 
 @final
 class Tombstone:
-    """What a step is given for a symbol that removes the row; null is a value like others."""
+    """The type of `TOMBSTONE`, which `step` gets for a deleted row; null is a value."""
 
     def __reduce__(self) -> str:
         # There is one in each process, also after a copy.
@@ -183,6 +181,15 @@ def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
         () if entry is None else _entry_of(entry).visible
         for entry in Part(store, b"k").get_many(keys)
     ]
+
+
+def contents(
+    store: Store, start: bytes = b""
+) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+    """The keys in order, from `start` on, each with what shows of it and its error record."""
+    for key, entry in Part(store, b"k").scan(b"", start):
+        found = _entry_of(entry)
+        yield key, found.visible, _slot(found)
 
 
 def waiting_times(store: Store) -> list[int]:

@@ -104,6 +104,15 @@ def scan(store: Store, start: bytes = b"") -> Iterator[bytes]:
     return (key for key, _ in Part(store, b"k").scan(b"", start))
 
 
+def contents(
+    store: Store, start: bytes = b""
+) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+    """The keys in order, from `start` on, each with its value and its error record, if any."""
+    for key, state in Part(store, b"k").scan(b"", start):
+        value, record = split(state)
+        yield key, () if value is None else (value,), () if record is None else (record,)
+
+
 def waiting_times(store: Store) -> list[int]:
     """The times of the symbols that wait, in order."""
     return [int.from_bytes(place[:8], "big") for place, _ in Part(store, b"w").scan(b"")]

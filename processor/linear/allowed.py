@@ -1,4 +1,4 @@
-"""Which functions an expression may call: those whose result is that of their arguments alone.
+"""The functions that expressions may call: those that depend on their arguments alone.
 
 DuckDB says of each function whether it is consistent.  What it calls so but asks the clock,
 the catalog or the program is refused here as well, and so is what takes the name of an

@@ -1,10 +1,10 @@
-"""Linear steps in a row, fused into one pass over a batch of updates.
+"""A chain: consecutive linear steps, fused into one pass over a batch of updates.
 
 SQL steps that stand together are one statement over the whole batch; Python steps that
-stand together are one logic, applied datum by datum with no list in between.  What a
-step fails on becomes an error record in the operator's name, with the update's diff: it
-leaves again with the datum.  The record names operator, key and reason, not the value,
-so that it does not depend on which columns the planner let through.
+stand together are one logic, applied datum by datum with no list in between.  If a step fails
+on an update, the result is an error record with the update's diff, so it is retracted when
+the datum is.  The record has the operator, the key and the reason, but not the value, since
+that depends on the columns that the planner has decoded.
 """
 
 import functools
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.keys import is_null, key_sql
@@ -26,7 +27,7 @@ Named = tuple[str, AnyStep]
 
 
 class ChainError(Exception):
-    """A step that cannot be: the `index`-th of its operator, and the part of it at fault."""
+    """A step is refused: the `index`-th of its operator, with the part at fault."""
 
     def __init__(self, steps: Sequence[Named], at: int, part: str, problem: str) -> None:
         super().__init__(problem)
@@ -37,7 +38,7 @@ class ChainError(Exception):
 
 
 class Passed(NamedTuple):
-    """What a pass over updates has given: updates, and updates of error records."""
+    """The results of a pass: updates, and updates of error records."""
 
     updates: list[KeyedUpdate]
     errors: list[KeyedUpdate]
@@ -77,7 +78,7 @@ class Chain:
     ) -> Passed:
         """Run updates through all steps; the results are consolidated.
 
-        The errors of `silent` operators are left out: another branch tells them.
+        The errors of `silent` operators are left out, because another branch records them.
         """
         errors: list[KeyedUpdate] = []
         for part in self._parts:
@@ -290,7 +291,7 @@ def _without_large(
 def _bounded(
     updates: list[KeyedUpdate], begins: list[int | None] | None, ends: list[int | None] | None
 ) -> list[KeyedUpdate]:
-    """Updates that count from one time until another, as pairs."""
+    """Turn updates with a validity into an insertion and a retraction each."""
     found = []
     nothing: list[int | None] = [None] * len(updates)
     for update, begin, end in zip(updates, begins or nothing, ends or nothing, strict=True):
@@ -306,4 +307,4 @@ def _bounded(
 
 def operator_error(operator: str, reason: str, key: bytes | None) -> bytes:
     """The error record of a datum that an operator failed on."""
-    return error_record(f"operator {operator}: {reason}", None, key, None)
+    return error_record(f"operator {shown(operator)}: {reason}", None, key, None)

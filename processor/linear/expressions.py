@@ -1,10 +1,10 @@
-"""SQL expressions of a pipeline file: what they name, whether they may stand, how they are run.
+"""SQL expressions of a pipeline: parse, check and rewrite them.
 
 The dialect is DuckDB's, and DuckDB itself parses, binds and evaluates; what is done
 here is on its syntax tree:
 
-* An expression depends on one datum alone.  What asks a clock, chance or settings is
-  refused, and so are aggregates, windows and subqueries.
+* An expression depends on one row alone.  Functions of the clock, of chance or of settings
+  are refused, and so are aggregates, windows and subqueries.
 * A field that is not declared has the type JSON.  It may be cast, tested for null, taken
   apart with `->` and `->>`, or handed on as it is.  Anything else is refused: SQL would
   compare the *text* of JSON with a number.
@@ -68,7 +68,7 @@ class Expression:
 
 
 def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
-    """Check an expression and find out what it reads.
+    """Check an expression, and find the columns that it reads.
 
     Raises:
         ExpressionError: it cannot be parsed, or must not stand; with all that is wrong.

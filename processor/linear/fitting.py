@@ -1,6 +1,6 @@
-"""To which type a column of JSON would best be cast, by what stands beside it.
+"""Propose the type of a cast for a column of JSON, from the other operands.
 
-It is what messages propose, and decides nothing.
+Only messages use the proposal.
 """
 
 import functools

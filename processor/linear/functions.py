@@ -1,4 +1,4 @@
-"""Python functions as steps: how they are named, found, called, and what they may give."""
+"""Python functions as steps: their names, how to import and call them, and their results."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ikebana.processor.linear.steps import Call
 
 
 class Failure(NamedTuple):
-    """Stands for the data that a step could not make; the reason has no payload."""
+    """A failed step in place of its result; the reason has no data of the record."""
 
     operator: str
     reason: str
@@ -36,12 +36,15 @@ def name_of(function: Any) -> str:
 
 
 def found(function: Any) -> Any:
-    """The function itself.  Raises: FunctionError."""
+    """Import a function by its name.  Raises: FunctionError."""
     if not isinstance(function, str):
         return function
     module, colon, name = function.partition(":")
-    if not colon or not module or not name:
-        raise FunctionError(f'"{function}" is not of the form module:function')
+    if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
+        raise FunctionError(
+            f'"{function}" is not of the form module:function; write the function in a module, '
+            "and name both here"
+        )
     try:
         here: Any = module_named(module)
     except ModuleError as error:
@@ -56,7 +59,7 @@ def found(function: Any) -> Any:
 
 
 def why_not_portable(function: Any) -> str | None:
-    """Why another process does not find the function by its name; None if it does."""
+    """Why another process cannot import the function by its name; None if it can."""
     if isinstance(function, str):
         return None
     name = name_of(function)

@@ -1,8 +1,8 @@
-"""All that is wrong with the steps of a linear operator, each part of a step by itself.
+"""Find all problems of a linear operator's steps, part by part.
 
-Steps run as one statement, and the database ends at the first part of it that cannot be.
-So each part is tried alone here.  What a part that cannot be would have made is `UNKNOWN`,
-and nothing is said of what reads it: one mistake is one problem.
+Steps run as one statement, and DuckDB stops at the first invalid part.  So each part is
+compiled alone here.  The results of an invalid part have the type `UNKNOWN`, and what reads
+these is not reported: one mistake is one problem.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keys of several parts: how SQL makes them, and when one is equal to nothing."""
+"""Keys of several parts: their SQL, and nulls in them, which match nothing."""
 
 from ikebana.codecs import canonical
 

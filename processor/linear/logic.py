@@ -1,6 +1,6 @@
-"""The one linear operator, `join_function`, and all others as shorthands for it.
+"""The one linear operator, `join_function`, and all others as cases of it.
 
-A logic says what one datum becomes: `logic(data)` gives (data', time', diff') triples,
+A logic is a function of one datum: `logic(data)` gives (data', time', diff') triples,
 and an update (data, time, diff) becomes (data', max(time, time'), diff * diff'); a time'
 of None is no later time.  From this alone follows that the operator is linear, keeps
 no state, and that two of them in a row are one: `followed_by`.
@@ -53,34 +53,34 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 def mapping(function: Callable[[Any], Any]) -> Logic:
-    """One datum for one."""
+    """Map each datum to one datum."""
     return lambda data: ((function(data), None, 1),)
 
 
 def filtering(predicate: Callable[[Any], object]) -> Logic:
-    """The data for which `predicate` is true."""
+    """Keep the data for which `predicate` is true."""
     return lambda data: ((data, None, 1),) if predicate(data) else ()
 
 
 def flat_mapping(function: Callable[[Any], Iterable[Any]]) -> Logic:
-    """Any number of data for one."""
+    """Map each datum to any number of data."""
     return lambda data: ((made, None, 1) for made in function(data))
 
 
 def exploding(function: Callable[[Any], Iterable[tuple[Any, int]]]) -> Logic:
-    """Any number of data for one, each with a multiplicity, which may be negative or zero."""
+    """Map each datum to data with multiplicities, which may be negative or zero."""
     return lambda data: ((made, None, diff) for made, diff in function(data))
 
 
 def negating() -> Logic:
-    """The same data with diffs turned around."""
+    """Negate the diffs."""
     return lambda data: ((data, None, -1),)
 
 
 def valid_between(
     lower: Callable[[Any], int | None] | None, upper: Callable[[Any], int | None] | None
 ) -> Logic:
-    """Data that count from `lower` (included) until `upper` (excluded).
+    """Keep each datum from `lower` (included) until `upper` (excluded).
 
     A bound of None that a function gives is never satisfied; no function is no bound.
     An empty or inverted interval gives nothing.  An interval that has begun before the

@@ -1,4 +1,4 @@
-"""Modules of users' functions: where they are looked for, and why one cannot be had.
+"""Import the modules of users' functions, or say why that fails.
 
 They are looked for where Python looks, and last in the folder of the pipeline file, so
 that no file there takes the place of a module of somebody else's.  The folder is in an

@@ -1,4 +1,4 @@
-"""SQL steps in a row, compiled to one DuckDB statement and run over batches of rows.
+"""Consecutive SQL steps, compiled to one DuckDB statement and run over batches of rows.
 
 The statement is run as it is written (`database.connection` switches the optimizer
 off), so casts happen for every row, and whether a row fails does not depend on the others.
@@ -51,7 +51,7 @@ _OURS = (
 
 
 class Made(NamedTuple):
-    """What rows have become, in columns of one length.
+    """The results of rows, as columns of equal length.
 
     `rows` are the rows that the results come from.  The others are None where nothing
     has changed: keys and values are as they were, diffs are 1, there are no bounds.
@@ -67,7 +67,7 @@ class Made(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A row of which nothing can be made: at which step, and why."""
+    """A row that has failed, with the step and the reason."""
 
     row: int
     step: int

@@ -1,4 +1,4 @@
-"""What steps may name, and what is said of a step that cannot be.  DuckDB is not needed here."""
+"""Scopes: the columns that steps may name, with their types; and the errors of steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ UNKNOWN = "?"
 
 
 class ExpressionError(Exception):
-    """An expression that cannot stand where it does; the message says why."""
+    """An expression is refused; the message says why."""
 
 
 class UnknownError(ExpressionError):
-    """An expression that reads what another mistake leaves unknown; it is none by itself."""
+    """An expression reads a column whose type another mistake leaves unknown."""
 
     def __init__(self) -> None:
         super().__init__("it reads what is not known, because of another problem")
 
 
 class StepError(Exception):
-    """A step that cannot be; `part` is the part of it that is at fault, as in the file."""
+    """A step is refused; `part` is the key of the faulty part in a pipeline file."""
 
     def __init__(self, step: int, part: str, problem: str) -> None:
         super().__init__(problem)
@@ -39,7 +39,7 @@ class StepError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may name.
+    """The columns that an expression may name.
 
     `types` are SQL types by column.  With `open`, any other name is a field of the
     value, of type JSON; `declare` then says where its type can be declared.  A type that
@@ -56,7 +56,9 @@ class Scope:
         if name in self.types:
             return self.types[name]
         if not self.open:
-            raise ExpressionError(f'there is no column "{name}"{instead(name, self.types)}')
+            # Such as "10": what double quotes have is a name.
+            text = "" if name.isidentifier() else f"; a text stands in single quotes: '{name}'"
+            raise ExpressionError(f'there is no column "{name}"{instead(name, self.types)}{text}')
         return UNKNOWN if self.declare == UNKNOWN else JSON
 
 

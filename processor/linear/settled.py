@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 
 
 def tuples(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The steps of a linear operator as values of the plan, and the shorthands that make them.
+"""The steps of a linear operator as values of a plan, and functions that make them.
 
 Each is `join_function` with a logic of its own: see `processor.linear.logic`.
 """
@@ -49,7 +49,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
 
 
 class Negate(msgspec.Struct, frozen=True, tag="negate"):
-    """Turns every diff around."""
+    """Negate every diff."""
 
 
 class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
@@ -76,7 +76,7 @@ def where(*conditions: str) -> Sql:
 
 
 def select(columns: Mapping[str, str] | None = None, **named: str) -> Sql:
-    """Make the value an object of these SQL expressions, by name."""
+    """Replace the value by an object of these SQL expressions, by name."""
     return Sql(select=tuple({**(columns or {}), **named}.items()))
 
 
@@ -86,17 +86,17 @@ def project(*columns: str) -> Sql:
 
 
 def rekey(expression: str) -> Sql:
-    """Make the key what a SQL expression says; `{'a': a, 'b': b}` is one of two columns."""
+    """Replace the key by a SQL expression; `{'a': a, 'b': b}` is a key of two columns."""
     return Sql(key=expression)
 
 
 def unnest(name: str, expression: str) -> Sql:
-    """One datum for each element of a list, which becomes a column of that name."""
+    """Replace each datum by one for each element of a list, as a column of that name."""
     return Sql(flat_map=(name, expression))
 
 
 def valid_between(lower: str | None, upper: str | None) -> Sql:
-    """Count data from `lower` (included) until `upper` (excluded), SQL expressions."""
+    """Keep data from `lower` (included) until `upper` (excluded), SQL expressions."""
     return Sql(valid_from=lower, valid_until=upper)
 
 
@@ -126,7 +126,7 @@ def join_function(function: Function, *, moves_time: bool = True) -> Call:
 
 
 def negate() -> Negate:
-    """Turn every diff around."""
+    """Negate every diff."""
     return Negate()
 
 

@@ -1,9 +1,10 @@
-"""Syntax trees of SQL expressions: text to tree and back, and what is no expression at all.
+"""Syntax trees of SQL expressions: parse and write them, and refuse other statements.
 
-DuckDB parses and writes.  What a name or a function means is not known here.
+DuckDB parses and writes.  Names and functions have no meaning here yet.
 """
 
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,9 @@ _MODIFIERS = {
     "LIMIT_PERCENT_MODIFIER": "LIMIT is a reduce operator's top(n, …)",
     "ORDER_MODIFIER": "a collection has no order; the first of it are a reduce's top(n, …)",
 }
+_NEAR = re.compile(r'syntax error at or near "(.+)"')
+_UNITS = {"second", "minute", "hour", "day", "week", "month", "year"}
+_CONNECTIVES = {"and", "or", "not", "is", "in", "like", "between"}
 _SET_OPERATIONS = {
     "UNION": "the updates of several operators together are a concat operator",
     "INTERSECT": "what stands in two collections is for a delta_join",
@@ -39,7 +43,7 @@ _SET_OPERATIONS = {
 
 
 def tree_of(text: str) -> Node:
-    """The syntax tree of a text, as a SELECT of it; with `error` true, why there is none."""
+    """The syntax tree of `SELECT <text>`; if `error` is true in it, why it cannot be parsed."""
     if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
         return {"error": True, "error_message": "it holds a character that SQL cannot"}
     try:
@@ -59,13 +63,11 @@ def _parsed(text: str) -> bytes:
 
 
 def select_of(text: str) -> Node:
-    """The SELECT of one expression and nothing else.  Raises: ExpressionError."""
+    """The SELECT node of exactly one expression.  Raises: ExpressionError."""
     answer = tree_of(text)
     if answer["error"]:
         problem = first_line(answer["error_message"])
-        if problem.startswith("syntax error"):
-            problem += '; names that SQL reserves stand in double quotes, as in "at"'
-        raise ExpressionError(problem)
+        raise ExpressionError(f"{problem}{_remedy(problem)}")
     if len(answer["statements"]) != 1:
         raise ExpressionError(_NOT_ONE)
     node: Node = answer["statements"][0]["node"]
@@ -78,8 +80,23 @@ def select_of(text: str) -> Node:
     return node
 
 
+def _remedy(problem: str) -> str:
+    """What to write instead, where a syntax error suggests it."""
+    near = _NEAR.match(problem)
+    if near is None:
+        return ""
+    word = near[1].lower()
+    if word == ".":
+        return '; a name that SQL reserves stands in double quotes, as in "left".amount'
+    if word.rstrip("s") in _UNITS:
+        return "; a length of time is an interval, as in INTERVAL 1 HOUR"
+    if word in _CONNECTIVES or not word.isidentifier():
+        return ""
+    return '; names that SQL reserves stand in double quotes, as in "at"'
+
+
 def _more_than_one(node: Node) -> Iterator[str]:
-    """Why a statement is no single expression: what to write instead, where that is known."""
+    """The reasons why a statement is not one expression: what to write instead, if known."""
     if node["type"] != "SELECT_NODE":
         yield _SET_OPERATIONS.get(node.get("setop_type", ""), "")
         return

@@ -1,1 +1,1 @@
-"""What the user wants, as values, and what is made of it before anything runs."""
+"""Plans as values: checks, the graph of operators, and the physical plan that runs."""

@@ -1,9 +1,9 @@
-"""The aggregates of a reduction, as the file has them, and the step that makes their arguments.
+"""Parse the aggregates of a reduction, and make the linear step of their arguments.
 
-`avg(dep_delay)` is the kind `avg` of a SQL expression over one datum.  The expressions
-become the fields of a row, by a select before the reduction, which is linear and goes
-the way of all linear steps; what is left for the kernel are kinds and fields.  A
-reduction by a function has no arguments: its step leaves the data as they are.
+`avg(dep_delay)` is the aggregate `avg` of a SQL expression over one row.  A select before
+the reduction evaluates all arguments; it is a linear step like any other, so it is fused
+and pushed down.  The kernel gets kinds of aggregates and names of fields.  A reduction by a
+function has no arguments, and its step leaves rows as they are.
 """
 
 import re
@@ -26,25 +26,25 @@ _KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class AggregateError(Exception):
-    """Text that is no aggregate; `problems` are pairs (name, why it is none)."""
+    """Texts that are not aggregates; `problems` are pairs (name, reason)."""
 
     def __init__(self, *problems: tuple[str, str]) -> None:
         super().__init__("; ".join(problem for _, problem in problems))
         self.problems = problems
 
 
-class Arranged(NamedTuple):
-    """A reduction as it runs: the step before it, and the aggregates of what that makes."""
+class ArrangedReduction(NamedTuple):
+    """A reduction as it runs: the step for its arguments, and aggregates over its fields."""
 
     step: Sql
     aggregates: tuple[Aggregate, ...]
 
 
 @lru_cache(maxsize=64)
-def arranged(reduction: Reduce) -> Arranged:
-    """Take a reduction apart.  Raises: AggregateError, with all that are none."""
+def arranged(reduction: Reduce) -> ArrangedReduction:
+    """Split a reduction into step and aggregates.  Raises: AggregateError, with all faults."""
     if reduction.function is not None:
-        return Arranged(Sql(key=reduction.by), ())
+        return ArrangedReduction(Sql(key=reduction.by), ())
     arguments: dict[str, str] = {}
     aggregates = []
     problems: list[tuple[str, str]] = []
@@ -56,22 +56,22 @@ def arranged(reduction: Reduce) -> Arranged:
             continue
         field = ""
         if argument is not None:
-            # One argument of several aggregates is one field.
+            # Aggregates with the same argument share a field.
             field = arguments.setdefault(argument, f"a{len(arguments)}")
         aggregates.append(Aggregate(name, kind, field, limit))
     if problems:
         raise AggregateError(*problems)
     select = tuple((field, text) for text, field in arguments.items())
-    return Arranged(Sql(select=select, key=reduction.by), tuple(aggregates))
+    return ArrangedReduction(Sql(select=select, key=reduction.by), tuple(aggregates))
 
 
 def in_order_of_types(
     aggregates: Sequence[Aggregate], befores: Sequence[Scope]
 ) -> tuple[Aggregate, ...]:
-    """The aggregates with the orders of their arguments' types.
+    """Complete aggregates by the orders of their arguments' types.
 
-    `befores` are the scopes behind the step that makes the arguments, one for each way that
-    data come.  Raises: AggregateError, with all whose arguments cannot be ordered or told apart.
+    `befores` are the scopes after the arguments' step, one for each path from a root.
+    Raises: AggregateError, with all aggregates whose arguments cannot be ordered or compared.
     """
     found = []
     problems: list[tuple[str, str]] = []
@@ -118,7 +118,7 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
     return msgspec.structs.replace(aggregate, order=orders[kinds[0]])
 
 
-# Their values sort as JSON does: most aggregates are of these.
+# Most aggregates have JSON values, which need no type to be ordered.
 _JSON_SORTED = {JSON, "VARCHAR", "BOOLEAN", "DOUBLE", "FLOAT", "HUGEINT", "TIME", *WHOLE}
 
 
@@ -127,9 +127,9 @@ def _sorts_as_json(kind: str) -> bool:
 
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:
-    """What may be named of a reduction's results, behind a step with the scope `before`."""
+    """The scope of a reduction's results, given the scope after its arguments' step."""
     if reduction.function is not None:
-        # What a function gives, nobody has declared.
+        # The results of a function have no declared types.
         return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)
     types = {}
     for aggregate in arranged(reduction).aggregates:

@@ -1,35 +1,29 @@
-"""A plan compiled as it runs, which is how it is known that all its SQL can be.
+"""Compile a plan as it runs, to check that all its SQL is valid.
 
-The database ends at the first problem of a way from a root to a collection.  All problems,
-each by itself, are for `judging`.
+DuckDB stops at the first problem on a path from a root to a collection; `judging` finds
+all of them.
 """
 
 from collections.abc import Iterator
 
 from ikebana.processor.joins.binding import JoinError
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.linear.chain import ChainError, chain
-from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
-from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning import ways
+from ikebana.processor.linear.chain import ChainError
+from ikebana.processor.linear.scope import Scope
 from ikebana.processor.planning.aggregates import AggregateError
-from ikebana.processor.planning.plan import Linear, Operator, Plan, Reduce
+from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Plan
 
 Problem = tuple[str, str]
 
 
 def compiling_problems(plan: Plan) -> Iterator[Problem]:
-    """The first problem of each operator; those behind it have the same one."""
+    """The first problem of each operator; operators that read it have the same one."""
+    graph = graph_of(plan)
     told: set[Problem] = set()
     for operator in plan.operators:
         try:
-            for way in _ways_of(plan, operator):
-                ways.scope_after(plan, way)
-            if isinstance(operator, DeltaJoin | AsOfJoin):
-                _compile_results(plan, operator)
-            if isinstance(operator, Reduce) and operator.function is None:
-                ways.aggregates_of(plan, operator)
+            kind_of(operator).compile(operator, graph)
         except JoinError as error:
             problem = (f"operators.{operator.name}", str(error))
         except ChainError as error:
@@ -45,27 +39,15 @@ def compiling_problems(plan: Plan) -> Iterator[Problem]:
 
 
 def compiled_scopes(plan: Plan, name: str) -> tuple[Scope, ...]:
-    """What may be named of a collection, way by way."""
-    return tuple(ways.scope_after(plan, way) for way in ways.paths(plan, name))
-
-
-def _compile_results(plan: Plan, operator: DeltaJoin | AsOfJoin) -> None:
-    made = ways.join_of(plan, operator.name)
-    select = tuple((name, each.sql) for name, each in made.select)
-    scope = Scope({**made.types(), KEY: JSON, VALUE: JSON})
-    chain(((operator.name, Sql(select=select, key=made.key.sql)),), frozen(scope))
-
-
-def _ways_of(plan: Plan, operator: Operator) -> Iterator[ways.Path]:
-    """The ways up to an operator, with all its steps."""
-    if isinstance(operator, Reduce):
-        return ways.paths_before(plan, operator)
-    return ways.paths(plan, operator.name)
+    """The scopes of a collection, one for each path from a root."""
+    graph = graph_of(plan)
+    return tuple(graph.scope_after(way) for way in graph.ways(name))
 
 
 def _place(plan: Plan, error: ChainError) -> str:
     owner = next(each for each in plan.operators if each.name == error.operator)
-    if not isinstance(owner, Linear):
+    kind = kind_of(owner)
+    if not kind.is_linear:
         return f"operators.{owner.name}"
-    within = "" if len(owner.steps) == 1 else f".steps.{error.index}"
+    within = "" if len(kind.steps(owner)) == 1 else f".steps.{error.index}"
     return f"operators.{owner.name}{within}.{error.part}"

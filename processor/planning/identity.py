@@ -1,6 +1,6 @@
-"""What of a plan a checkpoint is bound to, and what may be written otherwise.
+"""The parts of a plan that a checkpoint depends on, and those that may change freely.
 
-Two plans that differ in nothing else than these compute the same from the same state:
+Two plans compute the same from the same state if they differ only in these:
 
 * how SQL is spelt: equal syntax trees are one expression;
 * `lateness` and `idle` of event time: they say how far the next batches may go, and a
@@ -15,22 +15,21 @@ spelt then, and arrangements are those that the hints of then have led to.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.errors import PlanError
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.errors import PlanError
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.steps import Sql, Step
+from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.plan import EventTime, Input, Linear, Operator, Plan, Reduce
-
-WithSql = TypeVar("WithSql", bound=Sql | Reduce | DeltaJoin | AsOfJoin)
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import EventTime, Input, Operator, Plan
 
 
 def resumed(old: Plan, new: Plan) -> Plan:
-    """The new plan, with the inputs and operators that are those of the old one as they were."""
+    """The new plan, with equivalent inputs and operators taken from the old one."""
     inputs = {source.name: source for source in old.inputs}
     operators = {operator.name: operator for operator in old.operators}
     whole = replace_parts(
@@ -47,17 +46,17 @@ def resumed(old: Plan, new: Plan) -> Plan:
 def replace_parts(
     plan: Plan, inputs: tuple[Input, ...], operators: tuple[Operator, ...]
 ) -> Plan | None:
-    """The plan with other inputs and operators, if that is one."""
+    """The plan with other inputs and operators, if these fit."""
     if (inputs, operators) == (plan.inputs, plan.operators):
         return plan
     try:
-        return replace(plan, inputs=inputs, operators=operators)
+        return checked(replace(plan, inputs=inputs, operators=operators))
     except PlanError:
         return None
 
 
 def is_same(one: Operator, other: Operator) -> bool:
-    """Whether two operators differ in nothing but the spelling of SQL."""
+    """Whether two operators are equal up to the spelling of SQL."""
     return one == other or _spelt(one) == _spelt(other)
 
 
@@ -79,7 +78,7 @@ def hints_kept(old: Plan, new: Plan) -> list[str]:
 
 
 def _input_as_it_was(was: Input | None, now: Input, old: Plan, new: Plan) -> Input:
-    """The input as it was, with what is new of it that may be."""
+    """The old input, with those settings of the new one that may change."""
     if was is None or was == now:
         return now
     event_time = was.event_time
@@ -93,20 +92,26 @@ def _input_as_it_was(was: Input | None, now: Input, old: Plan, new: Plan) -> Inp
     return as_it_was
 
 
-def _bare(source: Input) -> Input:
-    """What of an input is never harmless to change."""
-    event = source.event_time
+def lasting(source: Input) -> Input:
+    """An input without what may always change: where reading begins, how far, and hints."""
+    event, usual = source.event_time, EventTime()
     if event is not None:
-        of = None if event.of is None else spelt(event.of)
-        timeless = EventTime()
         event = msgspec.structs.replace(
-            event, of=of, lateness_ms=timeless.lateness_ms, idle_ms=timeless.idle_ms
+            event, lateness_ms=usual.lateness_ms, idle_ms=usual.idle_ms
         )
-    return replace(source, start="earliest", columns=(), event_time=event, unique=(), size=None)
+    return replace(source, start="earliest", event_time=event, unique=(), size=None)
+
+
+def _bare(source: Input) -> Input:
+    """The settings of an input whose change always matters."""
+    event = source.event_time
+    if event is not None and event.of is not None:
+        event = msgspec.structs.replace(event, of=spelt(event.of))
+    return lasting(replace(source, columns=(), event_time=event))
 
 
 def _unread(was: Input, now: Input, old: Plan, new: Plan) -> bool:
-    """Whether all columns that are declared otherwise are neither read nor decoded."""
+    """Whether all columns whose declarations differ are neither read nor decoded."""
     from ikebana.processor.linear.expressions import type_named
 
     declared = [
@@ -127,32 +132,22 @@ def _unread(was: Input, now: Input, old: Plan, new: Plan) -> bool:
 
 
 def _spelt(operator: Operator) -> Any:
-    match operator:
-        case Linear():
-            steps: tuple[Step, ...] = tuple(
-                _with_spelt(step) if isinstance(step, Sql) else step for step in operator.steps
-            )
-            return msgspec.structs.replace(operator, steps=steps)
-        case Reduce() | DeltaJoin() | AsOfJoin():
-            return _with_spelt(operator)
-        case _:
-            return operator
+    kind = kind_of(operator)
+    if kind.sql:
+        return _with_spelt(operator, kind.sql)
+    if steps := kind.steps(operator):
+        found = [_with_spelt(s, _STEP_SQL) if isinstance(s, Sql) else s for _, s in steps]
+        return msgspec.structs.replace(operator, steps=tuple(found))
+    return operator
 
 
-# Of what is SQL: expressions, lists of them, and mappings of names to them.
-_SQL: Mapping[Any, tuple[str, ...]] = {
-    Sql: ("where", "select", "key", "flat_map", "diff", "valid_from", "valid_until"),
-    Reduce: ("aggregates", "by"),
-    DeltaJoin: ("where", "select", "key"),
-    AsOfJoin: ("on", "select", "key"),
-}
+# Of a step, what is SQL: expressions, lists of them, and mappings of names to them.
+_STEP_SQL = ("where", "select", "key", "flat_map", "diff", "valid_from", "valid_until")
 _PAIRS = ("select", "aggregates")
 
 
-def _with_spelt(part: WithSql) -> WithSql:
-    changed: Mapping[str, Any] = {
-        name: _spelt_value(name, getattr(part, name)) for name in _SQL[type(part)]
-    }
+def _with_spelt(part: Any, fields: tuple[str, ...]) -> Any:
+    changed: Mapping[str, Any] = {name: _spelt_value(name, getattr(part, name)) for name in fields}
     return msgspec.structs.replace(part, **changed)
 
 
@@ -169,7 +164,7 @@ def _spelt_value(name: str, value: Any) -> Any:
 
 
 def spelt(text: str) -> str:
-    """An expression in the one spelling of its syntax tree; what is none as it is.
+    """An expression in a normal spelling; a text that is not an expression is unchanged.
 
     >>> spelt("orders>=2"), spelt("(orders  >= 2) -- enough")
     ('(orders >= 2)', '(orders >= 2)')

@@ -1,4 +1,4 @@
-"""What the options of an input, and the encodings of its columns, may be."""
+"""The options that inputs may have, and the encodings of their columns."""
 
 EMPTY_VALUES = ("tombstone", "error")
 """What a value of no bytes may be taken for; the first one unless the option is set."""

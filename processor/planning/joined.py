@@ -1,4 +1,4 @@
-"""The joins of a plan together: what they share, and the stages that they come to."""
+"""All joins of a plan together: their shared arrangements, and their stages."""
 
 import functools
 
@@ -34,13 +34,13 @@ def looked_up(plan: Plan) -> frozenset[str]:
 
 
 def is_gathered(plan: Plan, join: str) -> bool:
-    """Whether a join's results go to the shards of their keys before they are shown.
+    """Whether a join's results are exchanged to the shards of their keys before output.
 
-    They come out of the shards of the last lookups, which is where a diff output may
-    write them.  Formats that put together what a key has must have it in one place.
+    A diff output may write them in the shards of the last lookups.  A format that combines
+    the rows of a key needs them in one shard.
     """
     return any(
-        output.format != "diff"
+        not output.traits.as_updates
         and any(way.root == join for way in ways.paths(plan, output.source))
         for output in plan.outputs
     )

@@ -1,4 +1,4 @@
-"""A state machine's functions, found by the names that the plan has of them."""
+"""Import the functions of a state machine by their names in the plan."""
 
 import functools
 

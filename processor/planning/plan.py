@@ -1,46 +1,38 @@
-"""The dataflow as immutable values: inputs, operators, outputs.
+"""A dataflow as immutable values: inputs, operators and outputs.
 
-A plan says what is computed and nothing of where: brokers, checkpoints and batch sizes
-are `Settings`.  Names identify operators in the state of a running pipeline, so a name
-is kept as long as its state is wanted.  A plan that exists is consistent: building one
-that is not raises a `PlanError` that lists every problem.
+A plan says what is computed.  Where and how it runs (brokers, checkpoint, batch sizes) is in
+`Settings`.  The state of a running pipeline is found by the names of operators, so keep a
+name as long as you want its state.  Making a plan does not check that its parts fit;
+`checking.checked` does, wherever a plan is read, built or run.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import msgspec
 
-from ikebana.arrangements.errors import PlanError
 from ikebana.codecs.change import Column
-from ikebana.codecs.progress import Promise
+from ikebana.codecs.formats import (
+    FORMATS,
+    OUTPUT_FORMATS,
+    Format,
+    InputTraits,
+    KeyFormat,
+    OutputFormat,
+    OutputTraits,
+)
+from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields, tuples
-from ikebana.processor.linear.steps import Call, Step
+from ikebana.processor.linear.steps import AnyStep, Call, Step
+from ikebana.processor.planning.fingerprints import fingerprint
 
-KeyFormat = Literal["json", "bytes", "avro"]
-Format = Literal[
-    "json",
-    "bytes",
-    "avro",
-    "debezium-json",
-    "debezium-avro",
-    "debezium-flat-json",
-    "maxwell",
-    "canal",
-    "goldengate",
-    "dms",
-    "diff",
-    "cdcv2-json",
-    "cdcv2-avro",
-]
-OutputFormat = Literal["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]
 Start = Literal["earliest", "latest"]
-# upsert: state tells what is retracted.  diffs: the old images in the messages do.
-# append: nothing ever is, every message is a row of its own.
+# Where old values come from.  upsert: the state.  diffs: the old images in the messages.
+# append: there are none, since every message is a new row.
 Mode = Literal["upsert", "diffs", "append"]
 # record: on the error topic.  drop: counted only.  fail: the pipeline stops.
 OnError = Literal["record", "drop", "fail"]
@@ -52,24 +44,22 @@ Clock = Literal["kafka", "source", "lsn", "transaction"]
 # Those of a Debezium envelope, and of them those that are positions and no milliseconds.
 SOURCE_CLOCKS = ("source", "lsn", "transaction")
 LOG_CLOCKS = ("lsn", "transaction")
-PLAIN_FORMATS = ("json", "bytes", "avro")
-# Updates with times of their own, as pipelines publish them.
-UPDATE_FORMATS = ("diff", "cdcv2-json", "cdcv2-avro")
 # Stands for the one that goes with the format.
 _DEFAULT_MODE = cast(Mode, "")
 
 
 class EventTime(msgspec.Struct, frozen=True):
-    """Records have times of their own, and come about in their order.
+    """Event time of an input: how its records get their times, and how its frontier moves.
 
-    The time is `of` each row, SQL for milliseconds or a timestamp, or what a `clock` says.
-    The frontier is the greatest time seen in every partition, less `lateness_ms`; what comes
-    later than that is advanced to the frontier.  A partition that has been silent for
-    `idle_ms` does not hold the frontier back; None: it always does.  A time that is
-    more than `ahead_ms` beyond the clock is an error and moves nothing; None: no time is.
+    The time of a record is the SQL expression `of` over its row (milliseconds, a date or a
+    timestamp), or comes from a `clock`.  The frontier is the least, over the partitions, of
+    the greatest time seen, less `lateness_ms`.  A later record counts at the frontier.  A
+    partition without records for `idle_ms` does not hold the frontier back (None: it always
+    does).  A time more than `ahead_ms` ahead of the clock is an error and does not move the
+    frontier (None: there is no such limit).
 
-    With the clock `transaction`, `transactions` is the topic that tells how many changes a
-    transaction has: the frontier passes it when all have been read, and not before.
+    With the clock `transaction`, the topic `transactions` has the number of changes of each
+    transaction, and the frontier passes a transaction when all of them have been read.
     """
 
     of: str | None = None
@@ -80,7 +70,7 @@ class EventTime(msgspec.Struct, frozen=True):
     transactions: str | None = None
 
     def latest(self, now_ms: int) -> int | None:
-        """The latest time that is not too far ahead of the clock; None if none is."""
+        """The latest time that is accepted at this time of day; None if there is no limit."""
         if self.ahead_ms is None or self.clock in LOG_CLOCKS:
             return None
         return now_ms + self.ahead_ms
@@ -88,15 +78,20 @@ class EventTime(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Topics of keyed upserts or of changes; several topics are one relation, as listed.
+    """Kafka topics that a plan reads; several topics are read as one input.
 
-    `columns` declares the types of columns, and with `closed` that there are no others
-    to be named.  `key` are the key's columns where the Kafka key does not tell;
-    `tables` is a regular expression that chooses among the tables in the topics.  With
-    `drift`, old images are compared with the state, and those that differ are counted.
-    `schema` is the Avro schema that values are read by, whatever they were written by.
-    `event_time` says which times records have by themselves.  No two rows are equal in all
-    columns of one of `unique`, and there are about `size` rows: joins go by it.
+    `columns` declares the types of columns; if there are any, expressions may name no
+    others.  `key` are the key's columns, if these are not the Kafka key.  `tables` is a regular
+    expression for the tables to read from the topics.  With `drift`, old images are compared
+    with the state, and differences are counted.  `schema` is the reader schema of Avro
+    values.  `event_time` is None if records have no times of their own.  `unique` (columns in
+    which no two rows agree) and `size` (about how many rows there are) are hints for joins.
+
+    >>> Input("orders", ("orders",)).mode, Input("names", ("names",), "diff").mode
+    ('upsert', 'diffs')
+
+    Raises:
+        ConfigError: the format does not exist, or a field has a value of another type.
     """
 
     name: str
@@ -105,7 +100,7 @@ class Input:
     key_format: KeyFormat = "json"
     start: Start = "earliest"
     mode: Mode = _DEFAULT_MODE
-    """Of updates `diffs`, else `upsert`, where nothing is said."""
+    """By default `diffs` for topics of updates, and `upsert` for all others."""
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()
     tables: str | None = None
@@ -119,40 +114,52 @@ class Input:
     def __post_init__(self) -> None:
         what, several = f'input "{self.name}"', ("topics", "columns", "key", "unique")
         settle_fields(what, self, self.__match_args__, several, object.__setattr__)
+        if self.value_format not in FORMATS:
+            raise ConfigError(
+                f"{what} has the format {self.value_format!r}{instead(self.value_format, FORMATS)}"
+            )
         if self.mode == _DEFAULT_MODE:
-            mode = "diffs" if self.value_format in UPDATE_FORMATS else "upsert"
-            object.__setattr__(self, "mode", mode)
+            object.__setattr__(self, "mode", "diffs" if self.traits.is_updates else "upsert")
+
+    @property
+    def traits(self) -> InputTraits:
+        """The properties of its format."""
+        return FORMATS[self.value_format]
 
     @property
     def is_collection(self) -> bool:
-        """Whether its messages tell updates by themselves, so that it is a collection as it is."""
+        """Whether its messages are updates by themselves, so that no upsert operator is needed."""
         return self.mode != "upsert"
 
     @property
     def is_dated(self) -> bool:
-        """Whether its times are its own, so that its frontier is too."""
-        return self.event_time is not None or self.value_format in UPDATE_FORMATS
+        """Whether its records have times of their own, from which its frontier follows."""
+        return self.event_time is not None or self.traits.is_updates
 
     @property
     def transaction_topic(self) -> str | None:
-        """The topic that tells of the transactions that its changes belong to."""
+        """The topic with the sizes of its transactions, if it has the clock `transaction`."""
         return None if self.event_time is None else self.event_time.transactions
 
     @property
     def tells_later(self) -> bool:
-        """Whether what a batch has read of it says how far the next one may go."""
-        return self.is_dated and self.value_format != "diff"
+        """Whether the records of a batch move the frontier of the next one."""
+        return self.is_dated and self.traits.kind != "updates"
 
 
 class Upsert(msgspec.Struct, frozen=True, tag="upsert"):
-    """The collection of (key, current value) that an input's upserts describe."""
+    """Keep the last value of each key of an input.
+
+    Messages `(key, value)` to pairs `(key, value)`, at most one a key; a null value removes
+    its key.
+    """
 
     name: str
     input: str
 
 
 class Linear(msgspec.Struct, frozen=True, tag="linear"):
-    """What steps make of the updates of `source`, each by itself."""
+    """Apply steps to each update of `source` by itself, without state."""
 
     name: str
     source: str
@@ -163,7 +170,7 @@ class Linear(msgspec.Struct, frozen=True, tag="linear"):
 
 
 class Concat(msgspec.Struct, frozen=True, tag="concat"):
-    """The updates of several operators together."""
+    """Add the collections of several operators: counts of equal pairs add up."""
 
     name: str
     sources: tuple[str, ...]
@@ -173,10 +180,11 @@ class Concat(msgspec.Struct, frozen=True, tag="concat"):
 
 
 class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
-    """What a machine shows of the events of `input`, key by key.
+    """Apply a state machine to the events of each key of an input, in order of time.
 
-    `step`, `view` and `migrate` are functions, or their names as "module:function"; see
-    `kernels.state_machine`.  `version` is that of the states.
+    `step(states, event, time)` returns the next states of a key, `view(states)` the values to
+    show, and `migrate(state, version)` converts a state of another `version`.  They are
+    functions, or their names as "module:function"; see `kernels.state_machine`.
     """
 
     name: str
@@ -188,12 +196,12 @@ class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
 
 
 class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
-    """What the data of each key of `source` come to.
+    """Reduce the pairs of each key of `source`, by aggregates or by a function.
 
-    `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"); the
-    argument is SQL over the datum.  In place of them `function` is a function of a key
-    and its data, or its name as "module:function"; see `kernels.reduce_rows`.  `by` is
-    SQL that makes another key.
+    `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"), whose
+    arguments are SQL over one row.  Instead, `function(key, rows)`, or its name as
+    "module:function", returns the results of a key; see `kernels.reduce_rows`.  `by` is
+    the SQL of another key.
     """
 
     name: str
@@ -211,77 +219,116 @@ Operator = Upsert | Linear | Concat | StateMachine | Reduce | DeltaJoin | AsOfJo
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A topic that receives the updates of an operator's collection."""
+    """A topic to which the updates of a collection are written.
+
+    `source` names an operator, or an input whose messages are updates.
+    """
 
     name: str
     source: str
     topic: str
     format: OutputFormat = "diff"
     partitions: int | None = None
-    """How many partitions to make the topic with; None: as many as its input has."""
+    """The number of partitions if the topic is created; None: as many as its input has."""
     tombstones: bool = True
     """Whether, in `debezium-json`, a tombstone follows the delete of a key's last row."""
 
     @property
+    def traits(self) -> OutputTraits:
+        """The properties of its format."""
+        return OUTPUT_FORMATS[self.format]
+
+    @property
     def progress_topic(self) -> str:
-        """Where the frontier of this output is published."""
+        """The topic of its progress records, which publish its frontier."""
         return self.topic + ".progress"
+
+
+class KeptReading(msgspec.Struct, frozen=True):
+    """What is pushed into the decoding of an input; see `planner.Reading`."""
+
+    columns: tuple[str, ...] | None = None
+    key_filters: tuple[tuple[str, ...], ...] = ()
+    pushed: tuple[tuple[str, AnyStep], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Inputs, operators and outputs that fit together."""
+    """Inputs, operators and outputs, as an immutable value.
+
+    A `Pipeline`, a pipeline file and a checkpoint return plans whose parts have been checked.
+    A plan made by hand is checked by `evaluate` and by every run, which raise a `PlanError`
+    with every problem.
+
+    >>> from ikebana import Input, Output, Plan, Upsert, evaluate
+    >>> plan = Plan(
+    ...     "names",
+    ...     inputs=(Input("names", ("names",)),),
+    ...     operators=(Upsert("current", "names"),),
+    ...     outputs=(Output("diffs", "current", "current-names"),),
+    ... )
+    >>> evaluate(plan, {"names": [(1, "zappa", 0)]})["diffs"]
+    [Update(data=(1, 'zappa'), time=0, diff=1)]
+
+    Raises:
+        PlanError: a part has a mutable value, such as a set.
+    """
 
     name: str
     inputs: tuple[Input, ...]
     operators: tuple[Operator, ...]
     outputs: tuple[Output, ...]
     error_topic: str = ""
-    """The topic of what could not be used; `<name>.errors` when empty."""
+    """The topic of error records; `<name>.errors` when empty."""
     time: TimeDomain = "ingest"
     on_error: OnError = "record"
     pushdown: bool = True
-    """Whether the planner pushes anything into decoding; outputs are the same without."""
+    """Whether the planner pushes work into decoding; this does not change the outputs."""
+    readings: tuple[tuple[str, KeptReading], ...] = ()
+    """How rows of inputs are decoded, by input, where a checkpoint's state has rows of another
+    form than the planner would choose."""
 
     def __post_init__(self) -> None:
-        _settle(self)
+        if not self.error_topic:
+            object.__setattr__(self, "error_topic", self.name + ".errors")
+        for kind in ("inputs", "operators", "outputs"):
+            object.__setattr__(self, kind, tuples(getattr(self, kind)))
         if problems := list(_unhashable(self)):
-            raise PlanError(self.name, problems)
-        # There, and not here, since it looks into the steps, for which it needs DuckDB.
-        from ikebana.processor.planning.plan_problems import problems_of
-
-        if problems := list(problems_of(self)):
             raise PlanError(self.name, problems)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that inputs read; where one stands first is its rank among records."""
+        """The topics of each input in turn; where one stands is a rank among records."""
         return tuple(topic for source in self.inputs for topic in source.topics)
+
+    def readers(self, topic: str) -> tuple[Input, ...]:
+        """The inputs that read a topic; positions are the topic's, so all have read as far."""
+        return tuple(source for source in self.inputs if topic in source.topics)
 
     @property
     def published(self) -> tuple[Output, ...]:
-        """Every output with a progress topic: the named ones, then the errors."""
+        """All outputs that have a progress topic: the declared ones, then the errors."""
         return (*self.outputs, Output(ERRORS, "", self.error_topic, partitions=1))
 
     @property
     def is_dated(self) -> bool:
-        """Whether the batches' times are those that inputs have by themselves."""
+        """Whether any input has times of its own, which are then those of the batches."""
         return any(source.is_dated for source in self.inputs)
 
     @property
     def transaction_topics(self) -> tuple[str, ...]:
-        """The topics that tell of transactions, of which inputs may share one."""
+        """The distinct transaction topics of the inputs."""
         named = (source.transaction_topic for source in self.inputs)
         return tuple(dict.fromkeys(topic for topic in named if topic is not None))
 
     @property
     def markers_topic(self) -> str:
-        """Where shards mark what they have committed; the pipeline's own, by its name."""
+        """The topic of the shards' commit markers."""
         return self.name + ".markers"
 
     @property
     def loopback_topic(self) -> str:
-        """Where updates hop from shard to shard, if the plan has hops."""
+        """The topic through which updates move between shards, if the plan has hops."""
         return self.name + ".loopback"
 
     @property
@@ -308,16 +355,11 @@ class Plan:
         """The input of that name."""
         return next(i for i in self.inputs if i.name == name)
 
-    def promise(self, output: Output) -> Promise:
-        """What a reader of `output` may rely on."""
-        from ikebana.processor.planning import planner
-
-        return planner.promise(self, output)
-
     def portable(self) -> "Plan":
-        """The plan with its functions by name, as other processes find them.
+        """The plan with functions replaced by names under which other processes import them.
 
-        Raises: PlanError, for functions that no other process can find.
+        Raises:
+            PlanError: a function cannot be imported by a name.
         """
         problems: list[tuple[str, str]] = []
 
@@ -329,70 +371,36 @@ class Plan:
         operators: list[Operator] = []
         for operator in self.operators:
             path = f"operators.{operator.name}"
-            changed: dict[str, Any] = {}
-            if isinstance(operator, Linear):
+            changed: dict[str, Any] = {
+                each: named(getattr(operator, each), f"{path}.{each}")
+                for each in _FUNCTIONS.get(type(operator), ())
+            }
+            if steps := getattr(operator, "steps", ()):
                 changed["steps"] = tuple(
                     msgspec.structs.replace(s, function=named(s.function, f"{path}.{s.kind}"))
                     if isinstance(s, Call)
                     else s
-                    for s in operator.steps
+                    for s in steps
                 )
-            elif isinstance(operator, StateMachine | Reduce):
-                parts = ("function",) if isinstance(operator, Reduce) else _OF_MACHINES
-                changed = {
-                    each: named(getattr(operator, each), f"{path}.{each}") for each in parts
-                }
             operators.append(msgspec.structs.replace(operator, **changed))
         if problems:
             raise PlanError(self.name, problems)
         return replace(self, operators=tuple(operators))
 
     def fingerprint(self) -> str:
-        """Names the plan in offsets and markers: a replay under another plan is refused.
+        """A hash of the plan for offsets and markers, by which other plans are refused.
 
-        What decides how far the next batches go is no part of it: a batch that is logged
-        goes as far as it was logged.
+        It leaves out `lateness` and `idle`, which only decide how far the next batches go.
         """
-        return self._hashed(_UNDATED)
+        return fingerprint(self, _UNDATED)
 
     def former_fingerprint(self) -> str:
-        """What the fingerprint was in versions in which lateness and idle were a part of it."""
-        return self._hashed({})
-
-    def _hashed(self, of_event_time: Mapping[str, int]) -> str:
-        plain = msgspec.to_builtins(self, enc_hook=_function_name)
-        for part in (*plain["inputs"], *plain["operators"]):
-            for name in _ADDED_LATER & part.keys():
-                if part[name] in (None, ()):
-                    del part[name]
-            if "event_time" in part:
-                part["event_time"].update(of_event_time)
-        for output in plain["outputs"]:
-            # It decides about messages alone.
-            del output["tombstones"]
-        # A batch that has failed on an error can be run again under another policy: where it
-        # was committed it had none.
-        plain["on_error"] = "record"
-        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Draft(Plan):
-    """Parts of a plan that need not fit, as far as a file could be read: judged, never run."""
-
-    def __post_init__(self) -> None:
-        _settle(self)
-
-
-def _settle(plan: Plan) -> None:
-    if not plan.error_topic:
-        object.__setattr__(plan, "error_topic", plan.name + ".errors")
-    for kind in ("inputs", "operators", "outputs"):
-        object.__setattr__(plan, kind, tuples(getattr(plan, kind)))
+        """The fingerprint of earlier versions, which includes `lateness` and `idle`."""
+        return fingerprint(self, {})
 
 
 def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The parts that hold what is no value of a plan."""
+    """The parts that have a mutable value."""
     for kind in ("inputs", "operators", "outputs"):
         for part in getattr(plan, kind):
             try:
@@ -402,16 +410,10 @@ def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 ERRORS = "errors"
-# The functions of a state machine.
-_OF_MACHINES = ("step", "view", "migrate")
-# Where they are not used, plans are known by what they were before there were these.
-_ADDED_LATER = {"event_time", "function", "unique", "size"}
-# Plans that differ in these alone are one: they stand as where nothing is said of them.
+# The fields with functions of the user.
+_FUNCTIONS: Mapping[type, tuple[str, ...]] = {
+    StateMachine: ("step", "view", "migrate"),
+    Reduce: ("function",),
+}
+# The fingerprint takes these at their defaults, so plans that differ in them have the same one.
 _UNDATED = {name: getattr(EventTime(), name) for name in ("lateness_ms", "idle_ms")}
-
-
-def _function_name(value: Any) -> str:
-    """A step's function, the only value of a plan that is no data."""
-    if not callable(value):
-        raise TypeError(f"a plan holds a {type(value).__name__}")
-    return name_of(value)

@@ -1,31 +1,32 @@
-"""From a plan to what runs: linear steps fused into branches, what can be pushed pushed.
+"""Make a physical plan: fuse linear steps into branches, and push work into decoding.
 
-Every collection that an output shows comes from *roots*: upserts, and inputs in
-`mode: diffs`.  The linear operators between a root and its outputs are one *branch*, one
-pass; concat only joins branches.  Branches of an upsert run where its updates come out,
-those of a diffs input in the task that decodes it.
+Every collection is derived from *roots*, such as upserts and inputs in `mode: diffs`.  The
+linear operators between a root and its outputs are fused into one *branch*, which is one
+pass; concat only joins branches.  The branches of an upsert run in the shards, where its
+updates are computed; those of a diffs input run in the task that decodes it.
 
-What is pushed into decoding, and why the result is the same (with `optimized=False`
-nothing is, and a property test compares the two):
+Three kinds of work are pushed into decoding.  The results are the same without them
+(`optimized=False`), and a property test compares the two:
 
-* *Columns.*  If no branch reads more than some fields, the others are not decoded.
-  Equal in those fields, the old and the new value cancel in any case.
-* *Conditions over the key.*  Before an upsert only these may drop rows: a key passes
-  always or never.  A key that they fail on is let through, to be an error as before.
-* *Conditions over the value, and select*, if one branch is all that reads the upsert and
-  messages carry whole rows.  They make the symbol, or a tombstone, that the upsert then
-  keeps; dropping the symbol instead would leave the old value standing.  A row that they
-  fail on has no value and an error record, as it would have behind the upsert.
+* *Columns.*  If the branches read only some fields, the others are not decoded.  An old
+  and a new value that agree in these fields would have cancelled anyway.
+* *Conditions over the key.*  Before an upsert only these may drop messages, since a key
+  passes always or never.  If a condition fails on a key, the message passes, and the
+  failure becomes an error record after the upsert, as without pushing.
+* *Conditions over the value, and select*, if a single branch reads the upsert and messages
+  have whole rows.  Their result is what the upsert keeps: the selected value, or a
+  tombstone where a condition is false.  Dropping the message instead would keep the old
+  value.  A row on which a step fails has no value and an error record, as it would have
+  after the upsert.
 
-What a message lacks is told by all of its columns, and by those that are declared, never by
-those that are decoded: outputs and errors are the same with images that are partial, or of a
-table that has got columns since.  So are those of values that are not of the type or encoding
-that their columns are declared with: all declared columns are checked, whoever reads them
-(`reading.column_types`).  There are three exceptions.  A message whose key does not pass is
-not decoded, and no error, whatever it is like.  A value that is not what a schema in the
-message says is an error where its column is decoded.  And since a key has one error
-at a time, that of a message takes the place of the one that a pushed step has made of the row
-before it.
+Whether an image is partial is decided by all columns of a message and by the declared ones,
+never by the decoded ones.  So outputs and errors do not change with partial images, or when a
+table gets another column.  All declared columns are checked against their types and
+encodings, whether anything reads them or not (`reading.column_types`).  There are three
+exceptions.  A message whose key does not pass is not decoded, so it is no error.  A value that
+contradicts a schema in its message is an error only where its column is decoded.  And a key
+has one error at a time: that of a message replaces the one that a pushed step has made of
+the row before.
 """
 
 import functools
@@ -34,21 +35,20 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ikebana.codecs.progress import Promise
-from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.linear.chain import Chain, Named, chain
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.joined import is_gathered, joined, looked_up
-from ikebana.processor.planning.plan import UPDATE_FORMATS, Input, Linear, Output, Plan
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Input, KeptReading, Output, Plan
 from ikebana.processor.planning.ways import (
-    Path,
+    Way,
     comes_out_of_decoding,
     dating_query,
     input_of,
     is_of_input,
-    is_plain,
     keeps_key,
     paths,
     roots,
@@ -62,12 +62,12 @@ from ikebana.processor.planning.ways import (
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Fused steps from a root to the outputs that show the same.
+    """Fused steps from a root to outputs with the same collection.
 
-    The first steps of several branches are often those of one operator.  Its errors are
-    told by one of them: `silent` are the operators whose errors another branch tells.
-    `inlets` are operators that get its updates by key in the same pass, `hops` those that get
-    them by a hop.
+    Several branches may begin with the steps of one operator, whose errors must be recorded
+    once: `silent` are the operators whose errors another branch records.  `inlets` are the
+    operators that get the updates by key in the same pass, `hops` those that get them
+    through an exchange, one micro-batch later.
     """
 
     root: str
@@ -79,17 +79,17 @@ class Branch:
 
     @property
     def moves_time(self) -> bool:
-        """Whether updates may come out in the future, to be held until then."""
+        """Whether it may emit updates at future times, which are held until then."""
         return any(moves_time(step) for _, step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an input's decoding does besides decoding.
+    """What is pushed into the decoding of an input.
 
-    `columns` are all that is wanted of a row, None for all.  A row is dropped if it passes
-    none of `key_filters`, each the conditions of one branch; an empty tuple drops none.
-    `pushed` is what makes an upsert's symbols.
+    `columns` are the columns to decode, None for all.  A row is dropped if it passes none of
+    `key_filters`, each of which has the conditions of one branch; an empty tuple drops none.
+    `pushed` are the steps that are applied to rows before an upsert.
     """
 
     columns: tuple[str, ...] | None = None
@@ -99,10 +99,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Physical:
-    """What runs: how each input is read, and the branches by their roots.
+    """A physical plan: how each input is read, and the branches of each root.
 
-    With `fused`, branches of an input in `mode: diffs` run where it is decoded, else in the
-    shards like all others.
+    With `fused`, branches of an input in `mode: diffs` run in the task that decodes it,
+    otherwise in the shards like all others.
     """
 
     readings: dict[str, Reading]
@@ -112,7 +112,7 @@ class Physical:
 
 @functools.lru_cache(maxsize=32)
 def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
-    """Fuse and push down; whether to push is the plan's to say, unless `optimized` does."""
+    """Fuse steps and push work down, if the plan, or `optimized` instead, says so."""
     optimized = plan.pushdown if optimized is None else optimized
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
@@ -120,15 +120,39 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
         found = tuple(map(_needed, _branches(plan, root)))
         if optimized and is_of_input(plan, root):
             source = input_of(plan, root)
-            if source.value_format not in UPDATE_FORMATS:
-                readings[source.name], found = _pushed(plan, source, found)
+            if not source.traits.is_updates:
+                kept = dict(plan.readings).get(source.name)
+                readings[source.name], found = (
+                    _pushed(plan, source, found) if kept is None else _as_kept(kept, found)
+                )
         branches[root] = found
     # Data of a diffs input come to the shards of the keys that its branches make.
     return Physical(readings, branches, fused=optimized or any(True for _ in inlets(plan)))
 
 
+def _as_kept(
+    kept: KeptReading, branches: tuple[Branch, ...]
+) -> tuple[Reading, tuple[Branch, ...]]:
+    """How an input is read that has been read so before, whatever would be read now."""
+    if kept.pushed:
+        cut = len(kept.pushed)
+        branches = tuple(replace(branch, steps=branch.steps[cut:]) for branch in branches)
+    return Reading(kept.columns, kept.key_filters, kept.pushed), branches
+
+
+def has_enough(reading: Reading, plan: Plan, source: str) -> bool:
+    """Whether rows decoded in one way have all that another way needs."""
+    needed = physical(plan).readings[source]
+    columns = reading.columns is None or (
+        needed.columns is not None and set(needed.columns) <= set(reading.columns)
+    )
+    filters = not reading.key_filters or reading.key_filters == needed.key_filters
+    begun = needed.pushed[: len(reading.pushed)] == reading.pushed
+    return columns and filters and begun
+
+
 class Inlet(NamedTuple):
-    """An operator that gets updates of a collection by key, behind steps of its own."""
+    """An operator that gets updates of a collection by key, after steps of its own."""
 
     name: str
     source: str
@@ -136,7 +160,7 @@ class Inlet(NamedTuple):
 
 
 def inlets(plan: Plan) -> Iterator[Inlet]:
-    """The reductions, and what joins are fed by."""
+    """The inlets of a plan: its reductions, and the feeds of its joins."""
     for reduction in plan.reductions:
         before = (reduction.name, arranged(reduction).step)
         yield Inlet(reduction.name, reduction.source, (before,))
@@ -147,21 +171,21 @@ def inlets(plan: Plan) -> Iterator[Inlet]:
         yield Inlet(name, by.relation, steps)
 
 
-def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Path, bool]]:
-    """The ways to an inlet, with the steps before it, and whether each needs a hop.
+def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
+    """The ways to an inlet, with its own steps, and whether each needs a hop.
 
-    Data of an upsert lie in the shard of its key, as long as steps leave the key alone, and
-    those of an input in `mode: diffs` are sent to the shards of whatever keys they have.
-    All others have to change shards: the loopback topic takes them there, in a hop.
+    Rows of an upsert are in the shard of its key as long as no step changes the key.  Rows of
+    an input in `mode: diffs` are sent to the shard of the key that its steps make.  All
+    others are exchanged through the loopback topic, which is a hop.
     """
     sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
     for path in paths(plan, inlet.source):
-        whole = Path(path.root, (*path.steps, *inlet.steps))
+        whole = Way(path.root, (*path.steps, *inlet.steps))
         yield whole, path.root not in sent and not _stays(plan, whole)
 
 
-def _stays(plan: Plan, path: Path) -> bool:
-    """Whether data at the end of a path lie in the shards of their keys."""
+def _stays(plan: Plan, path: Way) -> bool:
+    """Whether rows at the end of a path are in the shards of their keys already."""
     if any(join.name == path.root for join in plan.joins) and not is_gathered(plan, path.root):
         return False
     # A key in bytes is another one as JSON.
@@ -171,7 +195,7 @@ def _stays(plan: Plan, path: Path) -> bool:
 
 
 def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
-    """The compiled steps of a branch, behind what is pushed."""
+    """The compiled steps of a branch that are not pushed."""
     scope = scope_of_root(plan, branch.root)
     if is_of_input(plan, branch.root):
         pushed = of.readings[input_of(plan, branch.root).name].pushed
@@ -179,23 +203,19 @@ def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     return chain(branch.steps, frozen(scope))
 
 
-# Their readers rely on one value a key.
-SINGLE_VALUE_FORMATS = ("upsert", "debezium-json")
-
-
 @functools.lru_cache(maxsize=64)
 def watches(plan: Plan, output: Output) -> bool:
-    """Whether an output keeps state to find keys with more values than its format has one for."""
-    return output.format in SINGLE_VALUE_FORMATS and promise(plan, output) != "upserts"
+    """Whether an output keeps state to find keys with several values, for its format."""
+    return output.traits.single_value and promise(plan, output) != "upserts"
 
 
 def promise(plan: Plan, output: Output) -> Promise:
-    """What a reader of `output` may rely on."""
+    """The changelog mode of an output: what its readers may rely on."""
     # Two bad values that stand in different places can give the same error record twice,
     # and an error that a negated datum gives is negative itself.
     if not output.source:
-        revised = any(isinstance(j, AsOfJoin) and j.retract == "current" for j in plan.joins)
-        signed = any(signs(s) for o in _linears(plan) for s in o.steps)
+        revised = any(join.revises for join in plan.joins)
+        signed = any(signs(step) for o in plan.operators for _, step in kind_of(o).steps(o))
         return "changes" if signed or revised else "collection"
     ways = list(paths(plan, output.source))
     if any(_may_be_negative(plan, way) for way in ways):
@@ -204,8 +224,8 @@ def promise(plan: Plan, output: Output) -> Promise:
     return "upserts" if single else "collection"
 
 
-def _may_be_negative(plan: Plan, way: Path) -> bool:
-    """Whether a datum that a way gives may count less than nothing."""
+def _may_be_negative(plan: Plan, way: Way) -> bool:
+    """Whether counts at the end of a way may be negative."""
     if why_negative(plan, way) is not None:
         return True
     return any(
@@ -215,7 +235,7 @@ def _may_be_negative(plan: Plan, way: Path) -> bool:
     )
 
 
-def why_negative(plan: Plan, way: Path) -> str | None:
+def why_negative(plan: Plan, way: Way) -> str | None:
     """The operator by which a datum that a way gives may count less than nothing, whatever comes.
 
     Of inputs in `mode: diffs` it is what they say that decides.
@@ -226,33 +246,29 @@ def why_negative(plan: Plan, way: Path) -> str | None:
     for join in plan.joins:
         if join.name == way.root:
             # What a retraction meets need not be what its insertion has met.
-            if isinstance(join, AsOfJoin) and join.retract == "current":
-                lefts = paths(plan, join.left.relation)
+            if join.revises:
+                lefts = paths(plan, join.inputs[0].relation)
                 if not all(_only_grows(plan, left) for left in lefts):
                     return join.name
-            others = (o for source in sources_of(join) for o in paths(plan, source))
+            others = (o for source in sources_of(plan, join.name) for o in paths(plan, source))
             return next(filter(None, (why_negative(plan, other) for other in others)), None)
     return None
 
 
-def _roots_behind(plan: Plan, way: Path) -> Iterator[str]:
+def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:
     """The root of a way, and those of what joins read."""
     yield way.root
     for join in plan.joins:
         if join.name == way.root:
-            for source in sources_of(join):
+            for source in sources_of(plan, join.name):
                 for other in paths(plan, source):
                     yield from _roots_behind(plan, other)
 
 
-def _only_grows(plan: Plan, way: Path) -> bool:
-    """Whether nothing is ever retracted at the end of a way."""
+def _only_grows(plan: Plan, way: Way) -> bool:
+    """Whether the end of a way has insertions only."""
     appended = {source.name for source in plan.inputs if source.mode == "append"}
     return way.root in appended and not any(signs(s) or moves_time(s) for _, s in way.steps)
-
-
-def _linears(plan: Plan) -> Iterator[Linear]:
-    return (o for o in plan.operators if isinstance(o, Linear))
 
 
 def _branches(plan: Plan, root: str) -> Iterator[Branch]:
@@ -290,7 +306,7 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
 
 
 def _needed(branch: Branch) -> Branch:
-    """A branch without steps that do nothing, as before a reduction by a function."""
+    """A branch without steps that change nothing, as before a reduction by a function."""
     return replace(branch, steps=tuple(named for named in branch.steps if named[1] != Sql()))
 
 
@@ -305,14 +321,14 @@ def _pushed(
         # Rows that nobody wants move the frontier like all others.
         key_filters = ()
     columns: tuple[str, ...] | None = None
-    if source.value_format != "bytes" and branches:
+    if source.traits.has_columns and branches:
         wanted = [chain(branch.steps, frozen(scope)).columns for branch in branches]
         wanted.append(_dating_columns(source))
         read = [each for each in wanted if each is not None]
         if len(read) == len(wanted):
             columns = tuple(sorted({name for each in read for name in each}))
     pushed: tuple[Named, ...] = ()
-    whole_rows = is_plain(source) and source.mode == "upsert"
+    whole_rows = source.traits.kind == "rows" and source.mode == "upsert"
     if len(branches) == 1 and whole_rows:
         (branch,) = branches
         count = _how_many(branch.steps)

@@ -22,10 +22,10 @@ from ikebana.processor.planning.plan import ERRORS, Plan
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What an operator waits for; names are those of operators.
+    """The operators that an operator waits for, by name.
 
-    `after` are those whose updates it gets in the same pass, `hops` those whose updates
-    come through the loopback topic.
+    It gets the updates of `after` in the same pass, and those of `hops` through the loopback
+    topic.
     """
 
     from_source: bool = False
@@ -36,10 +36,10 @@ class Edges:
 
 @functools.lru_cache(maxsize=32)
 def edges(plan: Plan) -> Mapping[str, Edges]:
-    """What each operator waits for that has a frontier of its own.
+    """The edges of each operator that has a frontier of its own.
 
-    These are the roots, and of joins the arrangements and the stages: linear operators are
-    passes over what comes out of them.
+    These are the roots, and the arrangements and stages of joins.  Linear operators are
+    passes over the updates of these.
     """
     graph = {root: Edges(from_source=True) for root in ways.roots(plan)}
     for inlet in planner.inlets(plan):
@@ -59,13 +59,13 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
 
 
 def has_hops(plan: Plan) -> bool:
-    """Whether anything goes through the loopback topic."""
+    """Whether any updates go through the loopback topic."""
     return any(edge.hops for edge in edges(plan).values())
 
 
 @functools.lru_cache(maxsize=32)
 def order(plan: Plan) -> tuple[str, ...]:
-    """The operators in the order in which one pass goes through them."""
+    """The operators in the order of a pass."""
     before = {name: [*edge.after, *edge.looks_up] for name, edge in edges(plan).items()}
     for join, origin in joined(plan).origins.items():
         # What a new join begins from.
@@ -85,12 +85,12 @@ def advance_frontiers(
     all_hops: bool = True,
     standing: Collection[str] = (),
 ) -> dict[str, Time]:
-    """The upper of every operator in the batch in which the source's is `source_upper`.
+    """The upper of every operator in the batch whose source has the upper `source_upper`.
 
-    `frontiers` are those of the batch before; an operator that is not among them is new,
-    and begins where the others are.  Unless the batch takes `all_hops` that there are, an
-    operator behind a hop stays where it is: more of its time is to come.  So do those that
-    are `standing`, since more of their first time is to come.
+    `frontiers` are the uppers of the batch before.  An operator that is not among them is new,
+    and begins at the frontier of the others.  Operators behind a hop stay where they are
+    unless the batch takes `all_hops`, because more updates of their times will come.  For the
+    same reason `standing` operators stay, while their first time is being filled.
     """
     uppers: dict[str, Time] = {}
     begin = beginning(frontiers)
@@ -110,24 +110,24 @@ def advance_frontiers(
 
 
 def beginning(frontiers: Mapping[str, Time]) -> Time:
-    """Where an operator begins that is new beside these: where they are, which is level."""
+    """The frontier at which a new operator begins: the common one of the others."""
     return max(frontiers.values(), default=0)
 
 
 def is_level(frontiers: Mapping[str, Time]) -> bool:
-    """Whether no operator is behind another, so that nothing is on its way."""
+    """Whether all operators have the same frontier, so that no updates are in flight."""
     return len(set(frontiers.values())) <= 1
 
 
 def behind(graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upper: Time) -> bool:
-    """Whether a batch that reads nothing would still move an operator."""
+    """Whether a batch without records would advance an operator."""
     after = advance_frontiers(graph, frontiers, source_upper)
     begin = beginning(frontiers)
     return any(upper != frontiers.get(name, begin) for name, upper in after.items())
 
 
 def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
-    """How many hops each operator works behind the source when nothing stands still."""
+    """The number of hops between the source and each operator."""
     found: dict[str, int] = {}
 
     def depth(name: str) -> int:
@@ -141,7 +141,7 @@ def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
 
 
 def since(graph: Mapping[str, Edges], lowers: Mapping[str, Time], arrangement: str) -> Time:
-    """Up to where an arrangement may be compacted: the least lower of its readers."""
+    """The `since` of an arrangement: the least lower of its readers."""
     readers = [name for name, edge in graph.items() if arrangement in edge.looks_up]
     return min(lowers[name] for name in [*readers, arrangement])
 
@@ -154,7 +154,7 @@ def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str
 
 @functools.lru_cache(maxsize=32)
 def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """The operators whose updates each output shows; errors may come from any."""
+    """The operators whose updates reach each output; errors may come from any."""
     found = {
         output.name: _unique(path.root for path in ways.paths(plan, output.source))
         for output in plan.outputs
@@ -163,7 +163,7 @@ def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
 
 
 def output_intervals(plan: Plan, of: Mapping[str, Interval]) -> dict[str, Interval]:
-    """The one interval of each output: an upper is the least of its producers'."""
+    """The interval of each output, whose upper is the least of its producers'."""
     found = {name: [of[root] for root in roots] for name, roots in producers(plan).items()}
     return {
         name: Interval(min(each.lower for each in those), min(each.upper for each in those))

@@ -1,9 +1,8 @@
-"""What the parts of a plan keep in a form that versions before did not know.
+"""State forms: versions of the layout of what an operator keeps.
 
-A checkpoint's record says the forms that its state has.  One of a version before says
-nothing of them: what such a version kept of these parts cannot be gone on with, and the part
-is refused by name.  Parts that keep what they always did have no form to be told, so their
-checkpoints go on.
+A checkpoint's metadata lists the forms of its state.  If this version of ikebana needs
+another form of an operator's state than the checkpoint has, the operator is refused by name.
+Operators whose layout has never changed have no form, so their checkpoints continue.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ _BEFORE = {
 
 
 def state_forms(plan: Plan) -> dict[str, str]:
-    """The forms by the path of the part; most plans have none."""
+    """The forms by the path of the operator; most plans have none."""
     found = {
         f"operators.{reduction.name}": ORDERED
         for reduction in plan.reductions

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 
 _SUFFIX = ".transaction"
 

@@ -1,7 +1,7 @@
-"""What of a plan is not known, since the file that says it has another problem there.
+"""The parts of a pipeline file that could not be read because of another problem.
 
-Parts that could not be read are left out of a plan, or stand in it as where nothing is
-said.  Nobody is to be blamed for what follows from that.
+They are left out of the plan, or have their defaults in it.  Problems that only follow from
+that are not reported.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ _OF_ROWS = ("columns", "format", "mode", "key", "schema", "tables", "options")
 
 
 class Unread(NamedTuple):
-    """The places that could not be read, as keys joined by dots."""
+    """The paths that could not be read, as keys joined by dots."""
 
     paths: frozenset[str] = frozenset()
 
@@ -20,17 +20,17 @@ class Unread(NamedTuple):
         return self._within(kind)
 
     def may_have(self, kind: str, name: str) -> bool:
-        """Whether a part of that name is there of which not all was read."""
+        """Whether a part of that name may exist and was not read completely."""
         return kind in self.paths or self._within(f"{kind}.{name}")
 
     def hides_rows(self, name: str) -> bool:
-        """Whether nothing can be told of what an input's rows are."""
+        """Whether nothing is known of the rows of an input."""
         within = f"inputs.{name}"
         parts = (f"{within}.{part}" for part in _OF_ROWS)
         return not self.paths.isdisjoint({"inputs", within, *parts})
 
     def columns(self, name: str) -> set[str]:
-        """The columns of an input that are declared with a type that was not read."""
+        """The declared columns of an input whose types could not be read."""
         start = f"inputs.{name}.columns."
         found = {path.removeprefix(start) for path in self.paths if path.startswith(start)}
         return found | {column.partition(".")[0] for column in found}

@@ -18,7 +18,7 @@ from ikebana.codecs.fields import fit_a_struct
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.plan import PLAIN_FORMATS, UPDATE_FORMATS, Input
+from ikebana.processor.planning.plan import Input
 
 # They take all that JSON has.
 _TAKES_ALL = (JSON, "VARCHAR")
@@ -26,10 +26,10 @@ _TAKES_ALL = (JSON, "VARCHAR")
 
 def checked_columns(source: Input) -> tuple[str, ...]:
     """The declared columns that have to be decoded, whoever reads them, since they may not fit."""
-    if source.value_format in UPDATE_FORMATS:
+    if source.traits.is_updates:
         return ()
     kinds = _kinds(source)
-    encoded = () if source.value_format in PLAIN_FORMATS else source.columns
+    encoded = () if source.traits.kind == "rows" else source.columns
     names = (*kinds, *(column.name for column in encoded if column.encoding is not None))
     return tuple(dict.fromkeys(names))
 

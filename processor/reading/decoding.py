@@ -36,7 +36,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Decoding:
-    """Decodes the messages of one partition, in order, into chunks for each shard."""
+    """Decodes the messages of one partition, in order, into chunks for each shard.
+
+    Its rows say that they are `counted` if another input has the same messages before it.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,10 @@ class Decoding:
         place: Place,
         shards: int,
         dating: SourceDating | None = None,
+        *,
+        counted: bool = False,
     ) -> None:
+        self._counted = counted
         self._source = source
         self._source_dating = dating
         self._empty_is_null = takes_empty_for_null(source)
@@ -73,7 +79,7 @@ class Decoding:
             self._ignored += Counter({"tombstone": len(messages) - len(whole)})
             messages = self._source_dating.dated(whole)
         if isinstance(self._intake, UpdateIntake):
-            if self._source.value_format == "diff":
+            if self._source.traits.kind == "updates":
                 interval = Interval(self._place.base, self._place.upper)
                 yield from self._made(self._intake.updates(messages, self._where, interval))
             else:
@@ -106,10 +112,11 @@ class Decoding:
                 self._shards[at] = self._empty()
         if self._errors:
             _, records, times, diffs = zip(*self._errors, strict=True)
-            yield 0, pack(Errors(list(records), list(times), list(diffs)))
+            errors = Errors(list(records), list(times), list(diffs), self._counted)
+            yield 0, pack(errors)
             self._errors = []
         if self._ignored:
-            yield 0, pack(Ignored(dict(self._ignored)))
+            yield 0, pack(Ignored(dict(self._ignored), self._counted))
             self._ignored = Counter()
         if self._greatest is not None:
             seen = Seen(self._source.name, *self._where, greatest=self._greatest)
@@ -133,7 +140,8 @@ class Decoding:
             # A chunk never reaches over a truncate.
             yield from self.flush()
             (time,) = place.times([offset])
-            row = Truncate(self._source.name, place.order, place.partition, time, offset)
+            order, partition = place.order, place.partition
+            row = Truncate(self._source.name, order, partition, time, offset, self._counted)
             for shard in range(self._count):
                 yield shard, pack(row)
         self._place_symbols(taken, begin, len(taken.keys))
@@ -195,7 +203,9 @@ class Decoding:
             outputs = list(branch.outputs)
             inlets = list(branch.inlets)
             root = "" if outputs or inlets else branch.root
-            shards = [Updates(outputs, [], [], [], [], root, inlets) for _ in range(count)]
+            shards = [
+                Updates(outputs, [], [], [], [], root, inlets, self._counted) for _ in range(count)
+            ]
             for update in updates:
                 placed = update.value if update.key is None else update.key
                 add(shards[shard_of(placed, count)], update)
@@ -223,7 +233,9 @@ class Decoding:
     def _empty(self) -> Symbols:
         place = self._place
         times: int | list[int] = [] if place.each or self._dating is not None else place.base
-        return Symbols(self._source.name, place.order, place.partition, times, [], [], [])
+        name, counted = self._source.name, self._counted
+        order, partition = place.order, place.partition
+        return Symbols(name, order, partition, times, [], [], [], counted=counted)
 
 
 def _copy_special(taken: Taken, index: int, shard: Symbols, at: int) -> int:

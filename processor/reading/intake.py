@@ -78,6 +78,14 @@ class Made(NamedTuple):
     greatest: int | None = None
 
 
+class _Origin(NamedTuple):
+    """Whose messages are read; `reader` begins the reasons of their errors."""
+
+    topic: str
+    partition: int
+    reader: str
+
+
 class _Bad(NamedTuple):
     """A message that cannot be used, under its key if that is known."""
 
@@ -86,13 +94,19 @@ class _Bad(NamedTuple):
 
 
 class Intake:
-    """Decodes the messages of one input; a pure function of each message by itself."""
+    """Decodes the messages of one input; a pure function of each message by itself.
 
-    def __init__(self, source: Input, codec: Codec, physical: planner.Physical) -> None:
+    The input is `named` in errors if others read its messages as well.
+    """
+
+    def __init__(
+        self, source: Input, codec: Codec, physical: planner.Physical, *, named: bool = False
+    ) -> None:
+        self._reader = f"input {source.name}: " if named else ""
         self._codec = codec
         self._plain = codec if isinstance(codec, Plain) else None
         # Avro's depth is its schema's.
-        self._nests = source.value_format != "bytes" and "avro" not in source.value_format
+        self._nests = source.traits.encoding == "json"
         self._keys_nest = source.key_format == "json"
         reading = physical.readings[source.name]
         scope = ways.scope_of_input(source)
@@ -101,7 +115,7 @@ class Intake:
         self._event = None
         if source.event_time is not None:
             self._event = EventTimes(ways.dating_query(source))
-        as_is = source.key_format == source.value_format == "bytes" and source.mode == "upsert"
+        as_is = source.key_format == source.traits.encoding == "bytes" and source.mode == "upsert"
         self.takes_as_is = (
             as_is and self._passes is None and self._pushed is None and self._event is None
         )
@@ -125,16 +139,17 @@ class Intake:
 
         `dating` is needed if the input has event time.
         """
+        origin = _Origin(*where, self._reader)
         if self._plain is not None and self._passes is None and not self._any_too_deep(messages):
-            taken = _plain_symbols(self._plain, messages, where)
+            taken = _plain_symbols(self._plain, messages, origin)
         else:
-            taken = self._symbols(messages, where, partitions)
+            taken = self._symbols(messages, origin, partitions)
         if self._types.checks:
-            _refuse_strange(taken, self._types, messages, where)
+            _refuse_strange(taken, self._types, messages, origin)
         self._narrow(taken)
         if self._event is not None:
             assert dating is not None, "event time without a batch"
-            _date(taken, self._event, messages, where, dating)
+            _date(taken, self._event, messages, origin, dating)
         if self._pushed is not None:
             _make_values(taken, self._pushed)
         return taken
@@ -150,10 +165,10 @@ class Intake:
                     partial, value=self._narrowed(partial.value)
                 )
 
-    def _symbols(self, messages: Sequence[Message], where: Where, partitions: int) -> Taken:
+    def _symbols(self, messages: Sequence[Message], origin: _Origin, partitions: int) -> Taken:
         taken = Taken()
         keys, values, offsets = taken.keys, taken.values, taken.offsets
-        for at, found in self._found(messages, where, taken.ignored):
+        for at, found in self._found(messages, origin, taken.ignored):
             message = messages[at]
             if isinstance(found, _Bad):
                 if found.key is None:
@@ -171,7 +186,7 @@ class Intake:
                     before = None if before is None else self._narrowed(before)
                     taken.wide.append(len(keys))
                 if kind == "truncate":
-                    _truncate(taken, message, where, partitions)
+                    _truncate(taken, message, origin, partitions)
                     continue
                 assert key is not None, "only a truncate has no key"
                 index = len(keys)
@@ -180,7 +195,7 @@ class Intake:
                     taken.before[index] = crc32(before)
                 if absent:
                     assert after is not None, "a partial image is one"
-                    record = _record(_NOTHING_TO_LEAVE, message, where)
+                    record = _record(_NOTHING_TO_LEAVE, message, origin)
                     taken.partial[index] = Partial(after, absent, record)
                     after = None
                 keys.append(key)
@@ -200,13 +215,14 @@ class Intake:
         `times` are those of the messages; with event time they are those of what cannot
         be dated, and `dating` is needed.
         """
+        origin = _Origin(*where, self._reader)
         ignored: Counter[str] = Counter()
         updates: list[KeyedUpdate] = []
         origins: list[int] = []
         errors: list[KeyedUpdate] = []
         found = self._rows_at_once(messages, ignored)
         if found is None:
-            found = list(self._found(messages, where, ignored))
+            found = list(self._found(messages, origin, ignored))
         dates: Sequence[int | str] = [times[at] for at, _ in found]
         greatest, of_columns = None, False
         if self._event is not None:
@@ -220,12 +236,12 @@ class Intake:
             if isinstance(changes, _Bad):
                 record = changes.record
             elif isinstance(time, str):
-                record = _record(time, messages[at], where)
+                record = _record(time, messages[at], origin)
             else:
                 try:
                     made = [u for change in changes for u in _images(change, time)]
                 except DecodeError as error:
-                    record = _record(str(error), messages[at], where)
+                    record = _record(str(error), messages[at], origin)
                 else:
                     updates += made
                     origins += [at] * len(made)
@@ -236,7 +252,7 @@ class Intake:
                 errors.append(KeyedUpdate(None, record, placed, 1))
         strange: list[KeyedUpdate] = []
         if self._types.checks:
-            updates, strange = self._without_strange(updates, origins, messages, where)
+            updates, strange = self._without_strange(updates, origins, messages, origin)
         by_branch, failed = through(self._branches, updates)
         return Made(by_branch, errors + strange + failed, ignored, greatest)
 
@@ -245,7 +261,7 @@ class Intake:
         updates: list[KeyedUpdate],
         origins: Sequence[int],
         messages: Sequence[Message],
-        where: Where,
+        origin: _Origin,
     ) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
         """The updates whose columns are of their types, and errors in the place of the others.
 
@@ -260,7 +276,7 @@ class Intake:
         for index, reason in wrong.items():
             key, _, time, diff = updates[index]
             if self._appends:
-                record = _record(reason, messages[origins[index]], where)
+                record = _record(reason, messages[origins[index]], origin)
             else:
                 record = error_record(f"input {self._name}: {reason}", None, key, None)
             errors.append(KeyedUpdate(None, record, time, diff))
@@ -293,18 +309,18 @@ class Intake:
         ]
 
     def _found(
-        self, messages: Sequence[Message], where: Where, ignored: Counter[str]
+        self, messages: Sequence[Message], origin: _Origin, ignored: Counter[str]
     ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
         """The changes of each message that is wanted, or that it cannot be used."""
         if self._passes is None:
-            yield from self._read(messages, where, range(len(messages)), ignored)
+            yield from self._read(messages, origin, range(len(messages)), ignored)
             return
         keys = [self._kafka_key(message) for message in messages]
         known = [at for at, key in enumerate(keys) if key is not None]
         passing = self._passes([keys[at] for at in known])
         dropped = {at for at, passes in zip(known, passing, strict=True) if not passes}
         left = [at for at in range(len(messages)) if at not in dropped]
-        found = list(self._read(messages, where, left, ignored))
+        found = list(self._read(messages, origin, left, ignored))
         # Where the Kafka key does not tell, the key is known only now.
         later = [
             change.key
@@ -332,7 +348,7 @@ class Intake:
     def _read(
         self,
         messages: Sequence[Message],
-        where: Where,
+        origin: _Origin,
         which: Iterable[int],
         ignored: Counter[str],
     ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
@@ -340,16 +356,16 @@ class Intake:
         for at in which:
             _, key, value, headers, _ = messages[at]
             if key is not None and self._keys_nest and too_deep(key):
-                yield at, _Bad(None, _record(_DEEP.format("key"), messages[at], where))
+                yield at, _Bad(None, _record(_DEEP.format("key"), messages[at], origin))
                 continue
             if value is not None and self._nests and too_deep(value):
                 own = self._kafka_key(messages[at])
-                yield at, _Bad(own, _record(_DEEP.format("value"), messages[at], where))
+                yield at, _Bad(own, _record(_DEEP.format("value"), messages[at], origin))
                 continue
             try:
                 found = decode(key, value, headers)
             except DecodeError as error:
-                yield at, _Bad(error.key, _record(str(error), messages[at], where))
+                yield at, _Bad(error.key, _record(str(error), messages[at], origin))
             else:
                 if isinstance(found, Ignored):
                     ignored[found.what] += 1
@@ -405,12 +421,12 @@ def through(
 
 
 def _date(
-    taken: Taken, event: EventTimes, messages: Sequence[Message], where: Where, dating: Dating
+    taken: Taken, event: EventTimes, messages: Sequence[Message], origin: _Origin, dating: Dating
 ) -> None:
     """Give symbols their event times; one that has none becomes an error of its key."""
     by_offset = {message.offset: message for message in messages}
     for _, offset in taken.truncates:
-        record = _record("a truncate has no event time", by_offset[offset], where)
+        record = _record("a truncate has no event time", by_offset[offset], origin)
         taken.errors.append((offset, record))
     taken.truncates.clear()
     rows = [
@@ -426,7 +442,7 @@ def _date(
             times.append(dating.lower)
         elif isinstance(time, str):
             times.append(dating.lower)
-            taken.bad[at] = _record(time, by_offset[taken.offsets[at]], where)
+            taken.bad[at] = _record(time, by_offset[taken.offsets[at]], origin)
             taken.values[at] = None
             taken.partial.pop(at, None)
             taken.before.pop(at, None)
@@ -449,7 +465,7 @@ def _rows_to_date(
     return keys, rows, [messages[at].timestamp for at, _ in found]
 
 
-def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> Taken:
+def _plain_symbols(codec: Plain, messages: Sequence[Message], origin: _Origin) -> Taken:
     """What `Intake.symbols` gives of messages that are one symbol each, without detours."""
     taken = Taken()
     if not messages:
@@ -466,7 +482,7 @@ def _plain_symbols(codec: Plain, messages: Sequence[Message], where: Where) -> T
         try:
             (change,) = codec.changes(message.key, message.value, None)
         except DecodeError as error:
-            record = _record(str(error), message, where)
+            record = _record(str(error), message, origin)
             if error.key is None:
                 taken.errors.append((message.offset, record))
                 continue
@@ -511,16 +527,16 @@ def _key_test(
     return passes
 
 
-def _truncate(taken: Taken, message: Message, where: Where, partitions: int) -> None:
+def _truncate(taken: Taken, message: Message, origin: _Origin, partitions: int) -> None:
     if partitions == 1:
         taken.truncates.append((len(taken.keys), message.offset))
         return
     reason = f"a truncate has no place in the order of the input's {partitions} partitions"
-    taken.errors.append((message.offset, _record(reason, message, where)))
+    taken.errors.append((message.offset, _record(reason, message, origin)))
 
 
 def _refuse_strange(
-    taken: Taken, types: ColumnTypes, messages: Sequence[Message], where: Where
+    taken: Taken, types: ColumnTypes, messages: Sequence[Message], origin: _Origin
 ) -> None:
     """Make symbols in which a column is not of its type errors of their keys."""
     rows = [
@@ -530,7 +546,7 @@ def _refuse_strange(
     wrong = types.wrong(rows)
     by_offset = {message.offset: message for message in messages} if wrong else {}
     for at, reason in wrong.items():
-        taken.bad[at] = _record(reason, by_offset[taken.offsets[at]], where)
+        taken.bad[at] = _record(reason, by_offset[taken.offsets[at]], origin)
         taken.values[at] = None
         taken.partial.pop(at, None)
         taken.before.pop(at, None)
@@ -579,5 +595,6 @@ def _untold(change: Change) -> tuple[str, str] | None:
     return None
 
 
-def _record(reason: str, message: Message, where: Where) -> bytes:
-    return error_record(reason, (*where, message.offset), message.key, message.value)
+def _record(reason: str, message: Message, origin: _Origin) -> bytes:
+    place = origin.topic, origin.partition, message.offset
+    return error_record(origin.reader + reason, place, message.key, message.value)

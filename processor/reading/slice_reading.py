@@ -13,7 +13,10 @@ from ikebana.processor.timing.reclock import Slice
 def reading_of(
     plan: Plan, piece: Slice, intake: Callable[[Input], Intake | UpdateIntake], shards: int
 ) -> Decoding | BoundaryReading:
-    """What takes the messages of a slice; `intake` gives what reads those of an input."""
+    """What takes the messages of a slice; `intake` gives what reads those of an input.
+
+    What several inputs read is counted, as records and as changes of transactions, by one.
+    """
     place = piece.place
     where = place.topic, place.partition
     if place.topic in plan.transaction_topics:
@@ -21,4 +24,5 @@ def reading_of(
         return BoundaryReading(watch, where, place.base)
     source = plan.input(piece.input)
     dating = dating_of(plan, source, where, piece.transactions)
-    return Decoding(source, intake(source), place, shards, dating)
+    counted = plan.readers(place.topic)[0] != source
+    return Decoding(source, intake(source), place, shards, dating, counted=counted)

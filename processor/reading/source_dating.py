@@ -101,10 +101,15 @@ def watch_of(plan: Plan, topic: str, where: tuple[str, int], known: Transactions
 def dating_of(
     plan: Plan, source: Input, where: tuple[str, int], known: Transactions | None
 ) -> SourceDating | None:
-    """What dates the messages of one partition, if the source is what dates them."""
+    """What dates the messages of one partition, if the source is what dates them.
+
+    Of the inputs that read a topic, the first one with transactions counts their changes.
+    """
     event = source.event_time
     if event is None or event.clock not in SOURCE_CLOCKS:
         return None
     topic = event.transactions
-    watch = None if topic is None else watch_of(plan, topic, where, known)
-    return SourceDating(source, watch, where)
+    counting = [each for each in plan.readers(where[0]) if each.transaction_topic is not None]
+    if topic is None or counting[0] != source:
+        return SourceDating(source, None, where)
+    return SourceDating(source, watch_of(plan, topic, where, known), where)

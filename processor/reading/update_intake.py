@@ -11,21 +11,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.arrangements.frontier import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import fact_codec
 from ikebana.codecs.progress import pack_times
+from ikebana.errors import SourceError
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.plan import UPDATE_FORMATS, Input
+from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.intake import Intake, Made, Message, branches_in_decoding, through
 from ikebana.processor.rows.rows import Facts, KeyedUpdate, Seen, add
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.verifying import diff_reader
-from ikebana.processor.verifying.cdcv2_reader import DECODERS
 from ikebana.processor.verifying.diff_reader import PlacedUpdate
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class UpdateIntake:
             SourceError: a message is no CDCv2.
         """
         name, (topic, partition) = self._source.name, where
-        decode = DECODERS[self._source.value_format]
+        decode = fact_codec(self._source.value_format).decode
         facts, seen = Facts(name, [], [], [], []), Seen(name, topic, partition)
         for message in messages:
             try:
@@ -111,10 +111,13 @@ def _require_time(time: int, where: Where, offset: int) -> None:
 
 
 def intake_of(
-    source: Input, physical: planner.Physical, schemas: "Schemas | None"
+    source: Input, physical: planner.Physical, schemas: "Schemas | None", *, named: bool = False
 ) -> Intake | UpdateIntake:
-    """What reads the messages of an input; `schemas` is the registry, where one is needed."""
-    if source.value_format in UPDATE_FORMATS:
+    """What reads the messages of an input; `schemas` is the registry, where one is needed.
+
+    Errors say whose they are, with `named`: others read the same messages.
+    """
+    if source.traits.is_updates:
         return UpdateIntake(source, physical)
     codec = codec_of(source, physical.readings[source.name], schemas)
-    return Intake(source, codec, physical)
+    return Intake(source, codec, physical, named=named)

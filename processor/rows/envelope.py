@@ -25,6 +25,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     begins to read the loopback topic, by shard.  `hydrating` are the joins that are to get
     what was there before they begin, at these times, and with `hydrates` a portion of it in
     this batch; `released` are the parts of the state that are no operator's any more.
+    `editing` is the frontier of an edit of the plan that is on its way, the last one of so many
+    `edits`, and with `fills` this batch takes a portion of what was there.
     """
 
     batch: int
@@ -39,6 +41,9 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     hydrating: dict[str, int] = {}
     hydrates: bool = False
     released: tuple[str, ...] = ()
+    editing: int = 0
+    fills: bool = False
+    edits: int = 0
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

@@ -1,5 +1,8 @@
 """What kernels take and give: symbols in, updates out, as columns of bytes.
 
+Rows are `counted` if their records have been: those of a hop, and what an input makes of a
+topic that another input before it reads as well.
+
 Symbols are kept in columns because a micro-batch holds hundreds of thousands of them
 and most never need a Python object of their own.
 """
@@ -56,6 +59,7 @@ class Symbols(msgspec.Struct, array_like=True, tag="symbols"):
     failed: dict[int, bytes] = {}
     partial: dict[int, Partial] = {}
     before: dict[int, int] = {}
+    counted: bool = False
 
 
 class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
@@ -66,14 +70,14 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
     partition: int
     time: int
     offset: int
+    counted: bool = False
 
 
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
     """Updates: what one branch of an input in `mode: diffs` has made, or a hop brings.
 
     They go to outputs, and to operators by key, which are the `inlets`.  With a `root` they
-    are that input's own, and its branches are still to be run.  Those of a `hop` come of
-    records that have been counted.
+    are that input's own, and its branches are still to be run.
     """
 
     outputs: list[str]
@@ -83,7 +87,7 @@ class Updates(msgspec.Struct, array_like=True, tag="updates"):
     diffs: list[int]
     root: str = ""
     inlets: list[str] = []
-    hop: bool = False
+    counted: bool = False
 
 
 class Errors(msgspec.Struct, array_like=True, tag="errors"):
@@ -92,12 +96,14 @@ class Errors(msgspec.Struct, array_like=True, tag="errors"):
     records: list[bytes]
     times: int | list[int]
     diffs: list[int] | None = None
+    counted: bool = False
 
 
 class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
     """How many messages said nothing of the relation, by kind."""
 
     counts: dict[str, int]
+    counted: bool = False
 
 
 class Facts(msgspec.Struct, array_like=True, tag="facts"):
@@ -155,9 +161,12 @@ def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
 
 
 def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
-    """How many records a row comes of, or the updates that were made of them."""
+    """How many records a row comes of, or the updates that were made of them.
+
+    What comes of records that have been counted comes of none.
+    """
     match row:
-        case Updates(hop=True):
+        case Symbols() | Truncate() | Updates() | Errors() | Ignored() if row.counted:
             return 0
         case Symbols() | Updates() | Facts():
             return len(row.keys)

@@ -7,15 +7,17 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.stopping import Stopped, Stopping
+from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.linear import modules
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.watching.watchers import Watcher, Watchers
 
 if TYPE_CHECKING:
+    from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.spark.query import Running
-    from ikebana.processor.spark.supervised import Watcher
     from ikebana.processor.watching.batch_report import BatchReport
 
 Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
@@ -51,13 +53,14 @@ class PipelineRun:
         *,
         once: bool,
         spark: Any = None,
-        watchers: "Sequence[Watcher]" = (),
+        watchers: Sequence[Watcher] = (),
         on_start: "Callable[[Running], None]" = lambda _: None,
     ) -> None:
         """Start a plan; with `once` it ends when it has caught up.
 
         Raises:
             ConfigError: a module that is imported for its functions starts it.
+            PlanError: the parts of the plan do not fit; every problem.
         """
         if (importing := modules.importing()) is not None:
             raise ConfigError(
@@ -65,7 +68,7 @@ class PipelineRun:
                 hint="Workers import the module for its functions. Run the pipeline below "
                 '`if __name__ == "__main__":`.',
             )
-        self.plan = plan
+        self.plan = checked(plan)
         self.frontier: int | None = None
         """All times before it are complete; None until a batch has been committed."""
         self.status: Status = "starting"
@@ -169,7 +172,7 @@ class PipelineRun:
             # Importing Spark takes a second, which the caller need not wait for.
             from ikebana.processor.spark import supervised
 
-            watcher = _Several([_Counting(self), *self._watchers])
+            watcher = Watchers([_Counting(self), *self._watchers])
             supervised.run(
                 self.plan,
                 settings,
@@ -179,8 +182,6 @@ class PipelineRun:
                 on_start=self._started,
                 spark=spark,
             )
-        except Stopped:
-            self.status = "ended"
         except BaseException as error:  # noqa: BLE001 -- handed on to whoever waits
             self.error, self.status = error, "failed"
         else:
@@ -202,6 +203,9 @@ class _Counting:
     def step(self, what: str) -> None:
         self._run.step = what
 
+    def edit(self, plan: "EditPlan") -> None:
+        """No figure changes by it."""
+
     def batch(self, report: "BatchReport") -> None:
         run = self._run
         run.frontier = report.upper
@@ -214,22 +218,3 @@ class _Counting:
     def restart(self, cause: Exception, pause_s: float) -> None:
         self._run._restarts += 1
         self._run.status = "restarting"
-
-
-class _Several:
-    """Tells all watchers."""
-
-    def __init__(self, watchers: "Sequence[Watcher]") -> None:
-        self._watchers = watchers
-
-    def step(self, what: str) -> None:
-        for each in self._watchers:
-            each.step(what)
-
-    def batch(self, report: "BatchReport") -> None:
-        for each in self._watchers:
-            each.batch(report)
-
-    def restart(self, cause: Exception, pause_s: float) -> None:
-        for each in self._watchers:
-            each.restart(cause, pause_s)

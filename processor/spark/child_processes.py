@@ -1,4 +1,4 @@
-"""Processes of ours that have a session of their own: starting and ending them whole."""
+"""Child processes with a session of their own: start them, and end them completely."""
 
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""What ended a query: an error of ours by its name, and whether it is worth another start.
+"""Classify the failure of a query: which error it is, and whether to restart the query.
 
-A worker that was lost, a time-out and brokers that are away may be well again by
-themselves.  Everything else, what we refuse above all, would be the same the next time.
+The loss of a worker, a timeout, and brokers that do not answer may pass.  Any other failure,
+above all a refusal, would be the same after a restart.
 """
 
 import os
@@ -11,8 +11,8 @@ import tempfile
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
-from ikebana.arrangements import errors
-from ikebana.arrangements.errors import (
+from ikebana import errors
+from ikebana.errors import (
     AwayError,
     FencedError,
     IkebanaError,
@@ -49,7 +49,7 @@ _RIVAL = ("SparkConcurrentModificationException", "CONCURRENT_STREAM_LOG_UPDATE"
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the query may go on when it is started again."""
+    """Whether the query may succeed after a restart."""
     return isinstance(error, _TRANSIENT)
 
 
@@ -66,7 +66,7 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
 
 
 def from_text(text: str) -> IkebanaError:
-    """The error of ours in the text that Spark passes on."""
+    """Find an error of ours in the text of Spark's exception."""
     if ours := _ours(text):
         return ours
     if any(rival in text for rival in _RIVAL):

@@ -1,17 +1,16 @@
-"""A Spark session that somebody else has started, as one to run a pipeline on."""
+"""Run a pipeline on a Spark session that the user has started."""
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
-from ikebana.arrangements.errors import ConfigError, SparkStartError
+from ikebana.errors import ConfigError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.session import OWNED, spark_settings
 
 
@@ -47,7 +46,7 @@ class GivenSpark:
             given.sparkContext.environment[FOLDER_VARIABLE] = folder
         self._options = spark_settings(settings, name)
         self._session: SparkSession | None = None
-        self._folder: Path | None = None
+        self._folder = RunFolder()
 
     def __enter__(self) -> Self:
         return self
@@ -59,15 +58,12 @@ class GivenSpark:
         trace: TracebackType | None,
     ) -> None:
         self._session = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     @property
     def folder(self) -> Path:
         """A temporary folder of this run."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="ikebana-run-"))
-        return self._folder
+        return self._folder.path
 
     def survives(self, error: Exception) -> bool:
         """Whether the JVM still runs: one that is not ours is not started again."""

@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from ikebana.arrangements.errors import SparkStartError
+from ikebana.errors import SparkStartError
 from ikebana.processor.spark import launching
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 

@@ -1,4 +1,4 @@
-"""A plan as one streaming query: take over, start, publish each batch, stop between two."""
+"""Run a plan as one streaming query: take over, start, publish batches, stop."""
 
 import functools
 import os
@@ -12,16 +12,26 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.checkpoint.evolution import evolved, hints_kept, resumed
+from ikebana.processor.checkpoint.edit_plan import EditPlan
+from ikebana.processor.checkpoint.evolution import (
+    begun,
+    edit_of,
+    evolved,
+    hints_kept,
+    resumed,
+)
+from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground import faults
 from ikebana.processor.kafka import client, progress_topic, rights
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.loopback import Trimming
-from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning import progress
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
@@ -56,7 +66,7 @@ class Running:
         self._stop = stop
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Return when the query has ended, or has been stopped between two batches."""
+        """Wait until the query has ended, or was stopped between two batches."""
         asked = False
         while not self._query.awaitTermination(_LOOK_EVERY_S):
             if not asked and stopping():
@@ -67,7 +77,7 @@ class Running:
                 return
 
     def standing(self) -> Standing | None:
-        """Where the inputs stand that have times of their own, as last looked at."""
+        """The latest frontiers of the inputs with times of their own."""
         return inputs_told(self._stop)
 
     def _is_between_batches(self) -> bool:
@@ -86,18 +96,21 @@ def start(
     on_batch: Callable[[BatchReport], None],
     on_step: Callable[[str], None],
     on_begin: Callable[[], None],
+    on_edit: Callable[[EditPlan], None] = lambda _: None,
     on_trigger: Told | None = None,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
-    `on_begin` is called right before the query starts, which from then on has to be ended
-    between two batches; `on_trigger` is also told of triggers that found nothing to do.
+    `on_edit` is told what changes if the plan is another one than before.  `on_begin` is called
+    right before the query starts, which from then on has to be ended between two batches;
+    `on_trigger` is also told of triggers that found nothing to do.
 
     Raises:
+        PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
     # From here on the plan travels to other processes.
-    plan = plan.portable()
+    plan = given = checked(plan).portable()
     checkpoint = Checkpoint(settings.checkpoint)
     birth = checkpoint.birth()
     on_step("looking at the input topics")
@@ -106,9 +119,8 @@ def start(
     rights.demand(plan, settings, settings.shards if birth is None else birth.shards)
     inputs = Inputs(plan, kafka)
     start_offset = inputs.start()
-    known = birth
-    if birth is None:
-        birth = newborn(settings.checkpoint, plan, settings.shards, start_offset)
+    known, ran = birth, _ran(checkpoint, birth)
+    birth = ran or newborn(settings.checkpoint, plan, settings.shards, start_offset)
     for hint in hints_kept(birth, plan):
         on_step(f"going on as joins were laid out, with {hint} as it was")
     plan = resumed(birth, plan)
@@ -119,9 +131,12 @@ def start(
         settings,
         birth,
         look=functools.partial(checkpoint.logged, birth.first_batch),
-        accepted=functools.partial(_accept, checkpoint, birth, known),
+        accepted=functools.partial(_accept, checkpoint, birth, known, ran),
         holder=f"{socket.gethostname()}:{os.getpid()}",
     )
+    if ran is not None and birth != ran:
+        logged = checkpoint.logged(ran.first_batch)
+        on_edit(planned(settings.checkpoint, ran, given, settings.shards, logged=logged))
     on_step("starting Spark")
     running = spark.session()
     running.dataSource.register(IkebanaSource)
@@ -140,6 +155,7 @@ def start(
         registry=dict(settings.registry),
         adopted=taken.adopted,
         released=birth.released,
+        edits=birth.edits,
     )
     job = Job(
         plan=plan,
@@ -155,6 +171,7 @@ def start(
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
+        edit=edit_of(birth),
     )
     if on_trigger is not None:
         listen(running, on_trigger)
@@ -164,8 +181,23 @@ def start(
     return Running(query, checkpoint, stop, job, running.sparkContext.uiWebUrl, taken.waiting)
 
 
-def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None) -> None:
-    """Make the checkpoint one that can be run, now that it may be."""
+def _ran(checkpoint: Checkpoint, birth: Birth | None) -> Birth | None:
+    """The birth record without an edit of which no batch has been."""
+    return birth and begun(birth, checkpoint.logged(birth.first_batch).offset)
+
+
+def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None, ran: Birth | None) -> None:
+    """Make the checkpoint one that can be run, now that it may be.
+
+    Raises: CheckpointError, if an instance before has changed the plan since it was looked at.
+    """
+    # That instance is fenced only now, and an edit is one of what was there.
+    if checkpoint.birth() != known or _ran(checkpoint, known) != ran:
+        raise CheckpointError(
+            f'the plan of checkpoint "{checkpoint.location}" was changed by another instance of '
+            "the pipeline while this one started",
+            hint="Start again, if this is the plan that is to run.",
+        )
     if birth != known:
         checkpoint.write(birth)
     checkpoint.forget_nothing(birth.first_batch)

@@ -18,14 +18,15 @@ from typing import Self
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
-from ikebana.arrangements.errors import SparkStartError
 from ikebana.arrangements.files import is_local
+from ikebana.errors import SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
+from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.workers import Workers
 
 # What a user may not change: the user's own settings come before these.
@@ -71,7 +72,7 @@ _LOCAL_PATIENCE = {
 }
 # Spark's logs and state are small files, a dozen a batch.  On a local file system Hadoop's usual
 # classes run `chmod` and `readlink` for each, 35 to 40 processes a batch; these run six.  What
-# they leave out is judged in ARCHITECTURE.md, "Spark's files on a local disk".
+# they leave out is judged in docs/decisions.md, "Spark's files on a local disk".
 _LOCAL_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
@@ -139,7 +140,7 @@ class Spark:
         self._workers: Workers | None = None
         self._session: SparkSession | None = None
         self._log: Path | None = None
-        self._folder: Path | None = None
+        self._folder = RunFolder()
 
     def __enter__(self) -> Self:
         return self
@@ -155,15 +156,12 @@ class Spark:
         try:
             self._end(within_s=0.0 if hurried else END_WITHIN_S)
         finally:
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     @property
     def folder(self) -> Path:
         """A temporary folder of this run."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="ikebana-run-"))
-        return self._folder
+        return self._folder.path
 
     @property
     def alive(self) -> bool:

@@ -6,9 +6,9 @@ tick that tells every shard what the batch is, follows from two logged offsets a
 """
 
 import functools
+import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +21,23 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ikebana.processor.deciding.commits import hydrated_in, replaced
 from ikebana.processor.kafka import client, inputs, markers
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.planning.ways import shares_topics
 from ikebana.processor.reading.codec_of import needs_headers
+from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Intake, Message
 from ikebana.processor.reading.slice_reading import reading_of
+from ikebana.processor.reading.source_dating import BoundaryReading
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
 from ikebana.processor.spark import worker
+from ikebana.processor.spark.shares import Share, range_of, shares_of
 from ikebana.processor.timing import reclock
 from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.reclock import Slice, SourceOffset
@@ -43,8 +48,6 @@ if TYPE_CHECKING:
 NAME = "ikebana"
 # Spark hides the values of options whose name has this word; settings hold passwords.
 OPTION = "secretconfig"
-# What handing on a packed row comes to, in records that are read and decoded.
-_HOP_SIZE = 500
 # While no record comes, the topics are looked at this often, and Spark hears as often as it
 # writes what an idle query does.  A stop waits for no longer than a look.
 _LOOK_EVERY_S = 0.1
@@ -78,15 +81,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     registry: dict[str, str] = {}
     adopted: str | None = None
     released: tuple[str, ...] = ()
-
-
-@dataclass
-class Share(InputPartition):  # type: ignore[misc]
-    """What one source task does: hand out ticks, read some slices, pass hops on."""
-
-    ticks: list[tuple[int, bytes]]
-    slices: list[Slice]
-    hops: list[Range]
+    edits: int = 0
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -160,6 +155,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             now_ms=now_ms,
             heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
             first=first,
+            edits=config.edits,
         )
         return minted if minted.batch != last.batch else None
 
@@ -188,10 +184,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._inputs.dated is not None:
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
-        if last.hydrating:
+        if last.hydrating or last.fills:
             reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)
-            look = look._replace(hydrated=markers.hydrated_in(told, last.batch, shards))
+            look = look._replace(hydrated=hydrated_in(told, last.batch, shards))
         return found, look
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
@@ -228,7 +224,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 hops_from=before.hops,
                 hydrating=after.hydrating,
                 hydrates=after.hydrates,
-                released=config.released,
+                # What an edit takes back is there until all have taken it.
+                released=() if after.fills else config.released,
+                editing=after.editing,
+                fills=after.fills,
+                edits=after.edits,
             )
         )
         slices: list[Slice] = []
@@ -240,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 for shard, end in after.hops.items()
                 if end > before.hops.get(shard, 0)
             ]
-        shares = _shares(slices, hops, config.readers)
+        shares = shares_of(slices, hops, config.readers)
         shares[0].ticks = [(label, tick) for label in config.labels]
         return shares
 
@@ -255,12 +255,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         def intake(of: Input) -> Intake | UpdateIntake:
             return _intake(config.plan, of.name, registry)
 
-        by_range = {
-            Range(s.place.topic, s.place.partition, s.place.start, s.end): reading_of(
-                config.plan, s, intake, len(config.labels)
-            )
-            for s in partition.slices
-        }
+        # Offsets are read once, and decoded by each input that has them.
+        by_range: dict[Range, list[Decoding | BoundaryReading]] = {}
+        for each in partition.slices:
+            reading = reading_of(config.plan, each, intake, len(config.labels))
+            by_range.setdefault(range_of(each), []).append(reading)
         labels = config.labels
         reader = self._connected()
         for at, messages in reader.read(partition.hops):
@@ -273,14 +272,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         dated = {
             topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics
         }
-        for at, messages in reader.read(list(by_range)):
-            chunks = by_range[at].add(
-                _messages(messages, headers=at.topic in with_headers, dated=at.topic in dated)
-            )
-            if rows := [(labels[shard], chunk) for shard, chunk in chunks]:
-                yield _rows(rows)
-        for decoding in by_range.values():
-            if rows := [(labels[shard], chunk) for shard, chunk in decoding.finish()]:
+        for at, found in reader.read(list(by_range)):
+            messages = _messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
+            for reading in by_range[at]:
+                if rows := [(labels[shard], chunk) for shard, chunk in reading.add(messages)]:
+                    yield _rows(rows)
+        for reading in itertools.chain.from_iterable(by_range.values()):
+            if rows := [(labels[shard], chunk) for shard, chunk in reading.finish()]:
                 yield _rows(rows)
 
     def _check_lease(self) -> None:
@@ -291,7 +289,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         reader = self._connected()
         lease = markers.last_lease(reader, config.plan.markers_topic)
         if lease is not None and lease.incarnation > config.incarnation:
-            raise markers.replaced(config.plan.name, config.incarnation, lease.incarnation)
+            refusal = replaced(config.plan.name, config.incarnation, lease.incarnation)
+            raise refusal.error()
         self._asked_for_lease = time.monotonic()
 
     def _connected(self) -> Reader:
@@ -335,27 +334,6 @@ def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
     )
 
 
-def _shares(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> list[Share]:
-    """Spread what is read over tasks by size; a task costs more than a partition."""
-    pieces: list[Slice | Range] = [*slices, *hops]
-    count = max(1, min(readers, len(pieces)))
-    shares = [Share([], [], []) for _ in range(count)]
-    sizes = [0] * count
-    for piece in sorted(pieces, key=_size, reverse=True):
-        least = sizes.index(min(sizes))
-        sizes[least] += _size(piece)
-        if isinstance(piece, Slice):
-            shares[least].slices.append(piece)
-        else:
-            shares[least].hops.append(piece)
-    return shares
-
-
-def _size(piece: Slice | Range) -> int:
-    # A message that hops is a packed row, which is only handed on.
-    return piece.size if isinstance(piece, Slice) else (piece.end - piece.start) * _HOP_SIZE
-
-
 def _capped(
     target: reclock.Positions, positions: Mapping[str, Mapping[int, int]]
 ) -> reclock.Positions:
@@ -369,7 +347,9 @@ def _capped(
 @functools.lru_cache(maxsize=32)
 def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
     # A task is given a reader of its own; what it compiles lasts as long as the worker.
-    return intake_of(plan.input(name), planner.physical(plan), _registry(registry))
+    source = plan.input(name)
+    named = shares_topics(plan, source)
+    return intake_of(source, planner.physical(plan), _registry(registry), named=named)
 
 
 @functools.lru_cache(maxsize=4)

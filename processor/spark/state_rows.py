@@ -3,8 +3,8 @@
 Spark's state row of a shard is the single source of truth, so this asks Spark for it.
 """
 
-from ikebana.arrangements.errors import CheckpointError
 from ikebana.arrangements.manifest import Manifest
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark.session import Spark

@@ -1,18 +1,16 @@
-"""A run: a plan's query, started again as long as what ends it may go by itself.
+"""Run a plan's query, and restart it after failures that may pass.
 
-Each start takes over the pipeline anew, so it is as if another instance had come: it
-has an incarnation of its own, fences what the one before has left, and goes on at the
-last committed batch.
+Each start takes over the pipeline like a new instance: it has an incarnation of its own,
+fences the producers of the one before, and continues after the last committed batch.
 """
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.restarts import Failed, Restarts, persistently
 from ikebana.processor.ground.stopping import Stopping
@@ -23,20 +21,7 @@ from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.query import Running
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.triggers import Told
-from ikebana.processor.watching.batch_report import BatchReport
-
-
-class Watcher(Protocol):
-    """Who is told what happens in a run."""
-
-    def step(self, what: str) -> None:
-        """Start-up has come to this."""
-
-    def batch(self, report: BatchReport) -> None:
-        """A batch is committed."""
-
-    def restart(self, cause: Exception, pause_s: float) -> None:
-        """The query has ended, and is started again after a pause."""
+from ikebana.processor.watching.watchers import Watcher
 
 
 def run(
@@ -86,6 +71,7 @@ def run(
                     once=once,
                     on_batch=watcher.batch,
                     on_step=watcher.step,
+                    on_edit=watcher.edit,
                     on_begin=begin,
                     on_trigger=on_trigger,
                 )

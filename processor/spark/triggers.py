@@ -1,4 +1,4 @@
-"""What Spark says of each trigger of a query, as a value for whoever watches.
+"""Report each trigger of a query to its watchers, from Spark's events.
 
 Spark's own Python listener takes an event apart property by property, in some hundred
 calls into the JVM: 30 ms of CPU a batch, on either side.  Here an event is one JSON text,
@@ -12,6 +12,7 @@ import msgspec
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.timing.reclock import SourceOffset
 from ikebana.processor.watching.health import Progress
 from ikebana.processor.watching.metrics import Trigger
@@ -57,7 +58,7 @@ def trigger_of(progress: Mapping[str, Any]) -> Trigger:
     looked = "latestOffset" in phases_ms
     return Trigger(
         phases_ms,
-        offset.frontiers,
+        {shown(name): at for name, at in offset.frontiers.items()},
         Progress(
             done=done,
             offered=done + offset.behind if looked else None,

@@ -1,4 +1,4 @@
-"""A Python worker of Spark's, settled for the work of a batch."""
+"""Set up a Python worker of Spark for the work of a batch."""
 
 import functools
 import gc

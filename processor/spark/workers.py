@@ -1,4 +1,4 @@
-"""Where Spark's Python processes come from, on the machine of a run: forks of one process."""
+"""Start Spark's Python processes as forks of one process, if they run on this machine."""
 
 import os
 import shlex

@@ -1,1 +1,1 @@
-"""Which records a batch reads, and which times it closes."""
+"""Time: the records that a batch reads, and the times that it closes."""

@@ -1,9 +1,9 @@
-"""How far a CDCv2 input is complete, told batch by batch from what its tasks have seen.
+"""The frontier of a CDCv2 input, computed batch by batch from the reports of its tasks.
 
-The frontier is the least time that is not complete: of which progress says nothing, or
-counts more updates than were found.  It is that of `cdcv2_reader`, which has the facts
-themselves; here are only statements and the numbers of distinct updates, which fit into
-markers and into the logged offset.  It depends on what was told alone, never on the order.
+The frontier is the least time that is not complete: progress has no statement about it, or
+counts more updates than were found.  It equals that of `cdcv2_reader`, which has the facts
+themselves; this module needs only statements and numbers of distinct updates, which fit into
+markers and the logged offset.  The order of the reports does not matter.
 
 What lies before the frontier is forgotten.  Statements that cannot both be true, and more
 updates than are counted, are an error as long as both are known, be they beyond a gap.

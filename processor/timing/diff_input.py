@@ -1,4 +1,4 @@
-"""Diff topics as inputs: which batches of theirs make up one of ours.
+"""Diff topics as inputs: the batches of such topics that one of our batches reads.
 
 A diff topic is read up to what its progress has closed.  Several are read up to the
 least of their frontiers, so that a batch has, of each, exactly the updates of its own
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 def reach(
     closed: Sequence[Closed], positions: Mapping[int, int], lower: int, limit: int | None
 ) -> int:
-    """How far a batch that begins at `lower` can go in a topic.
+    """The frontier up to which a batch that begins at `lower` can read a topic.
 
     It reads at most about `limit` offsets, or one batch of the topic if that is more.
     """
@@ -50,7 +50,7 @@ def reach(
 
 
 def span(closed: Iterable[Closed], upper: int, lower: int) -> Span:
-    """What a batch [lower, upper) reads of a topic whose frontier is at least `upper`."""
+    """The offsets that a batch [lower, upper) reads of a topic that is closed up to `upper`."""
     reads: dict[int, int] = {}
     positions, progress_at = None, None
     for record, after in closed:

@@ -1,8 +1,8 @@
-"""Event time: which times the records of an input have, and how far their frontier is.
+"""Event time: the times of an input's records, and the frontier that follows from them.
 
-The frontier is the greatest time seen in every partition, less the stated lateness; it is
-made of what the batches before have read, since a batch's interval has to be known before
-it is read.  Partitions that are idle do not count, as long as any is not.
+The frontier is the least, over the partitions, of the greatest time seen, less the lateness.
+It is computed from earlier batches, since the interval of a batch has to be known before the
+batch is read.  Idle partitions do not count, as long as any partition is not idle.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -36,7 +36,7 @@ def frontier(
     idle: Set[Where],
     before: int,
 ) -> int:
-    """How far the times of an input are complete, as far as that can be said.
+    """The frontier of an input, as far as it is known.
 
     `partitions` are all there are.  One that is not idle and of which nothing has been
     seen holds the frontier where it was `before`; so does nothing at all.
@@ -51,14 +51,14 @@ def frontier(
 
 
 class Dating(NamedTuple):
-    """What a batch knows of time before it reads: its lower, and how far ahead is too far."""
+    """What a batch knows before it reads: its lower, and the latest time that it accepts."""
 
     lower: int
     latest: int | None
 
 
 class Dated(NamedTuple):
-    """The time of each datum, or why it has none; how many were late, and the greatest time."""
+    """The time of each row, or why it has none; the number of late rows; the greatest time."""
 
     times: list[int | str]
     late: int

@@ -1,7 +1,7 @@
-"""What is known of the times of inputs that have times of their own, between batches.
+"""The knowledge about inputs with times of their own, kept between batches.
 
-It is logged with each batch.  What a batch has read is learned from its markers before
-the next is minted: so the interval of a batch never depends on what it reads itself.
+It is logged with each batch, and updated from the markers of a batch before the next batch is
+minted.  So the interval of a batch never depends on the records of that batch.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -23,7 +23,7 @@ Ends = Mapping[str, Mapping[int, int]]
 
 
 class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one input.
+    """The knowledge about one input.
 
     `greatest` are the event times seen by topic and partition; while it is `idle` nothing is
     expected of it.  `coverage` what the facts
@@ -71,12 +71,12 @@ def learned(
     news: Learned,
     positions: Ends,
     ends: Ends,
-    idle: Set[Where],
+    idle: Mapping[str, Set[Where]],
 ) -> dict[str, InputTimes]:
     """What is known after a batch, of the inputs that batches tell of.
 
     `positions` is up to where topics have been read, `ends` where they end, for every
-    partition; `idle` are the partitions that are not waited for.
+    partition; `idle` are the partitions that are not waited for, by input.
     """
     found = dict(known)
     for topic in plan.transaction_topics:
@@ -92,7 +92,8 @@ def learned(
         if source.tells_later and source.transaction_topic is None:
             before = known.get(source.name, InputTimes())
             if source.event_time is not None:
-                found[source.name] = _events(source, before, news, ends, idle)
+                silent = idle.get(source.name, frozenset())
+                found[source.name] = _events(source, before, news, ends, silent)
             else:
                 found[source.name] = _facts(source, before, news)
     return found

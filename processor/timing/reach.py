@@ -1,4 +1,4 @@
-"""How far a batch may go in time: what the inputs with times of their own say together.
+"""The frontier of a batch, from all inputs with times of their own.
 
 It is the least of their frontiers.  An input that is silent, all of whose partitions are
 idle, is not waited for as long as others are.  When all are silent nobody is waited for, so
@@ -36,7 +36,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Reach(NamedTuple):
-    """What each input with times of its own says, by its name.
+    """The frontiers of the inputs with times of their own, by name.
 
     `awaited` are the frontiers of those that are waited for, `silent` the greatest times of
     those that are not; None: nothing was ever seen of one.  `greatest` is that of all.
@@ -48,7 +48,7 @@ class Reach(NamedTuple):
 
     @property
     def all_silent(self) -> bool:
-        """Whether nothing more is expected of any input that may still go on."""
+        """Whether all inputs that are not closed for ever are silent."""
         return bool(self.silent) and not self._open
 
     @property
@@ -94,7 +94,7 @@ def reach(
     silent: dict[str, int | None] = {}
     greatest: list[int] = []
     for source in plan.inputs:
-        if source.value_format == "diff":
+        if source.traits.kind == "updates":
             (topic,) = source.topics
             own = positions.get(topic, {})
             records = closed.get(source.name, ())

@@ -7,7 +7,8 @@ clock is read.  Whatever follows is a function of it.
 * ingest: all records of a batch have the time `upper - 1`, milliseconds; a batch is at
   least one millisecond, and the clock going back does not take the time with it.
 * offset: a record's time is `lower` + its rank in the batch by (input, partition,
-  offset), so every change shows; `upper` is `lower` + the number of offsets.
+  offset), so every change shows; `upper` is `lower` + the number of offsets.  A record of
+  several inputs counts once, as one of the first of them, and has one time in all.
 * dated: as soon as one input has times of its own, `upper` is the least frontier of such
   inputs that are waited for.  Those of diff topics are read up to it, those of event times
   as they come, and what lies beyond waits in the shards.  Records of all other inputs have
@@ -35,7 +36,10 @@ from ikebana.processor.timing.transactions import Transactions
 MOST_HOPS = 400
 
 # Where they say nothing, offsets are named as they were before there were these.
-_ADDED_LATER = ("hops", "known", "now", "hydrating", "hydrates")
+_ADDED_LATER = ("hops", "known", "now", "hydrating", "hydrates", "edits", "editing", "fills")
+
+# Among what shards say they are done with: an edit.
+FILLED = "@edit"
 
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
@@ -50,6 +54,9 @@ class SourceOffset(msgspec.Struct, frozen=True):
     of the times of inputs that have their own, `now` the clock, if that counts.
     `hydrating` are joins that are new, with the time at which they begin, as long as they
     have not got all that was there before; with `hydrates` this batch goes on with that.
+    `edits` counts how often the plan has been edited; `editing` is the frontier at which it was,
+    as long as not all operators are past it, and with `fills` this batch takes a portion of
+    what was there.  Several edits may be made at one frontier, one after the other.
     """
 
     batch: int
@@ -66,6 +73,9 @@ class SourceOffset(msgspec.Struct, frozen=True):
     now: int = 0
     hydrating: dict[str, int] = {}
     hydrates: bool = False
+    edits: int = 0
+    editing: int = 0
+    fills: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As the JSON object that Spark logs."""
@@ -112,7 +122,7 @@ class Look(NamedTuple):
     that the last batch does not know; `hops` is up to where the loopback topic is written,
     by shard.  `known` is what is known of inputs with times of their own, `closed` what
     progress says of those that are diff topics.  `hydrated` are the new joins that have got
-    all that was there before.
+    all that was there before, and `FILLED` if the last batch has come to the end of an edit.
     """
 
     ends: Positions
@@ -133,6 +143,7 @@ def mint(
     heartbeat: bool = False,
     first: bool = False,
     most_hops: int = MOST_HOPS,
+    edits: int = 0,
 ) -> SourceOffset:
     """The next batch after `last`, of at most about `limit` records; `last` if there is none.
 
@@ -144,7 +155,11 @@ def mint(
 
     If the loopback topic has more than `most_hops` messages, the batch takes a portion of
     them and nothing else, and no operator that they go to moves.
+
+    `edits` is how often the plan has been edited.  After an edit, time stands still until the
+    fresh operators have what was there before.
     """
+    last, edit = _edited(plan, last, edits), _editing(last, look, edits)
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
     all_hops = backlog <= most_hops
@@ -153,13 +168,16 @@ def mint(
     # What there was is shown when its time is over, though nothing else may come.
     closes = bool(last.hydrating) and not hydrating
     reading = _Reading({}, {}, last.upper, 0, {})
-    if all_hops and plan.is_dated:
-        reading = _dated(plan, last, look, limit)
-    elif all_hops:
-        moves = closes or ((heartbeat or first) and plan.time == "ingest")
-        reading = _timed(plan, last, look, limit, now_ms, moves=moves)
-    else:
+    if not all_hops:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
+    elif edit.fills:
+        # What there was goes its way first.
+        pass
+    elif plan.is_dated:
+        reading = _dated(plan, last, look, limit)
+    else:
+        moves = closes or bool(edit.at) or ((heartbeat or first) and plan.time == "ingest")
+        reading = _timed(plan, last, look, limit, now_ms, moves=moves)
     frontiers = progress.advance_frontiers(
         progress.edges(plan),
         last.frontiers,
@@ -171,7 +189,7 @@ def mint(
     moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
     # One more tells the log that all is there.
     goes_on = moved or reading.reads or reading.upper != last.upper or last.hydrating or hydrating
-    if all_hops and not goes_on and not first:
+    if all_hops and not goes_on and not first and not edit.goes_on:
         return last
     new = {
         topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
@@ -197,7 +215,57 @@ def mint(
         now=now_ms if plan.is_dated else 0,
         hydrating=hydrating,
         # What is found goes through the loopback topic, which is to be empty for more.
-        hydrates=bool(hydrating) and all_hops,
+        hydrates=bool(hydrating) and all_hops and not edit.fills,
+        edits=max(edits, last.edits),
+        editing=edit.at,
+        fills=edit.fills,
+    )
+
+
+class _Edit(NamedTuple):
+    """An edit on its way: at which frontier (0: there is none), and whether the batch fills."""
+
+    at: int
+    fills: bool
+    goes_on: bool
+
+
+def _editing(last: SourceOffset, look: Look, edits: int) -> _Edit:
+    """How far an edit is after the last batch."""
+    if edits > last.edits:
+        # Before the first batch nothing was there.
+        return _Edit(last.upper, fills=last.upper > 0, goes_on=True)
+    if last.fills:
+        on_its_way = any(end > last.hops.get(shard, 0) for shard, end in look.hops.items())
+        fills = FILLED not in look.hydrated or on_its_way
+        return _Edit(last.editing, fills, goes_on=True)
+    # Until its time is closed, outputs hold what they get of it.
+    is_open = min(last.frontiers.values(), default=last.upper) <= last.editing
+    return _Edit(last.editing if is_open else 0, fills=False, goes_on=False)
+
+
+def is_settled(last: SourceOffset) -> bool:
+    """Whether nothing is on its way between operators, so that another plan may go on.
+
+    Of an edit before, or of a new join, all portions have gone then.  That its time is closed is
+    not needed: outputs hold what they got at it, and the next edit adds to that.
+    """
+    return progress.is_level(last.frontiers) and not last.hydrating and not last.fills
+
+
+def _edited(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:
+    """The last batch, without what a plan does not read or move any more."""
+    if edits <= last.edits:
+        return last
+    topics = {*plan.topics, *plan.transaction_topics}
+    # New joins are known by having none, and get what was there after all others.
+    new = {join.name for join in plan.joins} - last.frontiers.keys()
+    begin = {name: last.upper for name in progress.edges(plan) if name not in new}
+    return msgspec.structs.replace(
+        last,
+        positions={topic: by for topic, by in last.positions.items() if topic in topics},
+        topic_ids={topic: of for topic, of in last.topic_ids.items() if topic in topics},
+        frontiers=begin if last.frontiers else {},
     )
 
 
@@ -251,7 +319,9 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
     are more of them than fit into a batch, or nothing is expected of any other input, time
     goes on in the smallest steps.
     """
-    closed = {s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.value_format == "diff"}
+    closed = {
+        s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.traits.kind == "updates"
+    }
     found = reach(plan, look.known, closed, last.positions, last.upper, limit)
     upper = max(last.upper, found.upper)
     stamped = {topic for s in plan.inputs if not s.is_dated for topic in s.topics}
@@ -323,15 +393,17 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
     """What a batch reads, in the order in which it counts at equal times.
 
     Partitions of all of an input's topics are numbered through in the order in which
-    the topics are listed, inputs in that of the plan.
+    the topics are listed, inputs in that of the plan.  A topic of several inputs makes a
+    slice for each, of the same offsets and the same times.
     """
     base = end.lower
+    bases: dict[tuple[str, int], int] = {}
     for source in plan.inputs:
         partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
             known = start.positions.get(topic, {})
             ends = end.positions.get(topic, {})
-            if source.value_format == "diff":
+            if source.traits.kind == "updates":
                 ends = end.known[source.name].reads if source.name in end.known else {}
             for partition, until in sorted(ends.items()):
                 begin = end.begins.get(topic, {}).get(partition, 0)
@@ -345,7 +417,10 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     latest = None if event is None else event.latest(end.now)
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
                 elif plan.time == "offset":
-                    place = replace(place, base=base, each=True)
+                    if (topic, partition) not in bases:
+                        bases[topic, partition] = base
+                        base += until - since
+                    place = replace(place, base=bases[topic, partition], each=True)
                 known_times = end.known.get(key_of(source), InputTimes())
                 yield Slice(
                     source.name,
@@ -353,7 +428,6 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     until,
                     known_times.transactions,
                 )
-                base += until - since
     for topic in plan.transaction_topics:
         for partition, until in sorted(end.positions.get(topic, {}).items()):
             begin = end.begins.get(topic, {}).get(partition, 0)

@@ -13,19 +13,12 @@ which does not look for contradictions.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ikebana.arrangements.errors import IkebanaError
-from ikebana.codecs import cdcv2, cdcv2_avro
-from ikebana.codecs.cdcv2 import Fact, Message, Progress, Updates
+from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, Updates
+from ikebana.errors import IkebanaError
 from ikebana.processor.rows.rows import KeyedUpdate
-
-DECODERS: Mapping[str, Callable[[bytes | None], Message]] = {
-    "cdcv2-json": cdcv2.decode,
-    "cdcv2-avro": cdcv2_avro.decode,
-}
 
 
 class ContradictionError(IkebanaError):
@@ -72,7 +65,7 @@ class Cdcv2Reader:
         """The frontier of what was taken: to go on later, begin a new reader with it."""
         return self._published
 
-    def feed(self, message: Message) -> None:
+    def feed(self, message: Cdcv2Message) -> None:
         """Learn the facts of a message.
 
         Raises:

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.codecs import diff
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import SourceError
 
 # Batches are read together up to this many, since each read of a range has its price.
 _MOST_RECORDS = 2_000

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.codecs import diff
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import SourceError
 from ikebana.processor.verifying.diff_reader import PlacedUpdate
 
 Headers = Iterable[tuple[str, bytes | str | None]] | None
-FORMATS = ("upsert", "debezium-json")
 
 
 class Read(NamedTuple):

@@ -3,7 +3,33 @@
 from collections import Counter
 from typing import NamedTuple
 
-from ikebana.processor.kafka.markers import Marker
+from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.ground.generations import shown
+
+
+class Filling(NamedTuple):
+    """How far an edit of the plan is that fills what is new.
+
+    Every shard is `done` with so many of `parts`, and the last one is at that called `name`;
+    `share` is what all shards together are done with.  The batch went through so many `keys`.
+    """
+
+    done: int
+    parts: int
+    name: str
+    share: float
+    keys: int
+
+    def words(self) -> str:
+        """Where it is.
+
+        >>> Filling(1, 3, "totals", 0.4, 20_000).words()
+        'filling after an edit: part 2 of 3 (totals)'
+        """
+        return (
+            f"filling after an edit: part {min(self.done + 1, self.parts)} of {self.parts} "
+            f"({self.name})"
+        )
 
 
 class BatchReport(NamedTuple):
@@ -20,12 +46,13 @@ class BatchReport(NamedTuple):
     seconds: float
     markers: list[Marker]
     waiting: int = 0
+    filling: Filling | None = None
 
 
 def report(markers: list[Marker], seconds: float) -> BatchReport:
     """What the markers of a batch's shards say of it."""
     first = markers[0]
-    counts = {name: sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
+    counts = {shown(name): sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
     return BatchReport(
         batch=first.batch,
         lower=first.lower,
@@ -38,4 +65,15 @@ def report(markers: list[Marker], seconds: float) -> BatchReport:
         seconds=seconds,
         markers=markers,
         waiting=sum(marker.waiting for marker in markers),
+        filling=_filling(markers),
     )
+
+
+def _filling(markers: list[Marker]) -> Filling | None:
+    """How far the shards are together; who goes last says where that is."""
+    found = [marker.filling for marker in markers if marker.filling is not None]
+    if not found:
+        return None
+    last = min(found, key=lambda each: each.done)
+    share = sum(each.done for each in found) / (len(found) * last.parts)
+    return Filling(last.done, last.parts, last.name, share, sum(each.keys for each in found))

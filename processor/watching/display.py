@@ -11,13 +11,15 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from ikebana.arrangements.errors import IkebanaError
+from ikebana.errors import IkebanaError
 from ikebana.processor.ground import log_lines
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.standing import held_words, nowhere, stands_words
 
 if TYPE_CHECKING:
+    from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.watching.batch_report import BatchReport
 
 # Without a terminal: a line for the first batches, then this often.
@@ -63,6 +65,7 @@ class BatchDisplay:
         self._last_line = 0.0
         self._upper = 0
         self._waiting = 0
+        self._filled_keys = 0
         self._standing: Callable[[], Standing | None] = nowhere
 
     def __enter__(self) -> Self:
@@ -87,6 +90,11 @@ class BatchDisplay:
         else:
             self._line(f"{what} …")
 
+    def edit(self, plan: "EditPlan") -> None:
+        """Say in a few lines what changes of what there is."""
+        for line in plan.gist():
+            self._line(f"{self._plan.name}: {line}")
+
     def watch(self, standing: "Callable[[], Standing | None]", waiting: int) -> None:
         """Ask `standing` where inputs stand; `waiting` is what waits since before."""
         self._standing = standing
@@ -103,24 +111,31 @@ class BatchDisplay:
         self._waiting = report.waiting
         told = (
             f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s, "
-            f"{self._updates:,} updates so far, frontier {report.upper}, "
+            f"{self._updates:,} updates so far, frontier {moment(report.upper)}, "
             f"{report.behind:,} offsets behind"
         )
         if report.counts[ERRORS]:
             told += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
         if report.counted:
             told += f"; {_listed(self._counted)} so far"
+        if report.filling is not None:
+            self._filled_keys += report.filling.keys
+            told += f"; {report.filling.words()}, {self._filled_keys:,} keys so far"
         if report.waiting:
             told += f"; {held_words(self._standing(), report.waiting)}"
         if self._task is not None:
             self._bar.tell(told)
-            self._bar.update(
-                self._task,
-                completed=self._records,
-                total=self._records + report.behind if self._once else None,
-            )
+            self._advance(self._task, report)
         elif self._batches <= _FIRST_LINES or self._due(report):
             self._line(told)
+
+    def _advance(self, task: TaskID, report: "BatchReport") -> None:
+        """Move the bar: while an edit fills nothing is read, and the bar is of that."""
+        if report.filling is not None:
+            self._bar.update(task, completed=report.filling.share, total=1.0)
+            return
+        total = self._records + report.behind if self._once else None
+        self._bar.update(task, completed=self._records, total=total)
 
     def restart(self, cause: Exception, pause_s: float) -> None:
         """Say what ended the query, and that it is started again."""
@@ -142,7 +157,7 @@ class BatchDisplay:
             f"{self._batches:,} batches, {self._records:,} records, {self._updates:,} updates"
             + (f", {self._errors:,} changes of errors" if self._errors else "")
             + (f"; {_listed(self._counted)}" if self._counted else "")
-            + (f", frontier {self._upper}" if self._batches else "")
+            + (f", frontier {moment(self._upper)}" if self._batches else "")
         )
         standing = self._standing()
         if words := held_words(standing, self._waiting):
@@ -150,7 +165,8 @@ class BatchDisplay:
             self._line(f"{self._plan.name}: {words}{where}")
 
     def _due(self, report: "BatchReport") -> bool:
-        return bool(report.records) and time.monotonic() - self._last_line > _LINE_EVERY_S
+        does = bool(report.records) or report.filling is not None
+        return does and time.monotonic() - self._last_line > _LINE_EVERY_S
 
     def say(self, text: str) -> None:
         """Say something in a line of its own, above the bar."""

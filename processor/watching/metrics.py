@@ -12,6 +12,7 @@ cancelled before they were written is not known to anyone.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
@@ -110,6 +111,15 @@ INPUT_HOLDS = _metric(
     "input_holds", "gauge", "Whether the pipeline's frontier waits for the input: 1 or 0", "input"
 )
 WAITING = _metric("waiting_records", "gauge", "Records that wait until their times are closed")
+EDIT_PARTS = _metric(
+    "edit_parts",
+    "gauge",
+    "What an edit of the plan that is on its way goes through; 0 without one",
+)
+EDIT_PARTS_DONE = _metric(
+    "edit_parts_done", "gauge", "How many of these parts all shards are done with"
+)
+EDIT_KEYS = _metric("edit_keys_total", "counter", "Keys of the state that edits went through")
 OPERATOR_FRONTIER = _metric(
     "operator_frontier", "gauge", "Times before this are closed for the operator", "operator"
 )
@@ -145,7 +155,8 @@ METRICS = tuple(value for value in list(globals().values()) if isinstance(value,
 def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
     """The frontier of each output after a batch."""
     # All shards are in the same intervals.
-    of = report.markers[0].intervals if report.markers else {}
+    found = report.markers[0].intervals if report.markers else {}
+    of = {shown(name): interval for name, interval in found.items()}
     return {o.name: of[o.name][1] if o.name in of else report.upper for o in plan.published}
 
 
@@ -153,6 +164,7 @@ def of_plan(plan: Plan) -> Iterator[Sample]:
     """What the plan alone says, and counters that are 0 before anything has happened."""
     yield Sample(RECORDS, (), 0)
     yield Sample(RESTARTS, (), 0)
+    yield Sample(EDIT_KEYS, (), 0)
     for output in plan.published:
         yield Sample(UPDATES, (output.name,), 0)
     for kind in COUNTED:
@@ -179,6 +191,10 @@ def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
     if plan.is_dated:
         yield Sample(WAITING, (), report.waiting)
     yield Sample(RECORDS, (), report.records)
+    filling = report.filling
+    yield Sample(EDIT_PARTS, (), 0 if filling is None else filling.parts)
+    yield Sample(EDIT_PARTS_DONE, (), 0 if filling is None else filling.done)
+    yield Sample(EDIT_KEYS, (), 0 if filling is None else filling.keys)
     for output, count in report.counts.items():
         yield Sample(UPDATES, (output,), count)
     for kind, count in report.counted.items():

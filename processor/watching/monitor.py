@@ -29,7 +29,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
@@ -38,7 +38,8 @@ from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
 from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
-    from ikebana.processor.watching.batch_report import BatchReport
+    from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.watching.batch_report import BatchReport, Filling
 
 # From a batch of nothing to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -61,6 +62,8 @@ class Monitor:
         self._outputs: Mapping[str, int] = {}
         self._spark_ui: str | None = None
         self._waiting = 0
+        self._filling: Filling | None = None
+        self._filled_keys = 0
         self._greatest = -1
         self._standing: Callable[[], Standing | None] = nowhere
         self._take(metrics.of_plan(plan))
@@ -68,6 +71,9 @@ class Monitor:
     def step(self, what: str) -> None:
         """Start-up has come to this step."""
         self._health.step(what)
+
+    def edit(self, plan: "EditPlan") -> None:
+        """The plan has changed: batches tell how far that is."""
 
     def started(
         self,
@@ -91,6 +97,8 @@ class Monitor:
         self._health.committed()
         self._outputs = metrics.frontiers_of(self._plan, report)
         self._waiting = report.waiting
+        self._filling = report.filling
+        self._filled_keys += 0 if report.filling is None else report.filling.keys
         seen = (seen.greatest for marker in report.markers for seen in marker.seen)
         self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
@@ -122,7 +130,10 @@ class Monitor:
         return self._health.ready()
 
     def readiness(self) -> tuple[bool, bytes]:
-        """Whether it is ready, and why, as JSON: the lag, what waits, and for which inputs."""
+        """Whether it is ready, and why, as JSON: the lag, what waits and for which inputs.
+
+        While an edit fills, it says how far that is.
+        """
         verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
         told: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
         told["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
@@ -130,6 +141,14 @@ class Monitor:
             told["waiting_records"] = self._waiting
             if not verdict.good and (words := held_words(standing, self._waiting)):
                 told["reason"] = f"{verdict.reason}; {words}"
+        if (filling := self._filling) is not None:
+            told["reason"] = f"{told['reason']}; {filling.words()}"
+            told["filling"] = {
+                "part": min(filling.done + 1, filling.parts),
+                "parts": filling.parts,
+                "name": filling.name,
+                "keys": self._filled_keys,
+            }
         if standing is not None:
             told |= {"frontier": standing.upper, "held_by": standing.held_by}
             told["inputs"] = {

@@ -1,6 +1,7 @@
 """What waits for its time, and which input it waits for, in words."""
 
 from ikebana.processor.batch.waiting import MOST
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.timing.reach import Standing
 
 
@@ -25,7 +26,7 @@ def held_words(standing: Standing | None, waiting: int) -> str | None:
     if not standing.held_by:
         return f"{count} {verb} for a record of a later time than all that were seen"
     names = " and ".join(standing.held_by)
-    return f"{count} {verb} for {names} to come past {standing.upper}"
+    return f"{count} {verb} for {names} to come past {moment(standing.upper)}"
 
 
 def stands_words(standing: Standing) -> str:
@@ -35,7 +36,9 @@ def stands_words(standing: Standing) -> str:
     'names is silent after 39, orders is at 90'
     """
     told = [
-        f"{name} is silent after {at - 1}" if name in standing.silent else f"{name} is at {at}"
+        f"{name} is silent after {moment(at - 1)}"
+        if name in standing.silent
+        else f"{name} is at {moment(at)}"
         for name, at in standing.frontiers.items()
     ]
     told += [f"{name} is silent" for name in standing.silent if name not in standing.frontiers]

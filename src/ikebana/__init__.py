@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ikebana.arrangements.alt_neu import differentiate, integrate
-    from ikebana.arrangements.errors import ConfigError, IkebanaError, PlanError
     from ikebana.arrangements.update import Update, accumulate, consolidate, negate
     from ikebana.codecs.change import Column
+    from ikebana.errors import ConfigError, IkebanaError, PlanError
     from ikebana.processor.building.collection import Collection
+    from ikebana.processor.building.loading import load
     from ikebana.processor.building.pipeline import Pipeline, event_time
     from ikebana.processor.building.rows import Sql
     from ikebana.processor.building.topic import Topic
-    from ikebana.processor.configuring.pipeline import load
     from ikebana.processor.evaluate import Evaluation, evaluate
     from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
     from ikebana.processor.linear import steps
@@ -39,14 +39,14 @@ __version__ = "0.1.0"
 # Where each name lies.
 _HOMES = {
     "arrangements.alt_neu": ("differentiate", "integrate"),
-    "arrangements.errors": ("ConfigError", "IkebanaError", "PlanError"),
     "arrangements.update": ("Update", "accumulate", "consolidate", "negate"),
     "codecs.change": ("Column",),
+    "errors": ("ConfigError", "IkebanaError", "PlanError"),
     "processor.building.collection": ("Collection",),
+    "processor.building.loading": ("load",),
     "processor.building.pipeline": ("Pipeline", "event_time"),
     "processor.building.rows": ("Sql",),
     "processor.building.topic": ("Topic",),
-    "processor.configuring.pipeline": ("load",),
     "processor.evaluate": ("Evaluation", "evaluate"),
     "processor.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
     "processor.linear": ("steps",),

@@ -14,9 +14,9 @@ from cdc import connect, postgres
 from cdc.postgres import Postgres
 from cdc.reading import payload
 from cdc.session import session
-from judge import committed
-from pipelines import create, ends_of
-from waiting import wait_until
+from support.output_judge import committed
+from support.pipeline_processes import create, ends_of
+from support.waiting import wait_until
 
 _PROVIDED = {
     "publication.name": "bank",

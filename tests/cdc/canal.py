@@ -1,23 +1,17 @@
 """The real Canal, its server and its producer for Kafka, which reads a MariaDB."""
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGKILL
 
 from cdc import child
 from cdc.compiled import compiled, compiler
 from cdc.fetched import Jar, fetched, java
 from cdc.mariadb import MariaDb
-from ikebana.processor.kafka.broker_jars import end_of_log
 
 VERSION = "1.1.7"
-_JVM_OPTIONS = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+_JVM_OPTIONS = child.java_options(
+    256,
     "-Dfile.encoding=UTF-8",
     "-Duser.timezone=UTC",
     "-Dlogback.configurationFile=logback.xml",
@@ -57,20 +51,12 @@ def running(
 ) -> Iterator[Callable[[], None]]:
     """Run Canal on a database, from the first binary log on; yields what checks on it."""
     machine, lib = installed()
-    folder = Path(tempfile.mkdtemp(prefix="ikebana-canal-"))
-    try:
+    with child.temporary_folder("canal") as folder:
         database.run(_ACCOUNT)
         (folder / "logback.xml").write_text(_LOGBACK_FILE)
         classes = compiled("CanalToKafka", folder, f"{lib}/*")
         binlog = database.run("SHOW BINARY LOGS").split()[0]
         command = [str(machine), *_JVM_OPTIONS, "-cp", f"{classes}:{lib}/*", "CanalToKafka"]
         command += [str(database.port), schema, binlog, servers, topic]
-        log = folder / "canal.log"
-        with child.running(command, folder, log, end_by=SIGKILL) as process:
-
-            def check() -> None:
-                assert process.poll() is None, f"Canal has ended:\n{end_of_log(log)}"
-
-            yield check
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with child.running("Canal", command, folder) as server:
+            yield server.check

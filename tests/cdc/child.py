@@ -1,11 +1,16 @@
 """A server as a child of the test run: it never outlives it, however that one ends."""
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
+from signal import SIGKILL, Signals
+
+from ikebana.processor.kafka.broker_jars import end_of_log
 
 # As for the embedded broker, a small process stands between and holds the reading end of
 # our pipe, whose end the kernel delivers also when we are killed.
@@ -26,18 +31,54 @@ os._exit(child.wait() & 255)
 """
 
 
+@dataclass(frozen=True)
+class Child:
+    """A server that has been started, and the file that it writes its log to."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    def check(self) -> None:
+        """Fail, with the end of its log, if it has ended."""
+        assert self.process.poll() is None, f"{self.name} has ended:\n{self.end_of_log()}"
+
+    def end_of_log(self) -> str:
+        """The last lines of its log."""
+        return end_of_log(self.log_file)
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Make a folder for the files of a server; it is removed at the end with all of them."""
+    folder = Path(tempfile.mkdtemp(prefix=f"ikebana-{name}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def java_options(megabytes: int, *others: str) -> tuple[str, ...]:
+    """Options of a JVM that starts fast and takes little."""
+    return (f"-Xmx{megabytes}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *others)
+
+
 @contextmanager
 def running(
+    name: str,
     command: Sequence[str],
     folder: Path,
-    log_file: Path,
     *,
-    end_by: Signals,
+    end_by: Signals = SIGKILL,
     user: tuple[str, int] | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command` in `folder`, as a user and group if told; `end_by` ends it."""
-    name, group = user or ("", 0)
-    leash = [sys.executable, "-I", "-S", "-c", _LEASH, str(int(end_by)), name, str(group)]
+) -> Iterator[Child]:
+    """Run `command` in `folder`, as a user and group if told; `end_by` ends it.
+
+    What is temporary may be killed: nobody needs what it has not flushed.
+    """
+    user_name, group = user or ("", 0)
+    leash = [sys.executable, "-I", "-S", "-c", _LEASH, str(int(end_by)), user_name, str(group)]
+    log_file = folder / "server.log"
     with log_file.open("ab") as log:
         process = subprocess.Popen(
             [*leash, *command],
@@ -48,7 +89,7 @@ def running(
             start_new_session=True,
         )
     try:
-        yield process
+        yield Child(name, process, log_file)
     finally:
         assert process.stdin is not None
         process.stdin.close()

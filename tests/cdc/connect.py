@@ -5,23 +5,20 @@ they are not all there in one version.
 """
 
 import json
-import shutil
-import subprocess
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL
 
 from cdc import child, registry
+from cdc.child import Child
 from cdc.fetched import LOGGING, WORKER, Jar, fetched, java
 from cdc.mariadb import MariaDb
 from cdc.postgres import Postgres
 from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, end_of_log
+from ikebana.processor.kafka.broker_jars import KAFKA_VERSION
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
@@ -36,10 +33,8 @@ rootLogger.level = warn
 rootLogger.appenderRef.stdout.ref = stdout
 """
 
-_JVM_OPTIONS = (
-    "-Xmx384m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+_JVM_OPTIONS = child.java_options(
+    384,
     "-Dlog4j2.configurationFile=log4j2.properties",
     # Debezium reads infinite dates in the local time zone.
     "-Duser.timezone=UTC",
@@ -50,15 +45,13 @@ _JVM_OPTIONS = (
 class Worker:
     """A Connect worker with its connectors."""
 
-    process: subprocess.Popen[bytes]
+    server: Child
     url: str
     connectors: tuple[str, ...]
-    log_file: Path
 
     def check(self) -> None:
         """Fail, with the reason, if the worker has ended or a task of its has failed."""
-        log = end_of_log(self.log_file)
-        assert self.process.poll() is None, f"Connect has ended:\n{log}"
+        self.server.check()
         for name in self.connectors:
             try:
                 with urllib.request.urlopen(f"{self.url}/{name}/status", timeout=10) as answer:
@@ -66,7 +59,9 @@ class Worker:
             except (urllib.error.URLError, OSError):
                 continue  # not started yet
             for part in (status["connector"], *status["tasks"]):
-                assert part["state"] != "FAILED", f"{name}: {part.get('trace')}\n{log}"
+                assert part["state"] != "FAILED", (
+                    f"{name}: {part.get('trace')}\n{self.server.end_of_log()}"
+                )
 
 
 @contextmanager
@@ -79,8 +74,7 @@ def running(
         Unavailable: Java is missing, or the jars could not be fetched.
     """
     lib = installed(kind)
-    folder = Path(tempfile.mkdtemp(prefix="ikebana-connect-"))
-    try:
+    with child.temporary_folder("connect") as folder:
         port = free_port()
         _write(folder / "log4j2.properties", _LOG4J_FILE)
         _write(folder / "worker.properties", _worker(servers, port))
@@ -98,13 +92,9 @@ def running(
             "worker.properties",
             *files,
         ]
-        log = folder / "connect.log"
-        # What it has not flushed nobody needs: offsets are as temporary as the rest.
-        with child.running(command, folder, log, end_by=SIGKILL) as process:
+        with child.running("Connect", command, folder) as server:
             url = f"http://127.0.0.1:{port}/connectors"
-            yield Worker(process, url, tuple(connectors), log)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            yield Worker(server, url, tuple(connectors))
 
 
 def installed(kind: str) -> Path:

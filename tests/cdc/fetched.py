@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ikebana.arrangements.errors import BrokerError, IkebanaError
+from ikebana.errors import BrokerError, IkebanaError
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker_jars import (
     KAFKA_VERSION,

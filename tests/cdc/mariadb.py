@@ -9,19 +9,17 @@ import os
 import pwd
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from signal import SIGKILL
 from typing import Any
 
 from cdc import child
 from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import free_port
-from waiting import wait_until
+from support.waiting import wait_until
 
 _SETTINGS = {
     "bind-address": "127.0.0.1",
@@ -80,8 +78,7 @@ def running() -> Iterator[MariaDb]:
     """
     server_binary, client, install = installed()
     user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="ikebana-mariadb-"))
-    try:
+    with child.temporary_folder("mariadb") as folder:
         if user is not None:
             os.chown(folder, pwd.getpwnam(user[0]).pw_uid, user[1])
         _make(install, folder, user)
@@ -89,12 +86,10 @@ def running() -> Iterator[MariaDb]:
         command = [str(server_binary), "--no-defaults", f"--datadir={folder / 'data'}"]
         command += [f"--socket={folder / 'socket'}", f"--port={server.port}"]
         command += [f"--{key}={value}" for key, value in _SETTINGS.items()]
-        log = folder / "mariadb.log"
-        # It syncs nothing, so that nothing is lost that anybody would need.
-        with child.running(command, folder, log, end_by=SIGKILL, user=user) as process:
+        with child.running("MariaDB", command, folder, user=user) as started:
 
             def ready() -> bool:
-                assert process.poll() is None, log.read_text()
+                started.check()
                 ask = [str(client), "--no-defaults", "--socket", str(folder / "socket")]
                 asked = subprocess.run(
                     [*ask, "--user=root", "-e", "SELECT 1"], capture_output=True, timeout=60
@@ -103,8 +98,6 @@ def running() -> Iterator[MariaDb]:
 
             wait_until(ready, 300, "MariaDB is ready")
             yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(install: Path, folder: Path, user: tuple[str, int] | None) -> None:

@@ -5,27 +5,18 @@ runs with the broker's Kafka client and a class that Java has no longer; MariaDB
 do the rest.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGKILL
 
 from cdc import child
 from cdc.compiled import compiled, compiler
 from cdc.fetched import Archive, fetched, java
 from cdc.mariadb import MariaDb
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, end_of_log, jars
+from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars
 
 VERSION = "1.22.6"
-_JVM_OPTIONS = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dfile.encoding=UTF-8",
-    "-Duser.timezone=UTC",
-)
+_JVM_OPTIONS = child.java_options(256, "-Dfile.encoding=UTF-8", "-Duser.timezone=UTC")
 # It keeps its own state in the database `maxwell`.
 _ACCOUNT = """
 CREATE USER maxwell@'%' IDENTIFIED BY 'maxwell';
@@ -48,8 +39,7 @@ def installed() -> tuple[Path, Path]:
 def running(servers: str, database: MariaDb, topic: str) -> Iterator[Callable[[], None]]:
     """Run Maxwell, which begins where the binary log is now; yields what checks on it."""
     machine, home = installed()
-    folder = Path(tempfile.mkdtemp(prefix="ikebana-maxwell-"))
-    try:
+    with child.temporary_folder("maxwell") as folder:
         database.run(_ACCOUNT)
         client = jars(machine) / f"kafka-clients-{KAFKA_VERSION}.jar"
         places = [compiled("ScriptObjectMirror", folder), home / "lib" / "*", client]
@@ -71,15 +61,12 @@ def running(servers: str, database: MariaDb, topic: str) -> Iterator[Callable[[]
         command = [str(machine), *_JVM_OPTIONS, "-cp", ":".join(map(str, places))]
         command += ["com.zendesk.maxwell.Maxwell"]
         command += [f"--{name}={value}" for name, value in options.items()]
-        log = folder / "maxwell.log"
-        with child.running(command, folder, log, end_by=SIGKILL) as process:
+        with child.running("Maxwell", command, folder) as server:
 
             def check() -> None:
-                assert process.poll() is None, f"Maxwell has ended:\n{end_of_log(log)}"
+                server.check()
                 # It goes on after that, without these rows.
-                failed = b"Event deserialization failure" in log.read_bytes()
-                assert not failed, f"Maxwell cannot read the binary log:\n{end_of_log(log)}"
+                failed = b"Event deserialization failure" in server.log_file.read_bytes()
+                assert not failed, f"Maxwell cannot read the binary log:\n{server.end_of_log()}"
 
             yield check
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

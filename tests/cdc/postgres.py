@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any
 from cdc import child
 from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import free_port
-from waiting import patient, wait_until
+from support.waiting import patient, wait_until
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -70,8 +69,7 @@ def running() -> Iterator[Postgres]:
         Unavailable: it is not installed, or there is no user to run it as.
     """
     binaries, user = installed(), _user()
-    folder = Path(tempfile.mkdtemp(prefix="ikebana-postgres-"))
-    try:
+    with child.temporary_folder("postgres") as folder:
         if user is not None:
             os.chown(folder, pwd.getpwnam(user[0]).pw_uid, user[1])
         server = Postgres(binaries, folder, free_port())
@@ -79,20 +77,17 @@ def running() -> Iterator[Postgres]:
         settings = {**_SETTINGS, "port": server.port, "unix_socket_directories": folder}
         command = [str(binaries / "postgres"), "-D", str(folder / "data")]
         command += [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-        log = folder / "postgres.log"
         # SIGQUIT is the immediate shutdown, also of the server's own children.
-        with child.running(command, folder, log, end_by=SIGQUIT, user=user) as process:
+        with child.running("PostgreSQL", command, folder, end_by=SIGQUIT, user=user) as started:
 
             def ready() -> bool:
-                assert process.poll() is None, log.read_text()
+                started.check()
                 place = ["-h", str(folder), "-p", str(server.port)]
                 asked = subprocess.run([binaries / "pg_isready", "-q", *place], timeout=10)
                 return asked.returncode == 0
 
             wait_until(ready, 60, "PostgreSQL is ready")
             yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(server: Postgres, user: tuple[str, int] | None) -> None:

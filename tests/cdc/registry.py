@@ -1,25 +1,21 @@
 """A real schema registry, Apicurio, for the length of a `with` block; it keeps nothing."""
 
-import shutil
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL
 
 from cdc import child
 from cdc.fetched import Archive, fetched, java
 from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import end_of_log
-from waiting import wait_until
+from support.waiting import wait_until
 
 # The last version that runs on Java 17.
 VERSION = "2.6.13.Final"
 
-_JVM_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM_OPTIONS = child.java_options(384)
 
 
 @dataclass(frozen=True)
@@ -53,8 +49,7 @@ def installed() -> tuple[Path, Path]:
 def running() -> Iterator[ApicurioRegistry]:
     """Run a registry.  Raises: Unavailable."""
     machine, lib = installed()
-    folder = Path(tempfile.mkdtemp(prefix="ikebana-registry-"))
-    try:
+    with child.temporary_folder("registry") as folder:
         port = free_port()
         settings = {
             "quarkus.http.port": port,
@@ -64,12 +59,11 @@ def running() -> Iterator[ApicurioRegistry]:
         jar = next(lib.glob("apicurio-registry-app-*-runner.jar"))
         options = [f"-D{name}={value}" for name, value in settings.items()]
         command = [str(machine), *_JVM_OPTIONS, *options, "-jar", str(jar)]
-        log = folder / "registry.log"
         found = ApicurioRegistry(f"http://127.0.0.1:{port}")
-        with child.running(command, folder, log, end_by=SIGKILL) as process:
+        with child.running("the registry", command, folder) as server:
 
             def ready() -> bool:
-                assert process.poll() is None, end_of_log(log)
+                server.check()
                 try:
                     with urllib.request.urlopen(f"{found.url}/schemas/types", timeout=10):
                         return True
@@ -78,5 +72,3 @@ def running() -> Iterator[ApicurioRegistry]:
 
             wait_until(ready, 300, "the schema registry answers")
             yield found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -15,9 +15,9 @@ from confluent_kafka import Message
 from cdc import connect, postgres
 from cdc.postgres import Postgres
 from cdc.reading import payload
-from judge import committed
-from pipelines import create, ends_of
-from waiting import wait_until
+from support.output_judge import committed
+from support.pipeline_processes import create, ends_of
+from support.waiting import wait_until
 
 # The last row of every table; once it is in a topic, so is all else.
 MARKER = 999

@@ -20,14 +20,14 @@ from cdc.fetched import Unavailable
 from cdc.mariadb import MariaDb
 from cdc.registry import ApicurioRegistry
 from cdc.workload import statements
-from judge import committed
-from pipelines import create, ends_of
-from waiting import wait_until
+from support.output_judge import committed
+from support.pipeline_processes import create, ends_of
+from support.recorded_mariadb import CONNECTORS
+from support.waiting import wait_until
 
 SCHEMA = "store"
 TABLES = ("samples", "emptied", "goods", "orders")
-# Connectors of Debezium, by what they write; and the other producers.
-CONNECTORS = ("json", "headers", "confluent")
+# The producers beside the connectors of Debezium.
 OTHERS = {"maxwell": maxwell.installed, "canal": canal.installed}
 # The last row of each table; once all have it, everything is there.
 MARKER = "-- the end --"

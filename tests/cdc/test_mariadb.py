@@ -17,28 +17,26 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import recorded
-from cdc import mariadb, store
+from cdc import decoded, mariadb, store
 from cdc.decoded import changes, codec_of, folded
 from cdc.fetched import Unavailable
 from cdc.store import Store, topic_of
-from cdc.telling import Row, comparable, told
+from cdc.telling import Row, told
 from ikebana.processor.kafka.registry import Registry
-from judge import committed
-from pipelines import ends_of
-from recorded import Recorded, Schemas
+from support import recorded_mariadb
+from support.output_judge import committed
+from support.pipeline_processes import ends_of
+from support.recorded_mariadb import AVRO, CONNECTORS, PRODUCERS, Recorded, Schemas
+from support.waiting import patient
 
 pytestmark = [pytest.mark.cdc, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SEED = 20
-AVRO = ("headers", "confluent")
-PRODUCERS = (*store.CONNECTORS, *store.OTHERS)
 # Maxwell says nothing of a TRUNCATE, so that what it says of `goods` is not the table.
 SHOWN = [
     (producer, table)
@@ -46,13 +44,14 @@ SHOWN = [
     for table in ("goods", "orders")
     if (producer, table) != ("maxwell", "goods")
 ]
-FORMATS: dict[str, Any] = {
+FORMATS = {
     "json": "debezium-json",
-    "headers": {"debezium-avro": {"framing": "headers"}},
+    "headers": "debezium-avro",
     "confluent": "debezium-avro",
     "maxwell": "maxwell",
     "canal": "canal",
 }
+OPTIONS = {"headers": {"options": {"framing": "headers"}}}
 # What is another one in each run.
 _OTHER = {
     *("ts_ms", "ts_us", "ts_ns", "pos", "file", "thread", "__debezium.context.runId"),
@@ -88,7 +87,7 @@ def schemas(captured: Store) -> Schemas:
     numbers = set()
     for producer in AVRO:
         for message in _messages(captured, producer):
-            numbers |= set(recorded.schema_ids(message))
+            numbers |= set(recorded_mariadb.schema_ids(message))
     return Schemas({number: _schema(captured, number) for number in sorted(numbers)})
 
 
@@ -98,13 +97,15 @@ def test_producers_say_what_is_stored(captured: Store, schemas: Schemas, produce
     present(captured, producer)
     found = _messages(captured, producer)
     if os.environ.get("IKEBANA_GOLDEN") == "write":
-        recorded.record(producer, found)
-        recorded.record_tables({name: captured.tables[name] for name in ("samples", "emptied")})
+        recorded_mariadb.record(producer, found)
+        recorded_mariadb.record_tables(
+            {name: captured.tables[name] for name in ("samples", "emptied")}
+        )
         if producer in AVRO:
-            recorded.record_schemas(schemas)
+            recorded_mariadb.record_schemas(schemas)
 
-    there = recorded.messages_of(producer)
-    assert _told(producer, found, schemas) == _told(producer, there, recorded.schemas())
+    there = recorded_mariadb.messages_of(producer)
+    assert _told(producer, found, schemas) == _told(producer, there, recorded_mariadb.schemas())
 
 
 @pytest.mark.parametrize("name", ["transaction", "ddl"])
@@ -112,9 +113,9 @@ def test_debezium_says_of_transactions_and_ddl_what_is_stored(captured: Store, n
     """A DDL statement and a TRUNCATE begin a transaction that has no end."""
     found = _transactions(captured) if name == "transaction" else _ddl(captured)
     if os.environ.get("IKEBANA_GOLDEN") == "write":
-        recorded.record(name, found)
+        recorded_mariadb.record(name, found)
 
-    assert _told("json", found) == _told("json", recorded.messages_of(name))
+    assert _told("json", found) == _told("json", recorded_mariadb.messages_of(name))
 
 
 @pytest.mark.parametrize(("producer", "table"), SHOWN)
@@ -159,7 +160,7 @@ def shown(captured: Store, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     begun = time.monotonic()
     environment = {**os.environ, "SPARK_LOCAL_DIRS": str(folder), "TMPDIR": str(folder)}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=False, env=environment
+        command, capture_output=True, text=True, timeout=patient(300), check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
     seconds = time.monotonic() - begun
@@ -186,7 +187,7 @@ def test_what_is_shown_is_the_table(
     expected = [told(producer, row) for row in captured.tables[table]]
 
     assert set(counts.values()) <= {0, 1}
-    found = [_row(data) for data in +counts]
+    found = [decoded.row(data) for data in +counts]
     assert len(expected) > 20
     assert sorted(found, key=_key) == sorted(expected, key=_key)
     topic = topic_of(producer, table)
@@ -195,10 +196,6 @@ def test_what_is_shown_is_the_table(
         f"{producer}, {table}: {len(found)} rows are the table's, from {messages} messages in "
         f"{topic}; {captured.seconds[topic]:.1f} s behind the database, run {shown.seconds:.0f} s"
     )
-
-
-def _row(data: bytes) -> Row:
-    return comparable(json.loads(data, parse_float=Decimal))
 
 
 def _key(row: Row) -> Any:
@@ -212,7 +209,8 @@ def _pipeline(captured: Store, sources: Sequence[tuple[str, str]], folder: Path)
             f"{producer}_{table}": {
                 "topic": topic_of(producer, table),
                 "format": FORMATS[producer],
-                **({} if producer in store.CONNECTORS else {"tables": rf"store\.{table}"}),
+                **OPTIONS.get(producer, {}),
+                **({} if producer in CONNECTORS else {"tables": rf"store\.{table}"}),
             }
             for producer, table in sources
         },
@@ -244,7 +242,7 @@ def _messages(captured: Store, producer: str) -> list[Recorded]:
     topics = dict.fromkeys(topic_of(producer, table) for table in ("samples", "emptied"))
     avro = producer in AVRO
     found = [Recorded.of(each, avro=avro) for name in topics for each in captured.messages[name]]
-    if producer in store.CONNECTORS:
+    if producer in CONNECTORS:
         return found
     return [each for each in found if _table(each) in ("samples", "emptied")]
 

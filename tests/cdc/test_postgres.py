@@ -25,9 +25,9 @@ from cdc.shop import Shop
 from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.kafka.broker import running
-from judge import committed
-from pipelines import Run, ends_of
-from waiting import patient
+from support.output_judge import committed
+from support.pipeline_processes import Run, ends_of
+from support.waiting import patient
 
 pytestmark = [pytest.mark.cdc, pytest.mark.kafka, pytest.mark.timeout(900)]
 

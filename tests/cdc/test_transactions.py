@@ -21,8 +21,8 @@ from cdc.fetched import Unavailable
 from cdc.shop import require
 from ikebana.codecs.debezium_position import Boundaries, Positions
 from ikebana.processor.kafka.broker import running
-from judge import committed, progress_of
-from waiting import patient
+from support.output_judge import committed, progress_of
+from support.waiting import patient
 
 pytestmark = [pytest.mark.cdc, pytest.mark.kafka, pytest.mark.timeout(900)]
 

@@ -21,7 +21,7 @@ import yaml
 
 from deploy.container import Image
 from deploy.kube_api import Object
-from waiting import wait_until
+from support.waiting import wait_until
 
 _START_S = 180.0
 _USERS = {

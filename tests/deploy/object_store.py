@@ -17,7 +17,7 @@ from deploy import tools
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.kafka.broker_jars import once, retrieve
-from waiting import wait_until
+from support.waiting import wait_until
 
 BUCKET = "state"
 USER = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "sesame-of-the-bucket"}

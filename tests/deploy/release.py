@@ -14,9 +14,9 @@ from deploy.cluster import Cluster
 from ikebana.codecs.canonical import canonical
 from ikebana.processor.cli.demo import _flights
 from ikebana.processor.kafka.broker import Broker, free_port
-from judge import judge, progress_of, truth_of
-from pipelines import create, produce
-from waiting import wait_until
+from support.output_judge import judge, progress_of, truth_of
+from support.pipeline_processes import create, produce
+from support.waiting import wait_until
 
 PIPELINE = ROOT / "examples" / "whereabouts.yaml"
 IMAGE = "ikebana:test"

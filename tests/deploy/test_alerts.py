@@ -10,7 +10,7 @@ import yaml
 
 from deploy import tools
 from deploy.charts import tool
-from watched import RULES
+from support.chart_metrics import RULES
 
 ONE = 'pipeline="p",namespace="n"'
 LABELS = {"pipeline": "p", "namespace": "n"}

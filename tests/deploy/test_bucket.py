@@ -13,8 +13,8 @@ from deploy import object_store, tools
 from deploy.charts import tool
 from deploy.object_store import BUCKET, Store
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Pipeline, create, produce, upserts
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce, upserts
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

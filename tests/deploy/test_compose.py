@@ -15,7 +15,7 @@ import pytest
 from deploy import cluster, composed, image_tree
 from deploy.charts import ROOT, Object
 from deploy.container import Container, Image
-from waiting import wait_until
+from support.waiting import wait_until
 
 OUTSIDE = "localhost:19092"
 WAIT = """
@@ -25,12 +25,12 @@ AdminClient({"bootstrap.servers": sys.argv[1], "log_level": 0}).list_topics(time
 """
 CREATE = """
 import sys
-from pipelines import create
+from support.pipeline_processes import create
 create(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 """
 FEED = """
 import json, sys
-from pipelines import produce
+from support.pipeline_processes import produce
 produce(sys.argv[1], "flights", [(k.encode(), v.encode()) for k, v in json.loads(sys.argv[2])])
 """
 

@@ -29,8 +29,8 @@ from deploy.release import (
     volume,
 )
 from ikebana.processor.kafka.broker import Broker, free_port
-from judge import judge
-from waiting import wait_until
+from support.output_judge import judge
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import patient
+from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

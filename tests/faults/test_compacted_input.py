@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, judge, truth_of
-from pipelines import Pipeline, create, delete_before, produce, upserts
-from waiting import wait_until
+from support.output_judge import committed, judge, truth_of
+from support.pipeline_processes import Pipeline, create, delete_before, produce, upserts
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -38,7 +38,7 @@ def test_a_replay_adopts_what_it_could_not_read_again(
     fault: str,
     master: str,
 ) -> None:
-    """Batch 1 is in Kafka, not in Spark's commit log, and then its records are compacted.
+    """R19. Batch 1 is in Kafka, not in Spark's commit log, and then its records are compacted.
 
     A replay that computed again would find no record, hold another state than the one
     that its updates came from, and later retract values that it never gave out.  So a

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, judge, truth_of
-from pipelines import Pipeline, create, produce
+from support.output_judge import committed, judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

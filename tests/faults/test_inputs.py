@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, judge, truth_of
-from pipelines import Pipeline, create, produce
-from waiting import wait_until
+from support.output_judge import committed, judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 def test_an_open_transaction_holds_its_partition_back_and_an_aborted_one_never_shows(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """The high watermark lies beyond the open transaction, what can be read does not.
+    """R6. The high watermark lies beyond the open transaction, what can be read does not.
 
     A source that logged the high watermark as read would skip the transaction's records
     once they are committed, and those behind them.  Other partitions are not held back,

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Pipeline, create, produce, upserts
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mar
 def test_whatever_dies_and_whenever_each_batch_counts_once(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, domain: str
 ) -> None:
-    """One checkpoint goes through all points of death; the traces that it must survive:
+    """R1, R19. One checkpoint goes through all points of death; the traces that it must survive:
 
     * emit: the worker dies with its transaction half written.  Spark's next attempt
       aborts it; nothing behind the operator can take what came for the whole.

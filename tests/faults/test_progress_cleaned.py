@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Pipeline, create, delete_before, produce, upserts
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, delete_before, produce, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

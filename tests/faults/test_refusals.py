@@ -10,7 +10,7 @@ from shutil import copytree, rmtree
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from pipelines import (
+from support.pipeline_processes import (
     Pipeline,
     admin_of,
     configure,
@@ -22,7 +22,7 @@ from pipelines import (
     recreate,
     upserts,
 )
-from waiting import wait_until
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -114,7 +114,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
     changed: Callable[[Pipeline], AbstractContextManager[Pipeline]],
     said: list[str],
 ) -> None:
-    """Each case's name says how it comes about.
+    """R4. Each case's name says how it comes about.
 
     To go on would be to skip batches that others have committed, or to make them twice.
     """
@@ -180,7 +180,7 @@ def test_an_input_that_was_made_anew_is_not_read(
 def test_records_that_were_deleted_before_they_were_read_are_missed(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """A reader that went on at the first record there is would lose keys in silence."""
+    """R6. A reader that went on at the first record there is would lose keys in silence."""
     pipeline = begun(broker, topic_name, tmp_path)
     delete_before(broker.bootstrap_servers, pipeline.source, {0: 3})
     refused(pipeline, "no longer has this offset")

@@ -10,8 +10,8 @@ from shutil import rmtree
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Pipeline, add_partitions, create, produce, upserts
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, add_partitions, create, produce, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Pipeline, create, produce, upserts
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce, upserts
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from pipelines import Pipeline, Run, create, produce, upserts
-from signalled import OF_DEMO, OF_RUN, Target, problems, signalled
-from waiting import wait_until
+from support.pipeline_processes import Pipeline, Run, create, produce, upserts
+from support.signalled_runs import OF_DEMO, OF_RUN, Target, problems, signalled
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.arrangements.errors import FencedError
+from ikebana.errors import FencedError
 from ikebana.processor import task as shard_batch
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.rows.envelope import Tick, pack
@@ -20,8 +20,8 @@ from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import Symbols
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing.reclock import SourceOffset
-from judge import settled
-from pipelines import create
+from support.output_judge import settled
+from support.pipeline_processes import create
 
 pytestmark = [pytest.mark.full, pytest.mark.kafka]
 
@@ -130,7 +130,7 @@ def instances(broker: Broker, topic_name: Callable[[str], str], tmp_path: Path) 
 def test_what_the_older_instance_commits_while_it_is_taken_over_is_not_done_again(
     instances: Instances,
 ) -> None:
-    """The older one's task comes between the newer one's look at a marker and its own.
+    """R5. The older one's task comes between the newer one's look at a marker and its own.
 
     The newer instance fences shard 0 and reads its marker, of batch 0.  Then a task of
     the older instance begins: it fences the newer one, finds no greater incarnation and
@@ -185,7 +185,7 @@ def test_a_batch_that_is_logged_while_it_is_taken_over_is_no_roll_back(
 def test_a_batch_is_adopted_without_reading_if_all_shards_have_committed_it(
     instances: Instances,
 ) -> None:
-    """Killed before Spark committed batch 1: with one shard missing it is read again."""
+    """R19. Killed before Spark committed batch 1: with one shard missing it is read again."""
     first = instances.take_over()
     instances.mint()
     for shard in range(SHARDS):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Load, Pipeline, create
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Load, Pipeline, create
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 FENCED = 3
@@ -16,7 +16,7 @@ FENCED = 3
 def test_the_older_of_two_instances_stops_and_nothing_is_doubled(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Both run under load; the older one is fenced at its next batch at the latest."""
+    """R5, R20. Both run under load; the older one is fenced at its next batch at the latest."""
     servers, source = broker.bootstrap_servers, topic_name("two")
     create(servers, source, 2)
     load = Load(servers, source, keys=500, rate=200)
@@ -38,7 +38,7 @@ def test_the_older_of_two_instances_stops_and_nothing_is_doubled(
 def test_the_older_of_two_idle_instances_stops(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Without records neither runs a batch, and the next heartbeat is due in both at once.
+    """R20. Without records neither runs a batch, and the next heartbeat is due in both at once.
 
     The older one must not wait for it to learn that it was replaced: it might log the
     batch first and so stop the newer one.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from secured import Secured, secured_broker
+from support.secured_broker import Secured, secured_broker
 
 
 @pytest.fixture(scope="session")

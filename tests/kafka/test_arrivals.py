@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.broker import Broker
-from waiting import patient
+from support.waiting import patient
 
 pytestmark = pytest.mark.kafka
 

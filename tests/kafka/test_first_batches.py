@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.errors import SourceError
 from ikebana.processor import task as shard_batch
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.configuring import pipeline
+from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.markers import Marker
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.spark.source import SourceConfig, StreamReader, inputs_told
 from ikebana.processor.task import Job
-from pipelines import create, produce
+from support.pipeline_processes import create, produce
 
 pytestmark = pytest.mark.kafka
 

@@ -13,7 +13,7 @@ from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import Takeover, take_over
-from pipelines import (
+from support.pipeline_processes import (
     Pipeline,
     admin_of,
     configure,
@@ -208,4 +208,4 @@ def test_brokers_that_do_not_answer_end_it(fresh: Pipeline) -> None:
     found = told(away)
 
     assert found["brokers"].startswith("failed: could not reach the brokers at 127.0.0.1:1")
-    assert found["topics and rights"] == "unknown: not looked at: the brokers do not answer"
+    assert found["topics and rights"] == "unknown: not checked: the brokers do not answer"

@@ -23,12 +23,12 @@ import fastavro
 import pytest
 
 from cdc.registry import ApicurioRegistry
-from ikebana.arrangements.errors import ConfigError, SourceError
 from ikebana.codecs.avro import AvroDecoder, AvroUpserts, SchemaUnknown
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.kafka.registry import Registry
-from small_registry import RealRegistry, Served, SmallRegistry
+from support.schema_registries import RealRegistry, Served, SmallRegistry
 
 pytestmark = pytest.mark.full
 

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from certificates import Authority
-from secured import Rule, Secured
+from support.certificates import Authority
+from support.secured_broker import Rule, Secured
 
 pytestmark = pytest.mark.kafka
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ikebana import Input, Output, Plan
-from ikebana.arrangements.errors import CheckpointError
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, markers
@@ -16,9 +16,9 @@ from ikebana.processor.kafka.dated_inputs import DatedInputs
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.takeover import Takeover, take_over
-from ikebana.processor.kafka.transactions import Transactions, commit_marker
+from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
 from ikebana.processor.timing.reclock import SourceOffset
-from pipelines import create
+from support.pipeline_processes import create
 
 pytestmark = pytest.mark.kafka
 
@@ -59,7 +59,7 @@ class Rescaled:
             after = replace(
                 marker, batch=self.last.batch, offset=self.last.digest(), facts=found, seen=[]
             )
-            sender = Transactions(dict(kafka), markers.task_id(self.birth.id, shard), 60)
+            sender = TransactionalProducer(dict(kafka), markers.task_id(self.birth.id, shard), 60)
             commit_marker(sender, self.plan.markers_topic, after)
 
     def rescale(self, shards: int) -> None:

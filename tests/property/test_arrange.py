@@ -7,7 +7,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arranged import (
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore, Overlay, Store
+from ikebana.processor.kernels import arrange, history
+from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.kernels.half_join import LookupRow, half_join
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate
+from support.relation_batches import (
     DATA,
     Batch,
     accumulated,
@@ -18,14 +25,7 @@ from arranged import (
     reopened,
     updates,
 )
-from ikebana.arrangements.frontier import Interval
-from ikebana.arrangements.store import MemoryStore, Overlay, Store
-from ikebana.processor.kernels import arrange, history
-from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.half_join import Lookup, half_join
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate
-from strategies import cuts, unhurried
+from support.strategies import cuts, unhurried
 
 END = 20
 SHORT = [datum for datum in DATA if len(datum) < 2]
@@ -48,7 +48,7 @@ def finished(store: Store, course: Sequence[Batch]) -> None:
 @unhurried
 @given(course=courses(), outer=st.booleans())
 def test_lookups_are_answered_as_of_their_own_times(course: list[Batch], *, outer: bool) -> None:
-    """At any time from since on, before and after updates of the batch, also over restarts."""
+    """R7. At any time from since on, before and after updates of the batch, also over restarts."""
     store, past = MemoryStore(), list[KeyedUpdate]()
     for batch in course:
         overlay = Overlay(reopened(store))
@@ -230,10 +230,10 @@ def test_the_paths_of_a_join_sum_to_the_nested_loop(
         assert accumulated(found, before) == product
 
 
-def asking(update: KeyedUpdate, *, sees_equal: bool) -> Lookup:
+def asking(update: KeyedUpdate, *, sees_equal: bool) -> LookupRow:
     """What a path asks for an update."""
     assert update.key is not None
-    return Lookup(update.key, update, update.time, update.diff, sees_equal)
+    return LookupRow(update.key, update, update.time, update.diff, sees_equal)
 
 
 def at(key: bytes, shards: int) -> int:

@@ -5,17 +5,26 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arranged import KEYS, Counted, entries, in_order, keys, lookups, matched, reopened
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.kernels import arrange_upsert, history, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
-from ikebana.processor.kernels.half_join import Lookup, half_join
+from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.datum import datum_of
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Symbols
-from strategies import unhurried
+from support.relation_batches import (
+    KEYS,
+    Counted,
+    entries,
+    in_order,
+    keys,
+    lookups,
+    matched,
+    reopened,
+)
+from support.strategies import unhurried
 
 VALUES = [b"", b"a", b"b", None, None]
 
@@ -27,7 +36,7 @@ class Batch(NamedTuple):
     since: int
     settled: int
     symbols: Symbols
-    lookups: list[Lookup]
+    lookups: list[LookupRow]
 
 
 @st.composite
@@ -135,7 +144,9 @@ def test_frank_at_every_time() -> None:
             arrangement = UpsertArrangement(
                 store, upsert.step(store, [symbols], interval).updates, interval, 0
             )
-            lookups = [Lookup(b"frank", None, time, 1, sees_equal=True) for time in range(upper)]
+            lookups = [
+                LookupRow(b"frank", None, time, 1, sees_equal=True) for time in range(upper)
+            ]
             found = [m[1:] for m in half_join(arrangement, lookups, outer=True)]
             arrangement.settle(0)
             lower = upper
@@ -154,7 +165,7 @@ def test_without_lag_nothing_is_written_beside_the_upsert() -> None:
     store.counted()
     arrangement = UpsertArrangement(store, changes.updates, Interval(0, 1), 0)
     assert store.counted() == (1, 0)
-    assert len(list(half_join(arrangement, [Lookup(b"k", None, 0, 1, sees_equal=True)]))) == 1
+    assert len(list(half_join(arrangement, [LookupRow(b"k", None, 0, 1, sees_equal=True)]))) == 1
     assert store.counted() == (1, 0)
     arrangement.settle(1)
     assert store.counted() == (0, 0)

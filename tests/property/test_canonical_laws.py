@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
-from strategies import Number, json_data, numbers, unhurried, written
+from support.strategies import Number, json_data, numbers, unhurried, written
 
 
 def meaning(message: bytes) -> Hashable:

@@ -9,28 +9,28 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdcv2_facts import contradictory, facts_of, histories, statements_of, tellings
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.codecs.cdcv2 import Fact, Message, Progress, Updates
+from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, Updates
 from ikebana.codecs.progress import add_times, pack_times
 from ikebana.processor.kernels import facts
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced, packed, unpacked
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, ContradictionError
-from strategies import cuts, unhurried
+from support.cdcv2_facts import contradictory, facts_of, histories, statements_of, tellings
+from support.strategies import cuts, unhurried
 
 
 class Batch(NamedTuple):
     """What a batch reads, and over how many shards it runs."""
 
-    messages: Sequence[Message]
+    messages: Sequence[Cdcv2Message]
     shards: int
 
 
 @st.composite
-def batches(draw: st.DrawFn, messages: Sequence[Message]) -> list[Batch]:
+def batches(draw: st.DrawFn, messages: Sequence[Cdcv2Message]) -> list[Batch]:
     """Messages cut into batches, with restarts in between that may change the shards."""
     pieces = [piece for cut in draw(cuts(messages)) for piece in draw(cuts(cut))]
     return [Batch(piece, draw(st.integers(1, 3))) for piece in pieces]
@@ -120,7 +120,7 @@ def test_what_is_released_is_the_collection(data: st.DataObject, history: list[F
     assert [entry for store in input_.stores for entry in store.scan(b"")] == []
 
 
-def lessened(messages: Sequence[Message]) -> st.SearchStrategy[list[Message]]:
+def lessened(messages: Sequence[Cdcv2Message]) -> st.SearchStrategy[list[Cdcv2Message]]:
     """Without some of the messages: gaps, and times of which something is missing."""
     gone = st.sets(st.integers(0, len(messages) - 1), max_size=3)
     return gone.map(lambda places: [m for at, m in enumerate(messages) if at not in places])
@@ -131,7 +131,7 @@ def lessened(messages: Sequence[Message]) -> st.SearchStrategy[list[Message]]:
 def test_the_frontier_is_that_of_the_reader_before_the_batch(
     data: st.DataObject, history: list[Fact]
 ) -> None:
-    """Whatever is still missing, each batch releases what the reader has published before it."""
+    """R9. Whatever is missing, each batch releases what the reader has published before it."""
     there = data.draw(tellings(history).flatmap(lessened))
     reader, input_ = Cdcv2Reader(), Input()
     before = list[Fact]()
@@ -152,9 +152,9 @@ def test_the_frontier_is_that_of_the_reader_before_the_batch(
 
 
 @st.composite
-def changed(draw: st.DrawFn, messages: Sequence[Message]) -> list[Message]:
+def changed(draw: st.DrawFn, messages: Sequence[Cdcv2Message]) -> list[Cdcv2Message]:
     """Messages and one more, which says something else than one of them does."""
-    other: Message
+    other: Cdcv2Message
     match draw(st.sampled_from(messages)):
         case Updates([(key, value, time, diff), *_]):
             data = st.sampled_from([(key, value, time, diff + 3), (key, b"new", time, diff)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import cdcv2, cdcv2_avro
-from ikebana.codecs.cdcv2 import END, Fact, Message, Progress, Updates
+from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact, Progress, Updates
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, ContradictionError, Published
 
 LAST = 12
@@ -25,7 +25,7 @@ class Written(NamedTuple):
 
     history: list[Fact]
     upper: int
-    messages: list[Message]
+    messages: list[Cdcv2Message]
 
 
 @st.composite
@@ -61,7 +61,7 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
     return sorted(facts, key=lambda fact: (fact[2], fact[0] is not None, fact[0] or b"", fact[1]))
 
 
-def frontier_of(seen: Sequence[Message]) -> int:
+def frontier_of(seen: Sequence[Cdcv2Message]) -> int:
     """By the definition: the first time that is not covered, or not complete."""
     facts = {fact for message in seen if isinstance(message, Updates) for fact in message.updates}
     stated = [message for message in seen if isinstance(message, Progress)]
@@ -72,7 +72,7 @@ def frontier_of(seen: Sequence[Message]) -> int:
     return END
 
 
-def feed(reader: Cdcv2Reader, messages: Iterable[Message]) -> None:
+def feed(reader: Cdcv2Reader, messages: Iterable[Cdcv2Message]) -> None:
     """All of them, one after the other."""
     for message in messages:
         reader.feed(message)
@@ -192,7 +192,7 @@ OTHER: Fact = (b"2", b"1", 3, 1)
     ],
 )
 def test_facts_that_cannot_all_be_true_are_an_error(
-    messages: Sequence[Message], problem: str
+    messages: Sequence[Cdcv2Message], problem: str
 ) -> None:
     """In whatever order they come; the time is named, and no data."""
     for order in permutations(messages):

@@ -17,8 +17,8 @@ from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
-from shell import Shell, Topics
-from strategies import unhurried
+from ikebana.testing import Run, Topics
+from support.strategies import unhurried
 
 LATENESS = 5
 EVENTS = Plan(
@@ -78,7 +78,7 @@ def test_shuffled_within_the_lateness_it_is_the_ordered_history(
     """Over two partitions, in any batches: nothing is late, and updates are the same."""
     topics = Topics()
     assert topics.messages["rows"][0] == topics.messages["rows"][1] == []
-    shell = Shell(EVENTS, topics, shards)
+    run = Run(EVENTS, topics, shards)
     shuffled = sorted(history, key=lambda event: event[1] + choice.uniform(0, LATENESS))
     for key, time, value in shuffled:
         topics.send(
@@ -86,37 +86,37 @@ def test_shuffled_within_the_lateness_it_is_the_ordered_history(
         )
         if choice.random() < 0.4:
             read = {
-                p: choice.randrange(shell.last.positions["rows"][p], end + 1)
+                p: choice.randrange(run.last.positions["rows"][p], end + 1)
                 for p, end in topics.ends("rows").items()
             }
-            shell.batch(ends={"rows": read})
+            run.batch(ends={"rows": read})
     for partition in range(2):
         topics.send("rows", b'"z"', row(1_000, 9), partition=partition)
-    shell.read()
+    run.read()
 
     frontier = 1_000 - LATENESS
     ordered = evaluate(
         EVENTS, {"rows": [(k, {"t": t, "v": v}, 0) for k, t, v in history]}, upper=frontier
     )
-    assert set(shell.uppers.values()) == {frontier}
-    assert shell.counted["late"] == 0
-    assert shell.found["errors"] == []
+    assert set(run.frontiers.values()) == {frontier}
+    assert run.counted["late"] == 0
+    assert run.written.updates["errors"] == []
     for name in ("current", "both"):
-        assert consolidated(shell.found[name]) == told(ordered[name])
+        assert consolidated(run.written.updates[name]) == told(ordered[name])
 
 
 def test_late_records_count_at_the_frontier_and_are_told() -> None:
     """None is dropped: the row is there from the frontier on."""
     topics = Topics()
     topics.send("rows", b'"a"', row(100, 1))
-    shell = Shell(EVENTS, topics)
-    shell.read()
+    run = Run(EVENTS, topics)
+    run.read()
     topics.send("rows", b'"b"', row(3, 2))
     topics.send("rows", b'"z"', row(500, 9))
-    shell.read()
+    run.read()
 
-    assert shell.counted["late"] == 1
-    assert (b'"b"', b'{"t":3,"v":2}', 100 - LATENESS, 1) in shell.found["current"]
+    assert run.counted["late"] == 1
+    assert (b'"b"', b'{"t":3,"v":2}', 100 - LATENESS, 1) in run.written.updates["current"]
 
 
 @pytest.mark.parametrize(
@@ -139,21 +139,21 @@ def test_lateness_may_change_between_two_runs(lateness_ms: int, reached: int) ->
         for ms in (10, lateness_ms)
     )
     topics = Topics()
-    shell = Shell(first, topics)
+    run = Run(first, topics)
     topics.send("rows", b'"a"', row(100, 1))
-    shell.read()
-    assert shell.last.upper == 90
+    run.read()
+    assert run.last.upper == 90
 
-    shell.replan(then)
-    shell.read()
-    assert shell.last.upper == reached
+    run.restart(then)
+    run.read()
+    assert run.last.upper == reached
 
     # What comes in between is neither lost nor before what was closed.
     topics.send("rows", b'"b"', row(93, 2))
     topics.send("rows", b'"a"', row(200, 3))
-    shell.read()
-    assert shell.last.upper == 200 - lateness_ms
-    times = [update.time for update in shell.found["current"] if update.time < 150]
+    run.read()
+    assert run.last.upper == 200 - lateness_ms
+    times = [update.time for update in run.written.updates["current"] if update.time < 150]
     assert sorted(times) == sorted([100, max(93, reached)])
 
 
@@ -162,14 +162,14 @@ def test_a_silent_partition_holds_the_frontier_until_it_is_idle() -> None:
     topics = Topics()
     topics.send("rows", b'"a"', row(100, 1), partition=0)
     assert topics.messages["rows"][1] == []
-    shell = Shell(EVENTS, topics)
-    shell.read()
-    assert shell.last.upper == 0
+    run = Run(EVENTS, topics)
+    run.read()
+    assert run.last.upper == 0
 
-    while shell.batch(idle={("rows", 1)}):
+    while run.batch(idle={("rows", 1)}):
         pass
 
-    assert shell.last.upper == 100 - LATENESS
+    assert run.last.upper == 100 - LATENESS
 
 
 def test_a_time_ahead_of_the_clock_moves_nothing() -> None:
@@ -180,12 +180,12 @@ def test_a_time_ahead_of_the_clock_moves_nothing() -> None:
     topics = Topics()
     topics.send("rows", b'"a"', row(100, 1))
     topics.send("rows", b'"b"', row(10_000, 1))
-    shell = Shell(plan, topics)
-    while shell.batch(now_ms=500):
+    run = Run(plan, topics)
+    while run.batch(now_ms=500):
         pass
 
-    assert shell.last.upper == 100
-    (error,) = shell.found["errors"]
+    assert run.last.upper == 100
+    (error,) = run.written.updates["errors"]
     assert "too far ahead" in canonical.decode(error.value)["reason"]
 
 
@@ -223,8 +223,8 @@ def test_two_pipelines_in_a_row_are_as_one(
     """However their batches lie to each other, update for update."""
     topics = Topics()
     assert topics.messages["names"][0] == topics.messages["between"][0] == []
-    first, second = Shell(FIRST, topics, shards), Shell(SECOND, topics, 2)
-    whole = Shell(WHOLE, topics, shards)
+    first, second = Run(FIRST, topics, shards), Run(SECOND, topics, 2)
+    whole = Run(WHOLE, topics, shards)
     for key, value in messages:
         raw = None if value is None else canonical.encode(value)
         topics.send("names", canonical.encode(key), raw)
@@ -232,13 +232,15 @@ def test_two_pipelines_in_a_row_are_as_one(
             first.batch(limit=limit)
         if choice.random() < 0.3:
             second.batch(limit=limit)
-    for shell in (first, second, whole):
-        shell.read(limit=limit)
+    for run in (first, second, whole):
+        run.read(limit=limit)
 
-    assert set(second.uppers.values()) == {whole.last.upper}
+    assert set(second.frontiers.values()) == {whole.last.upper}
     assert whole.last.upper == len(messages)
     for name in ("out", "all"):
-        assert consolidated(second.found[name]) == consolidated(whole.found[name])
+        assert consolidated(second.written.updates[name]) == consolidated(
+            whole.written.updates[name]
+        )
 
 
 def test_several_diff_topics_are_read_up_to_the_least_of_their_frontiers() -> None:
@@ -252,20 +254,20 @@ def test_several_diff_topics_are_read_up_to_the_least_of_their_frontiers() -> No
     )
     for topic in "ab":
         assert topics.messages[topic][0] == []
-    shell = Shell(plan, topics)
+    run = Run(plan, topics)
     publish(topics, "a", 0, 10, [3, 7])
     publish(topics, "a", 10, 20, [12])
     publish(topics, "b", 0, 15, [7, 14])
-    shell.read()
+    run.read()
 
-    assert shell.last.upper == 15
-    assert sorted(update.time for update in shell.found["out"]) == [3, 7, 7, 12, 14]
+    assert run.last.upper == 15
+    assert sorted(update.time for update in run.written.updates["out"]) == [3, 7, 7, 12, 14]
 
     publish(topics, "b", 15, 18, [])
     publish(topics, "a", 20, 30, [29])
-    shell.read()
-    assert shell.last.upper == 18
-    assert len(shell.found["out"]) == 5
+    run.read()
+    assert run.last.upper == 18
+    assert len(run.written.updates["out"]) == 5
 
 
 def publish(topics: Topics, topic: str, lower: int, upper: int, times: list[int]) -> None:
@@ -360,7 +362,7 @@ def test_no_part_of_a_transaction_ever_shows(
     for name in names:
         assert topics.messages[name][0] == []
     saved, lent = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), 0)
-    shell = Shell(BANK, topics, shards)
+    run = Run(BANK, topics, shards)
     for number, (source, target, amount) in enumerate(transfers, 1):
         time = number * 100
         saved[source] -= amount
@@ -375,14 +377,14 @@ def test_no_part_of_a_transaction_ever_shows(
         topics.send("bank.transaction", b"{}", told)
     for _ in range(choice.randrange(6)):
         read = {
-            name: {0: choice.randint(shell.last.positions[name][0], topics.ends(name)[0])}
+            name: {0: choice.randint(run.last.positions[name][0], topics.ends(name)[0])}
             for name in names
         }
-        shell.batch(ends=read)
-    shell.read()
+        run.batch(ends=read)
+    run.read()
 
-    assert set(shell.uppers.values()) == {len(transfers) * 100 + 50}
-    assert shell.counted["late"] == 0
-    sums = {canonical.decode(value)["total"] for _, value, _, _ in shell.found["sum"]}
+    assert set(run.frontiers.values()) == {len(transfers) * 100 + 50}
+    assert run.counted["late"] == 0
+    sums = {canonical.decode(value)["total"] for _, value, _, _ in run.written.updates["sum"]}
     assert sums <= {0}
-    assert shell.found["errors"] == []
+    assert run.written.updates["errors"] == []

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delta_paths import Datum, Given, rows_made, run, run_from
-from drawn_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries, updates
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.processor.joins.paths import Planned, planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import Extend
 from ikebana.processor.linear.scope import Scope
+from support.delta_path_oracle import Datum, Given, rows_made, run, run_from
+from support.random_joins import (
+    COLUMNS,
+    RELATIONS,
+    Drawn,
+    histories,
+    nested_loops,
+    queries,
+    updates,
+)
 
 TIMES = range(-1, 5)
 

@@ -29,9 +29,11 @@ from ikebana import (
 )
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
+from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.planning.plan import Operator, OutputFormat
-from strategies import unhurried
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import Operator
+from support.strategies import unhurried
 
 TYPES = {
     "i": "BIGINT",
@@ -163,7 +165,7 @@ def plans_of(name: str) -> tuple[Plan, ...]:
     for format_ in WRITTEN:
         output = Output("out", "o", "out", format_)
         try:
-            plan = Plan("p", inputs, (Upsert("u", "up"), OPERATORS[name]), (output,))
+            plan = checked(Plan("p", inputs, (Upsert("u", "up"), OPERATORS[name]), (output,)))
         except PlanError:
             if format_ == "diff":
                 raise

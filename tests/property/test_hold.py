@@ -11,7 +11,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, accumulate, consolidate
 from ikebana.processor.kernels import hold
 from ikebana.processor.rows.rows import KeyedUpdate
-from strategies import cuts, unhurried
+from support.strategies import cuts, unhurried
 
 # Few data, so that they meet; None is not the empty key, and long data differ at the end.
 data = st.sampled_from(
@@ -99,7 +99,7 @@ def test_any_cut_leaves_the_same_held(
 def test_a_batch_releases_no_two_updates_of_one_datum_and_time(
     before: list[KeyedUpdate], batch: list[KeyedUpdate]
 ) -> None:
-    """Held and new updates of one datum and time are one, and none when they cancel."""
+    """R11. Held and new updates of one datum and time are one, and none when they cancel."""
     store = MemoryStore()
     hold.step(store, [update._replace(time=update.time + 10) for update in before], 10)
     released = triples(hold.step(store, [u._replace(time=u.time + 10) for u in batch], 100))
@@ -111,7 +111,7 @@ def test_a_batch_releases_no_two_updates_of_one_datum_and_time(
 @unhurried
 @given(updates_of_times)
 def test_what_cancels_before_it_is_due_is_never_seen(updates: list[KeyedUpdate]) -> None:
-    """It is not released, and nothing is left of it in the store."""
+    """R11. It is not released, and nothing is left of it in the store."""
     store = MemoryStore()
     negated = [update._replace(diff=-update.diff) for update in updates]
     released = hold.step(store, [u._replace(time=u.time + 10) for u in updates], 10)

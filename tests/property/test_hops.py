@@ -19,8 +19,8 @@ from ikebana.processor.batch import hops
 from ikebana.processor.planning import progress
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.reclock import SourceOffset
-from shell import Shell, Topics
-from strategies import unhurried
+from ikebana.testing import Run, Topics
+from support.strategies import unhurried
 
 Symbol = tuple[str, str | None]
 
@@ -52,22 +52,22 @@ def feed(topics: Topics, symbols: Iterable[Symbol]) -> None:
         topics.send("names", canonical.encode(key), raw)
 
 
-def fresh(shards: int, most: int) -> Shell:
+def fresh(shards: int, most: int) -> Run:
     """The pipeline before its first batch."""
     topics = Topics()
     assert topics.messages["names"][0] == []
-    return Shell(PLAN, topics, shards, most)
+    return Run(PLAN, topics, shards, most)
 
 
-def source_batch(shell: Shell) -> None:
+def source_batch(run: Run) -> None:
     """Run batches until the source has moved, and read all that there is."""
-    while shell.batch(shell.last.upper, heartbeat=True) and shell.last.lower == shell.last.upper:
+    while run.batch(run.last.upper, heartbeat=True) and run.last.lower == run.last.upper:
         pass
 
 
-def empty_batch(shell: Shell) -> bool:
+def empty_batch(run: Run) -> bool:
     """Run a batch that reads nothing and in which time stands still."""
-    return shell.batch(ends={"names": shell.last.positions["names"]})
+    return run.batch(ends={"names": run.last.positions["names"]})
 
 
 def counted(rows: Iterable[Any]) -> Counter[bytes]:
@@ -109,42 +109,42 @@ def test_every_output_is_what_a_plain_computation_says(
     given_batches: list[list[Symbol]], empty: list[bool], shards: int, most: int
 ) -> None:
     """At each time of the source, however many empty batches and portions lie between."""
-    shell = fresh(shards, most)
+    run = fresh(shards, most)
     states: dict[int, dict[str, str]] = {}
     state: dict[str, str] = {}
     pauses = iter(empty)
     for batch in given_batches:
-        feed(shell.topics, batch)
-        source_batch(shell)
+        feed(run.topics, batch)
+        source_batch(run)
         for key, value in batch:
             state.pop(key, None)
             if value is not None:
                 state[key] = value
-        states[shell.last.upper - 1] = dict(state)
+        states[run.last.upper - 1] = dict(state)
         while next(pauses, False):
-            empty_batch(shell)
-    while empty_batch(shell):
+            empty_batch(run)
+    while empty_batch(run):
         pass
 
-    assert set(shell.uppers.values()) == {shell.last.upper}
-    assert shell.found.pop("errors") == []
+    assert set(run.frontiers.values()) == {run.last.upper}
+    assert run.written.updates.pop("errors") == []
     for time, at in states.items():
         wanted = expected(at)
-        for name, updates in shell.found.items():
+        for name, updates in run.written.updates.items():
             assert accumulated(updates, time) == wanted[name], (name, time)
 
 
 def test_an_operator_stays_while_portions_of_its_hops_are_left() -> None:
-    """It would close a time of which more is to come."""
-    shell = fresh(1, 1)
-    feed(shell.topics, [("a", "x")])
-    shell.batch(10)
-    feed(shell.topics, [("b", "y")])
-    shell.batch(20)  # A portion: the source waits, and so do all behind it.
+    """R2, R13. It would close a time of which more is to come."""
+    run = fresh(1, 1)
+    feed(run.topics, [("a", "x")])
+    run.batch(10)
+    feed(run.topics, [("b", "y")])
+    run.batch(20)  # A portion: the source waits, and so do all behind it.
 
-    assert shell.last.frontiers["current"] == 11
-    assert shell.last.frontiers["by_value"] == 0
-    assert shell.last.positions == {"names": {0: 1}}
+    assert run.last.frontiers["current"] == 11
+    assert run.last.frontiers["by_value"] == 0
+    assert run.last.positions == {"names": {0: 1}}
 
 
 @pytest.mark.parametrize("shards", [1, 3])

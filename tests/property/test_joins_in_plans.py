@@ -9,8 +9,6 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from delta_paths import Datum
-from drawn_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries
 from ikebana import Column, Input, Output, Plan
 from ikebana.arrangements.update import Update
 from ikebana.codecs import diff
@@ -21,8 +19,10 @@ from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
-from shell import Shell, Topics
-from strategies import few
+from ikebana.testing import Run, Topics
+from support.delta_path_oracle import Datum
+from support.random_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries
+from support.strategies import few
 
 END = 5
 SIZES = {"s": 3, "t": 9}
@@ -60,16 +60,16 @@ def publish(topics: Topics, name: str, interval: range, updates: Iterable[Update
     closed.append(Closed(record, len(closed) + 1))
 
 
-def begun(plan: Plan, choice: Random, shards: int) -> Shell:
+def begun(plan: Plan, choice: Random, shards: int) -> Run:
     """A pipeline over empty topics, which reads what hops in portions."""
     topics = Topics()
     for name in RELATIONS:
         assert topics.messages[name][0] == []
-    return Shell(plan, topics, shards, most=choice.choice([1, 2, 1_000]))
+    return Run(plan, topics, shards, exchange=choice.choice([1, 2, 1_000]))
 
 
 def play(
-    shell: Shell,
+    run: Run,
     history: Mapping[str, Sequence[Update[Datum]]],
     choice: Random,
     times: range,
@@ -79,20 +79,20 @@ def play(
     while min(reached.values()) < times.stop:
         name = choice.choice([name for name, at in reached.items() if at < times.stop])
         upper = choice.randrange(reached[name], times.stop) + 1
-        publish(shell.topics, name, range(reached[name], upper), history.get(name, ()))
+        publish(run.topics, name, range(reached[name], upper), history.get(name, ()))
         reached[name] = upper
-        while choice.random() < 0.5 and shell.batch():
+        while choice.random() < 0.5 and run.batch():
             pass
-    shell.read()
+    run.read()
 
 
 def played(
     plan: Plan, history: Mapping[str, Sequence[Update[Datum]]], choice: Random, shards: int
-) -> Shell:
+) -> Run:
     """All of the histories."""
-    shell = begun(plan, choice, shards)
-    play(shell, history, choice, range(END))
-    return shell
+    run = begun(plan, choice, shards)
+    play(run, history, choice, range(END))
+    return run
 
 
 def shown(updates: Iterable[KeyedUpdate], time: int) -> Counter[tuple[object, ...]]:
@@ -111,12 +111,12 @@ def test_a_delta_join_is_the_nested_loop_join_at_every_time(
     drawn: Drawn, history: dict[str, list[Update[Datum]]], choice: Random, shards: int
 ) -> None:
     """Whatever is cut, and however the rows of its paths are held up."""
-    shell = played(plan_of(drawn.join), history, choice, shards)
+    run = played(plan_of(drawn.join), history, choice, shards)
 
-    assert shell.found["errors"] == []
-    assert shell.uppers["q"] == END
+    assert run.written.updates["errors"] == []
+    assert run.frontiers["q"] == END
     for time in range(-1, END):
-        assert shown(shell.found["q"], time) == nested_loops(drawn, history, time)
+        assert shown(run.written.updates["q"], time) == nested_loops(drawn, history, time)
 
 
 def as_of(
@@ -193,10 +193,10 @@ def test_an_as_of_join_is_its_definition(
         retract=retract,
     )
 
-    shell = played(plan_of(join), history, choice, shards)
+    run = played(plan_of(join), history, choice, shards)
 
     found: Counter[tuple[object, ...]] = Counter()
-    for _, value, time, change in shell.found["q"]:
+    for _, value, time, change in run.written.updates["q"]:
         found[time, *json.loads(value).values()] += change
     assert {at: count for at, count in found.items() if count} == as_of(history, join)
 
@@ -213,11 +213,11 @@ def test_joins_that_share_arrangements_are_what_each_is_alone(
     """Readers of one arrangement may be further than others."""
     joins = [msgspec.structs.replace(d.join, name=f"q{at}") for at, d in enumerate(drawn)]
 
-    shell = played(plan_of(*joins), history, choice, 2)
+    run = played(plan_of(*joins), history, choice, 2)
 
     for at, each in enumerate(drawn):
         for time in range(-1, END):
-            assert shown(shell.found[f"q{at}"], time) == nested_loops(each, history, time)
+            assert shown(run.written.updates[f"q{at}"], time) == nested_loops(each, history, time)
 
 
 @few
@@ -243,29 +243,29 @@ def test_a_join_that_is_new_begins_with_all_that_was_there(
     both, alone = plan_of(old, new), plan_of(new)
     assume(set(joined(both).kept) == set(joined(plan_of(old)).kept))
     hydrating.PORTION, before = choice.choice([1, 2, 1_000]), hydrating.PORTION
-    shell = begun(plan_of(old), choice, shards)
+    run = begun(plan_of(old), choice, shards)
     try:
-        play(shell, history, choice, range(begin + 1))
-        shell.replan(both)
-        play(shell, history, choice, range(begin + 1, END))
+        play(run, history, choice, range(begin + 1))
+        run.restart(both)
+        play(run, history, choice, range(begin + 1, END))
     finally:
         hydrating.PORTION = before
 
-    assert shell.uppers == {"q": END, "new": END, "errors": END}
+    assert run.frontiers == {"q": END, "new": END, "errors": END}
     for time in range(begin + 1, END):
-        assert shown(shell.found["q"], time) == nested_loops(drawn, history, time)
-        assert shown(shell.found["new"], time) == nested_loops(drawn, history, time)
+        assert shown(run.written.updates["q"], time) == nested_loops(drawn, history, time)
+        assert shown(run.written.updates["new"], time) == nested_loops(drawn, history, time)
 
-    shell.replan(alone)
-    publish_all(shell, END)
-    kept = {parts.operator_of(place) for store in shell.stores for place, _ in store.scan(b"")}
-    assert kept <= parts.parts_of(alone)
+    run.restart(alone)
+    publish_all(run, END)
+    kept = {parts.operator_of(place) for store in run.stores for place, _ in store.scan(b"")}
+    assert kept <= parts.parts_of(alone) | {parts.EDIT}
     for time in range(begin + 1, END):
-        assert shown(shell.found["new"], time) == nested_loops(drawn, history, time)
+        assert shown(run.written.updates["new"], time) == nested_loops(drawn, history, time)
 
 
-def publish_all(shell: Shell, time: int) -> None:
+def publish_all(run: Run, time: int) -> None:
     """Close a time in which nothing happens."""
     for name in RELATIONS:
-        publish(shell.topics, name, range(time, time + 1), ())
-    shell.read()
+        publish(run.topics, name, range(time, time + 1), ())
+    run.read()

@@ -21,8 +21,8 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.timing.diff_input import Closed
-from shell import Shell, Topics
-from strategies import few
+from ikebana.testing import Run, Topics
+from support.strategies import few
 
 # (key, x, y)
 Row = tuple[Any, Any, Any]
@@ -306,29 +306,29 @@ def close(topics: Topics, changes: Changed, lower: int, upper: int) -> None:
     closed.append(Closed(record, at + 1))
 
 
-def play(shell: Shell, upserts: Upserted, changes: Changed, choice: Random) -> Iterator[int]:
+def play(run: Run, upserts: Upserted, changes: Changed, choice: Random) -> Iterator[int]:
     """Yield each time whose messages are all sent, with batches in between as it comes."""
-    topics = shell.topics
+    topics = run.topics
     for time in range(END):
         for _, name, key, value in (each for each in upserts if each[0] == time):
             row = None if value is None else dict(zip(("x", "y"), value, strict=True))
             raw = None if row is None else canonical.encode(row)
             topics.send(name, canonical.encode(key), raw, timestamp=time)
-            while choice.random() < 0.3 and shell.batch():
+            while choice.random() < 0.3 and run.batch():
                 pass
         close(topics, changes, time, time + 1)
-        while choice.random() < 0.5 and shell.batch():
+        while choice.random() < 0.5 and run.batch():
             pass
         yield time
     for name in ("p", "q"):
         topics.send(name, b'"nobody"', None, timestamp=2 * END)
     close(topics, changes, END, 2 * END)
-    shell.read()
+    run.read()
 
 
-def shown(shell: Shell, name: str, time: int) -> dict[Row, int]:
+def shown(run: Run, name: str, time: int) -> dict[Row, int]:
     found: Rows = Counter()
-    for key, value, at, change in shell.found[f"{name}_out"]:
+    for key, value, at, change in run.written.updates[f"{name}_out"]:
         if at <= time:
             row = canonical.decode(value)
             found[canonical.decode(key or b"null"), row["x"], row["y"]] += change
@@ -346,15 +346,15 @@ def test_joins_of_everything_are_their_definitions_at_every_time(
 ) -> None:
     """Joins of joins, of reductions and of what counts for a while, in any batches."""
     upserts.sort(key=lambda each: each[0])
-    shell = Shell(plan_of(known), topics_of(), shards, most=choice.choice([1, 2, 1_000]))
-    for _ in play(shell, upserts, changes, choice):
+    run = Run(plan_of(known), topics_of(), shards, exchange=choice.choice([1, 2, 1_000]))
+    for _ in play(run, upserts, changes, choice):
         pass
 
     held = meanings(known, upserts, changes)
     # What an as-of join or `less` makes negative, a reduction does not count.
     is_counted = all(count >= 0 for here in held for count in here["k"].values())
     if is_counted:
-        assert shell.found["errors"] == []
+        assert run.written.updates["errors"] == []
     for time in range(2 * END):
         for name in ("j", "k", "of_k") if is_counted else ("j", "k"):
-            assert shown(shell, name, time) == nonzero(held[time][name]), (name, time)
+            assert shown(run, name, time) == nonzero(held[time][name]), (name, time)

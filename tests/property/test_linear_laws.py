@@ -34,7 +34,7 @@ from ikebana.processor.linear.steps import (
     where,
 )
 from ikebana.processor.rows.rows import KeyedUpdate
-from strategies import cuts, unhurried
+from support.strategies import cuts, unhurried
 
 OPEN = Scope({"key": "JSON", "value": "JSON"}, open=True)
 N = "n::BIGINT"

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arranged import Counted, diffs, entries, keys, matched, reopened
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.half_join import Lookup, Match, half_join
+from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
-from strategies import unhurried
+from support.relation_batches import Counted, diffs, entries, keys, matched, reopened
+from support.strategies import unhurried
 
 END = 40
 KEY = b'"k"'
@@ -47,7 +47,7 @@ def defined(
     for (time, key, value), diff in sorted(sums.items()):
         stack = stacks.setdefault((key, value), [])
         if diff > 0:
-            lookup = Lookup(key or b"", (key, value), time, 1, sees_equal)
+            lookup = LookupRow(key or b"", (key, value), time, 1, sees_equal)
             stack += [matched(right, [lookup], outer=outer)] * diff
             for match in stack[-1]:
                 found[match._replace(diff=0)] += diff * match.diff
@@ -67,7 +67,7 @@ def meeting(
     """Insertions meet whatever an arrangement has of their key."""
 
     def meet(asking: Iterable[locked.Asked]) -> Iterable[Match]:
-        lookups = (Lookup(key, at, time, 1, sees_equal) for key, at, _, time in asking)
+        lookups = (LookupRow(key, at, time, 1, sees_equal) for key, at, _, time in asking)
         return half_join(arrangement, lookups, outer=outer)
 
     return meet
@@ -228,7 +228,7 @@ def test_locked_beside_current() -> None:
 
     arrangement = Arrangement(MemoryStore(), Interval(0, 5), 0)
     arrangement.update(PRICES)
-    lookups = [Lookup(KEY, b"order", time, d, sees_equal=True) for _, _, time, d in ORDERS]
+    lookups = [LookupRow(KEY, b"order", time, d, sees_equal=True) for _, _, time, d in ORDERS]
     assert [match[1:] for match in half_join(arrangement, lookups)] == [
         (b"5", 2, 1),
         (b"7", 4, -1),

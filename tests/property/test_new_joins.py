@@ -17,8 +17,8 @@ from ikebana.processor.batch import hydrating
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.processor.rows.rows import KeyedUpdate
-from shell import Shell, Topics
-from strategies import few
+from ikebana.testing import Run, Topics
+from support.strategies import few
 
 COLUMNS = {"o": ("id", "c", "n"), "c": ("id", "n")}
 PAIR = (JoinInput("o", "o"), JoinInput("c", "c"))
@@ -57,13 +57,13 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
     totals: bool,  # noqa: FBT001
     upserts: bool,  # noqa: FBT001
 ) -> None:
-    """By either input first, one after the other, with a reduction behind."""
+    """R16. By either input first, one after the other, with a reduction behind."""
     # Choices of equal weight: drawn ones are mostly few batches, which meet nothing.
     choice = Random(seed)
     topics = Topics()
     for topic in COLUMNS:
         assert topics.messages[topic][0] == []
-    shell = Shell(
+    run = Run(
         plan_of([], time, totals=False, upserts=upserts),
         topics,
         shards,
@@ -84,38 +84,40 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
         for _ in range(choice.randrange(12)):
             for _ in range(choice.randrange(4)):
                 change()
-            shell.batch(shell.last.upper)
+            run.batch(run.last.upper)
 
     hydrating.PORTION, before = choice.choice([1, 2, 1_000]), hydrating.PORTION
     try:
         go_on()
         joins: list[DeltaJoin] = []
         for number in range(choice.randint(1, 2)):
-            shell.read()
+            run.read()
             inputs = PAIR if choice.random() < 0.5 else PAIR[::-1]
             where = ("o.c = c.id", "o.n > c.n")
             joins.append(DeltaJoin(f"new{number}", inputs, where, FIRST.select, "o.id"))
-            shell.replan(plan_of(joins, time, totals=totals, upserts=upserts))
+            run.restart(plan_of(joins, time, totals=totals, upserts=upserts))
             go_on()
-        shell.read()
+        run.read()
     finally:
         hydrating.PORTION = before
     # All is there and shown, though nothing else may have come.
-    assert shell.last.hydrating == {}
+    assert run.last.hydrating == {}
 
     pairs = [
         (key, order["n"], state["c"][order["c"]]["n"])
         for key, order in state["o"].items()
         if order["c"] in state["c"]
     ]
-    assert shown(shell.found["first"]) == Counter((k, (("a", a), ("b", b))) for k, a, b in pairs)
+    assert shown(run.written.updates["first"]) == Counter(
+        (k, (("a", a), ("b", b))) for k, a, b in pairs
+    )
     passing = [(key, a, b) for key, a, b in pairs if a > b]
     for join in joins:
         expected = Counter((key, (("a", a), ("b", b))) for key, a, b in passing)
-        assert shown(shell.found[join.name]) == expected
+        assert shown(run.written.updates[join.name]) == expected
     if totals:
         groups = {a: [b for _, of, b in passing if of == a] for _, a, _ in passing}
-        assert shown(shell.found["totals"]) == Counter(
+        assert shown(run.written.updates["totals"]) == Counter(
             (a, (("count", len(own)), ("sum", sum(own)))) for a, own in groups.items()
         )
 

@@ -18,7 +18,7 @@ from ikebana.codecs import canonical
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.typed_json import from_json
-from strategies import unhurried
+from support.strategies import unhurried
 
 DAYS = ["2024-02-29", "0001-01-01", "9999-12-31", "10000-01-01", "12345-06-07", "200000-01-02"]
 BEFORE = ["0044-03-15 (BC)", "0043-03-15 (BC)", "0001-12-31 (BC)"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import Pipeline, parse
 from ikebana.processor.joins import qualified
 from ikebana.processor.linear.expressions import parse as checked
@@ -20,8 +20,8 @@ from ikebana.processor.linear.scope import ExpressionError, Scope
 from ikebana.processor.linear.syntax import called, conjuncts
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import Reduce
-from sql_texts import sql_texts
-from strategies import unhurried
+from support.sql_texts import sql_texts
+from support.strategies import unhurried
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TYPES = {"id": "BIGINT", "s": "VARCHAR", "key": "JSON", "value": "JSON"}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from captures import FORMS, Happening, Known, happenings, in_avro, messages
 from ikebana import Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, rekey, select, where
 from ikebana.processor.planning.plan import Mode
-from strategies import unhurried
+from support.connector_histories import FORMS, Happening, Known, happenings, in_avro, messages
+from support.strategies import unhurried
 
 OF_KEY = where("key->>'id' <> '1'")
 # Of declared columns, and of others as they are in JSON.
@@ -76,7 +76,7 @@ def told(errors: list[Update[str]]) -> list[Update[str]]:
 def test_pushing_down_changes_neither_outputs_nor_errors(
     form: str, data: st.DataObject, history: list[Happening], names: list[str]
 ) -> None:
-    """Whatever columns messages lack, or have null, or leave as they are, in every mode.
+    """R17. Whatever columns messages lack, or have null, or leave as they are, in every mode.
 
     The errors of keys that no reader lets through are the exception: such messages are not
     even decoded.

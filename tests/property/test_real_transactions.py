@@ -13,30 +13,34 @@ from hypothesis import strategies as st
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.codecs import canonical
 from ikebana.codecs.debezium_position import Boundaries
-from shell import Shell, Topics
-from strategies import unhurried
+from ikebana.testing import Run, Topics
+from support.strategies import unhurried
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debezium_transactions"
 TABLES = ("accounts", "entries")
 
 
-def bank(server: str) -> Plan:
-    """Both tables, as upserts."""
+def bank(server: str, readers: int = 1) -> Plan:
+    """Both tables as upserts, each read by so many inputs."""
     told = f"{server}.transaction"
+    inputs = [
+        Input(
+            f"{table}_{reader}" if reader else table,
+            (f"{server}.public.{table}",),
+            "debezium-json",
+            columns=(Column("number", "INTEGER"),),
+            event_time=EventTime(clock="transaction", transactions=told),
+        )
+        for table in TABLES
+        for reader in range(readers)
+    ]
     return Plan(
         "bank",
-        inputs=tuple(
-            Input(
-                table,
-                (f"{server}.public.{table}",),
-                "debezium-json",
-                columns=(Column("number", "INTEGER"),),
-                event_time=EventTime(clock="transaction", transactions=told),
-            )
-            for table in TABLES
+        inputs=tuple(inputs),
+        operators=tuple(Upsert(f"{each.name}_now", each.name) for each in inputs),
+        outputs=tuple(
+            Output(each.name, f"{each.name}_now", f"out.{each.name}") for each in inputs
         ),
-        operators=tuple(Upsert(f"{table}_now", table) for table in TABLES),
-        outputs=tuple(Output(table, f"{table}_now", f"out.{table}") for table in TABLES),
     )
 
 
@@ -81,36 +85,64 @@ def expected(server: str) -> tuple[dict[int, dict[str, dict[int, Any]]], int]:
     return found, max(end.lsn for end in ends if end is not None and end.status == "END")
 
 
-@pytest.mark.parametrize("server", ["plain", "typed"])
+@pytest.mark.parametrize(("server", "readers"), [("plain", 1), ("typed", 1), ("plain", 2)])
 @unhurried
 @given(choice=st.randoms(use_true_random=False), shards=st.integers(1, 2))
-def test_at_every_time_transactions_are_whole(server: str, choice: Random, shards: int) -> None:
-    """And all that has been read is there in the end."""
+def test_at_every_time_transactions_are_whole(
+    server: str, readers: int, choice: Random, shards: int
+) -> None:
+    """And all that has been read is there in the end; a change counts once for all its readers."""
     topics = captured(server)
-    shell = Shell(bank(server), topics, shards)
+    run = Run(bank(server, readers), topics, shards)
     for _ in range(choice.randrange(6)):
         read = {
             name: {
                 p: choice.randint(at, topics.ends(name)[p])
-                for p, at in shell.last.positions[name].items()
+                for p, at in run.last.positions[name].items()
             }
-            for name in shell.last.positions
+            for name in run.last.positions
         }
-        shell.batch(ends=read)
-    shell.read()
+        run.batch(ends=read)
+    run.read()
 
     wanted, end = expected(server)
-    assert set(shell.uppers.values()) == {end}
-    assert shell.counted["late"] == 0
-    reasons = [canonical.decode(update.value)["reason"] for update in shell.found["errors"]]
-    assert all(reason.startswith("a truncate has no place") for reason in reasons)
-    assert len(reasons) == len(TABLES)
+    assert set(run.frontiers.values()) == {end}
+    assert run.counted["late"] == 0
+    reasons = [
+        canonical.decode(update.value)["reason"] for update in run.written.updates["errors"]
+    ]
+    assert all("a truncate has no place" in reason for reason in reasons)
+    assert len(reasons) == len(run.plan.inputs)
     times = [time for time in wanted if time < end]
     assert times
     for time in times:
-        for table in TABLES:
+        for output in run.plan.outputs:
+            table = output.name.partition("_")[0]
             counts: Counter[bytes] = Counter()
-            for _, value, at, diff in shell.found[table]:
+            for _, value, at, diff in run.written.updates[output.name]:
                 if at <= time:
                     counts[value] += diff
             assert +counts == Counter(map(canonical.encode, wanted[time][table].values()))
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_a_transaction_waits_for_a_change_however_many_read_it(readers: int) -> None:
+    """A change that two inputs have read stands for no other that neither has."""
+    _, end = expected("plain")
+    changes, ends = ("plain.public.accounts", 2), ("plain.transaction", 0)
+    for cut in range(len(captured("plain").messages[changes[0]][changes[1]])):
+        topics = captured("plain")
+        rest = {}
+        # Of the ENDs one is there, so that a snapshot is over before the others come.
+        for (topic, partition), kept in ((changes, cut), (ends, 2)):
+            held = topics.messages[topic][partition]
+            rest[topic] = held[kept:]
+            del held[kept:]
+        run = Run(bank("plain", readers), topics)
+        run.read()
+        for topic, partition in (ends, changes):
+            topics.messages[topic][partition] += rest[topic]
+            run.read()
+
+        assert run.counted["late"] == 0, cut
+        assert set(run.frontiers.values()) == {end}

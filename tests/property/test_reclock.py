@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.processor.timing.reclock import Look, Positions, SourceOffset, mint, slices
-from strategies import unhurried
+from support.strategies import unhurried
 
 
 class Read(msgspec.Struct, frozen=True):

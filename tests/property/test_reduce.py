@@ -18,7 +18,7 @@ from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
-from strategies import cuts, json_data, unhurried, written
+from support.strategies import cuts, json_data, unhurried, written
 
 AGGREGATES = (
     Aggregate("rows", "count"),

@@ -17,7 +17,7 @@ from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
-from strategies import cuts, unhurried
+from support.strategies import cuts, unhurried
 
 END = 10
 KEYS = [b'""', b'"k"', b'"kk"', b"1", b"[1]"]

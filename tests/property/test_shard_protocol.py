@@ -26,12 +26,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pyarrow import fs
 
 from ikebana.arrangements import manifest as manifests
-from ikebana.arrangements.errors import StateFileError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
 from ikebana.arrangements.shard import Shard, entries, opened, verify
 from ikebana.arrangements.store import Store
+from ikebana.errors import StateFileError
 
 RETAINED = 3
 MERGE_WIDTH = 3
@@ -481,7 +481,7 @@ def test_merging_keeps_the_files_of_a_shard_few(
 
 
 def test_a_damaged_local_database_is_built_again_in_its_own_folder(tmp_path: Path) -> None:
-    """What met the damage does not keep the folder locked, so the copy serves the next batch."""
+    """R12. What met the damage does not keep the folder locked: the copy serves the next batch."""
     folder = Folder.at(str(tmp_path), "state")
     local = LocalDatabases(tmp_path / "local", "checkpoint")
     with opened(folder, local, Manifest("checkpoint", SHARD)) as shard:

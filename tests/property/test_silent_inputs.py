@@ -25,9 +25,9 @@ from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.timing.reach import LAST_TIME
-from playing import Play, dated
-from shell import Shell, Topics
-from strategies import unhurried
+from ikebana.testing import Run, Topics
+from support.dated_upserts import Play, dated
+from support.strategies import unhurried
 
 LATENESS = 5
 
@@ -91,12 +91,12 @@ def test_with_idle_inputs_all_that_is_closed_is_what_was_said(
     topics = Topics()
     for topic, partition in PARTITIONS:
         assert topics.messages[topic][partition] == []
-    shell = Shell(BOTH, topics, shards)
+    run = Run(BOTH, topics, shards)
     # As the records count: a record is read by the batch after it was sent.
     given: dict[str, list[tuple[str, dict[str, int], int]]] = {"orders": [], "customers": []}
     late, greatest, number = 0, -1, 0
     for records, idle, again in told:
-        lower = shell.last.upper
+        lower = run.last.upper
         for (topic, partition), time, value in records:
             number += 1
             key = f"{topic}{choice.randrange(3)}-{partition}"
@@ -106,18 +106,18 @@ def test_with_idle_inputs_all_that_is_closed_is_what_was_said(
             late += time < lower
             greatest = max(greatest, time)
         if records:
-            assert shell.batch()
+            assert run.batch()
         # What has just spoken is not idle; what has not, may be.
         spoke = frozenset(where for where, _, _ in records)
         silent = frozenset() if again else idle - spoke
-        while shell.batch(idle=silent):
+        while run.batch(idle=silent):
             pass
-        assert shell.last.upper >= lower
+        assert run.last.upper >= lower
         if silent == frozenset(PARTITIONS) and greatest >= 0:
-            assert shell.last.upper > greatest
-    assert shell.counted["late"] == late
+            assert run.last.upper > greatest
+    assert run.counted["late"] == late
 
-    upper = shell.last.upper
+    upper = run.last.upper
     plain_inputs = tuple(replace(source, event_time=None) for source in BOTH.inputs)
     expected = evaluate(replace(BOTH, inputs=plain_inputs), given, upper=upper)
     for name in ("all", "by_value"):
@@ -127,15 +127,15 @@ def test_with_idle_inputs_all_that_is_closed_is_what_was_said(
                 for u in expected[name]
             }
         )
-        assert sums(shell.found[name], upper) == plain
-    assert set(shell.uppers.values()) <= {upper}
+        assert sums(run.written.updates[name], upper) == plain
+    assert set(run.frontiers.values()) <= {upper}
 
 
 def frontier_after(play: Play, *idle: str) -> int:
     """How far it is when these inputs, of one partition each, have long been silent."""
-    while play.shell.batch(idle={(name, 0) for name in idle}):
+    while play.run.batch(idle={(name, 0) for name in idle}):
         pass
-    return play.shell.last.upper
+    return play.run.last.upper
 
 
 def shop(shards: int = 3) -> Play:
@@ -167,7 +167,7 @@ def test_a_rare_input_does_not_hold_a_fast_one() -> None:
     # Its record that is late counts there, and is told.
     play.say("customers", "bob", 1, 20)
     assert frontier_after(play) == 90
-    assert play.shell.counted["late"] == 1
+    assert play.run.counted["late"] == 1
     play.say("orders", 200, 1, 200)
     assert frontier_after(play, "customers") == 200
     assert [at for key, _, at, _ in play.updates("all") if key == "bob"] == [90]
@@ -187,7 +187,7 @@ def test_when_all_are_silent_all_that_was_read_is_closed() -> None:
     play = shop()
     play.say("customers", "ann", 1, 10)
     play.say("orders", 1, 1, 50)
-    play.shell.read()
+    play.run.read()
 
     assert frontier_after(play, "customers", "orders") == 51
     assert play.shown("all", 50) == {("ann", 1): 1, (1, 1): 1}
@@ -219,11 +219,11 @@ def test_inputs_without_times_go_on_beside_silent_ones() -> None:
     """Their records get the last time that is closed, and each batch closes one more."""
     play = beside(Input("names", ("names",)))
     play.say("orders", 1, 1, 50)
-    play.shell.read()
+    play.run.read()
     assert frontier_after(play, "orders") == 51
 
     play.topics.send("names", b'"a"', b"1")
-    play.shell.read()
+    play.run.read()
     assert play.shown("all", 60) == {(1, 1): 1}
     assert frontier_after(play, "orders") == 52
     assert play.shown("all", 51) == {(1, 1): 1, ("a", 1): 1}
@@ -254,9 +254,9 @@ def test_what_waits_is_counted(shards: int) -> None:
     play.say("customers", "ann", 1, 10)
     for time in range(10, 100, 10):
         play.say("orders", time, 1, time)
-    play.shell.read()
+    play.run.read()
 
     # Those at 10 wait as well: it is not closed yet.
-    assert (play.shell.last.upper, play.shell.waiting) == (10, 10)
-    assert (frontier_after(play, "customers"), play.shell.waiting) == (90, 1)
-    assert (frontier_after(play, "customers", "orders"), play.shell.waiting) == (91, 0)
+    assert (play.run.last.upper, play.run.waiting) == (10, 10)
+    assert (frontier_after(play, "customers"), play.run.waiting) == (90, 1)
+    assert (frontier_after(play, "customers", "orders"), play.run.waiting) == (91, 0)

@@ -19,7 +19,7 @@ from ikebana.processor.kernels import state_machine, upsert
 from ikebana.processor.kernels.state_machine import TOMBSTONE, Changes, Event, Machine, Refused
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Symbols
-from strategies import unhurried
+from support.strategies import unhurried
 
 # Most of an example's time goes into drawing it; the fold gets the full number.
 few = settings(unhurried, max_examples=40)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ikebana.codecs.debezium_position import Boundary, Position
 from ikebana.processor.rows.transactions_seen import TransactionsSeen
 from ikebana.processor.timing.transactions import Transactions, Watch, advanced
-from strategies import unhurried
+from support.strategies import unhurried
 
 READ = frozenset({"public.a", "public.b"})
 COLLECTIONS = ("public.a", "public.b", "public.unread")
@@ -170,7 +170,7 @@ def test_the_frontier_never_goes_back_and_reaches_the_end(
 def test_no_change_is_passed_before_its_transaction_is_complete(
     source: Source, data: st.DataObject
 ) -> None:
-    """All that has a time before the frontier has been read, and nothing of it is late."""
+    """R9. All that has a time before the frontier has been read, and nothing of it is late."""
     changes = [record for _, log in source.logs().items() for record in log]
     for state, read in read_all(source, data):
         left = [each for each in changes if isinstance(each, Position) and each not in read]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oracle
 from ikebana import Input, Output, Plan, Update, Upsert, accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
@@ -24,8 +23,8 @@ from ikebana.processor.linear.steps import valid_between
 from ikebana.processor.planning.plan import Linear
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Partial, Rank, Symbols, Truncate
-from oracle import GONE, BadValue, FailedValue, PartialValue, Symbol
-from strategies import (
+from support import upsert_oracle
+from support.strategies import (
     Arrival,
     arrivals,
     cuts,
@@ -35,6 +34,7 @@ from strategies import (
     row_values,
     unhurried,
 )
+from support.upsert_oracle import GONE, BadValue, FailedValue, PartialValue, Symbol
 
 PLAN = Plan(
     "names",
@@ -85,9 +85,9 @@ def test_updates_accumulate_to_the_fold_of_the_symbols_at_every_time(
     """Incremental is batch: at every time the collection and the errors are the oracle's."""
     found, symbols = ran(batches), history_of(batches)
 
-    for as_of in oracle.times(symbols):
-        assert accumulate(found.values, as_of) == oracle.collection(symbols, as_of)
-        assert accumulate(found.errors, as_of) == oracle.errors(symbols, as_of)
+    for as_of in upsert_oracle.times(symbols):
+        assert accumulate(found.values, as_of) == upsert_oracle.collection(symbols, as_of)
+        assert accumulate(found.errors, as_of) == upsert_oracle.errors(symbols, as_of)
 
 
 @unhurried
@@ -130,7 +130,7 @@ def test_a_batch_given_twice_from_one_state_gives_one_output(
     second.advance(records, 1_003)
 
     assert (first.values, first.errors) == (second.values, second.errors)
-    assert entries(first.evaluation.store) == entries(second.evaluation.store)
+    assert entries(first.evaluation.stores[0]) == entries(second.evaluation.stores[0])
 
 
 @unhurried
@@ -155,7 +155,7 @@ def test_a_key_holds_at_most_one_value_once_and_no_diff_is_zero(batches: list[Ar
     found = ran(batches)
 
     assert all(update.diff in (-1, 1) for update in found.values + found.errors)
-    for as_of in oracle.times(history_of(batches)):
+    for as_of in upsert_oracle.times(history_of(batches)):
         held = accumulate(found.values, as_of)
         assert set(held.values()) <= {1}
         assert max(Counter(key for key, _ in held).values(), default=0) <= 1
@@ -323,11 +323,11 @@ def test_the_kernel_agrees_with_the_oracle_at_every_time(
     assert all(u.time >= upper for u in late.updates + late.errors)
     assert len(consolidate(values)) == len(values)
     assert len(consolidate(errors)) == len(errors)
-    assert early.drift == oracle.drift(symbols, upper - 1)
-    assert early.drift + late.drift == oracle.drift(symbols, 100)
-    for as_of in oracle.times(symbols):
-        assert accumulate(values, as_of) == oracle.collection(symbols, as_of)
-        assert accumulate(errors, as_of) == oracle.errors(symbols, as_of)
+    assert early.drift == upsert_oracle.drift(symbols, upper - 1)
+    assert early.drift + late.drift == upsert_oracle.drift(symbols, 100)
+    for as_of in upsert_oracle.times(symbols):
+        assert accumulate(values, as_of) == upsert_oracle.collection(symbols, as_of)
+        assert accumulate(errors, as_of) == upsert_oracle.errors(symbols, as_of)
 
 
 @unhurried
@@ -344,10 +344,10 @@ def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
     symbols = history(first + later)
 
     assert waited == ([], [], 0)
-    assert found.drift == oracle.drift(symbols, 100)
-    for as_of in oracle.times(symbols):
-        assert accumulate(pairs(found.updates), as_of) == oracle.collection(symbols, as_of)
-        assert accumulate(records(found.errors), as_of) == oracle.errors(symbols, as_of)
+    assert found.drift == upsert_oracle.drift(symbols, 100)
+    for as_of in upsert_oracle.times(symbols):
+        assert accumulate(pairs(found.updates), as_of) == upsert_oracle.collection(symbols, as_of)
+        assert accumulate(records(found.errors), as_of) == upsert_oracle.errors(symbols, as_of)
 
 
 @unhurried
@@ -377,7 +377,7 @@ def test_read_gives_the_current_value_of_each_key(data: st.DataObject, rows: lis
     """The state is the collection: what is read is what the updates come to."""
     store = MemoryStore()
     upsert.step(store, data.draw(chunked(rows)), Interval(0, 100))
-    held = dict(oracle.collection(history(rows), 100).keys())
+    held = dict(upsert_oracle.collection(history(rows), 100).keys())
 
     assert upsert.read(store, [b"", b"a", b"b", b"\x00"]) == [
         held.get(key) for key in (b"", b"a", b"b", b"\x00")
@@ -408,10 +408,10 @@ def test_batches_cut_anywhere_emit_what_one_does(data: st.DataObject, rows: list
         drift, lower = drift + found.drift, upper
     symbols = history(moved)
 
-    assert drift == oracle.drift(symbols, 100)
-    for as_of in oracle.times(symbols):
-        assert accumulate(updates, as_of) == oracle.collection(symbols, as_of)
-        assert accumulate(errors, as_of) == oracle.errors(symbols, as_of)
+    assert drift == upsert_oracle.drift(symbols, 100)
+    for as_of in upsert_oracle.times(symbols):
+        assert accumulate(updates, as_of) == upsert_oracle.collection(symbols, as_of)
+        assert accumulate(errors, as_of) == upsert_oracle.errors(symbols, as_of)
 
 
 ROWS = Plan(
@@ -514,12 +514,12 @@ def test_what_is_said_at_one_time_counts_in_its_order(
     second = upsert.step(store, data.draw(chunked(rows[len(before) :])), Interval(1, 2))
     values, errors = pairs(first.updates + second.updates), records(first.errors + second.errors)
 
-    assert first.drift + second.drift == oracle.drift(history(rows), 1)
+    assert first.drift + second.drift == upsert_oracle.drift(history(rows), 1)
     assert len(consolidate(values)) == len(values)
     assert len(consolidate(errors)) == len(errors)
     for as_of in (0, 1):
-        assert accumulate(values, as_of) == oracle.collection(history(rows), as_of)
-        assert accumulate(errors, as_of) == oracle.errors(history(rows), as_of)
+        assert accumulate(values, as_of) == upsert_oracle.collection(history(rows), as_of)
+        assert accumulate(errors, as_of) == upsert_oracle.errors(history(rows), as_of)
 
 
 @pytest.mark.parametrize(

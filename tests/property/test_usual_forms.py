@@ -9,7 +9,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear.typed_json import reads
 from ikebana.processor.reading.column_types import ColumnTypes, Usual
-from strategies import numbers, unhurried
+from support.strategies import numbers, unhurried
 
 KINDS = [
     *("TINYINT", "BIGINT", "HUGEINT", "UBIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "UUID"),

@@ -14,9 +14,9 @@ from ikebana.codecs import canonical
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, progress_of
-from pipelines import Written, create, produce, upserts, written
-from waiting import wait_until
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import Written, create, produce, upserts, written
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from documented import named
 from ikebana.processor.kafka.broker import Broker
-from pipelines import create
-from waiting import patient
+from support.doc_blocks import named
+from support.pipeline_processes import create
+from support.waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

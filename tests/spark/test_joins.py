@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, progress_of
-from pipelines import create, produce, written
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import create, produce, written
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

@@ -13,8 +13,8 @@ from ikebana.codecs import canonical
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
-from judge import committed
-from pipelines import Pipeline, create, produce
+from support.output_judge import committed
+from support.pipeline_processes import Pipeline, create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.spark import launching
-from waiting import patient
+from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark]
 

@@ -16,9 +16,9 @@ from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
-from judge import committed
-from pipelines import Pipeline, Run, create, produce
-from waiting import patient, wait_until
+from support.output_judge import committed
+from support.pipeline_processes import Pipeline, Run, create, produce
+from support.waiting import patient, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -242,7 +242,7 @@ def debezium_of(servers: str, topic: str) -> Collection:
 
 
 def facts_of(
-    servers: str, topic: str, decode: Callable[[bytes | None], cdcv2.Message]
+    servers: str, topic: str, decode: Callable[[bytes | None], cdcv2.Cdcv2Message]
 ) -> Collection:
     """What the complete times of a CDCv2 topic come to; facts count twice on purpose."""
     reader = Cdcv2Reader()

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-import watched
 from ikebana.processor.kafka.broker import Broker
-from pipelines import Pipeline, create, produce, records_of, upserts
-from waiting import wait_until
+from support import chart_metrics
+from support.pipeline_processes import Pipeline, create, produce, records_of, upserts
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -63,7 +63,7 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
     assert json.loads(early[1])["reason"].startswith("not ready: start-up has come to: ")
     assert status == 200
     # There are no joins, and no inputs with times of their own.
-    assert watched.missing(text) == [
+    assert chart_metrics.missing(text) == [
         "ikebana_arrangement_info",
         "ikebana_input_frontier",
         "ikebana_input_holds",

@@ -13,8 +13,8 @@ import pytest
 from ikebana.codecs import canonical
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.kafka.broker import Broker
-from judge import committed, progress_of
-from pipelines import create, produce, written
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import create, produce, written
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -106,7 +106,7 @@ def test_a_new_join_begins_from_what_is_there_while_the_old_one_goes_on(
     run = replace(pipeline, sections=json.dumps(again)).start("--once")
     with run:
         assert run.wait(120) != 0
-        assert "outputs.third is new, but topic" in run.text
+        assert "outputs.third writes to topic" in run.text
 
     # The first is gone, and the second goes on with what both had.
     alone = replace(pipeline, sections=sections(second=SECOND))

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from pipelines import Pipeline, create, produce, upserts
+from support.pipeline_processes import Pipeline, create, produce, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

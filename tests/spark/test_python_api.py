@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from ikebana.processor.kafka.broker import Broker
-from pipelines import create
-from waiting import patient
+from support.pipeline_processes import create
+from support.waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from ikebana.arrangements.errors import SourceError
+from ikebana.errors import SourceError
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import query
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.watching.batch_report import BatchReport
-from judge import committed, progress_of
-from pipelines import create, produce
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from judge import judge, truth_of
-from pipelines import Pipeline, create, produce, upserts
-from waiting import patient
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 

@@ -2,230 +2,9 @@
 
 import pytest
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
-
-WELL = """\
-pipeline: shop
-inputs:
-  orders:
-    topic: orders
-    columns:
-      id: BIGINT
-      product: VARCHAR
-      amount: DECIMAL(18, 2)
-      placed: TIMESTAMP
-  prices:
-    topic: prices
-    columns:
-      product: VARCHAR
-      price: BIGINT
-  events:
-    topic: events
-    columns:
-      code: BIGINT
-    event_time:
-      clock: kafka
-      lateness: 5s
-operators:
-  order:
-    upsert: orders
-  price:
-    upsert: prices
-  event:
-    upsert: events
-  large:
-    linear: order
-    where:
-      - amount > 10
-      - id > 0
-    select:
-      id: id
-      name: upper(product)
-      placed: placed
-    key: id
-  named:
-    linear: large
-    where: name <> 'x'
-  recent:
-    linear: named
-    steps:
-      - where: id > 5
-      - select:
-          id: id
-          name: name
-  totals:
-    reduce: order
-    by: product
-    aggregates:
-      sold: sum(amount)
-      most: max(amount)
-  busy:
-    linear: totals
-    where: most > 7
-  priced:
-    delta_join:
-      o: order
-      p: price
-    where:
-      - o.product = p.product
-      - o.id > 3
-    select:
-      id: o.id
-      price: p.price
-  dear:
-    linear: priced
-    where: price > 100
-  codes:
-    linear: event
-    select:
-      code: code
-outputs:
-  large:
-    from: recent
-    topic: large
-  sold:
-    from: busy
-    topic: sold
-    format: upsert
-  dear:
-    from: dear
-    topic: dear
-  codes:
-    from: codes
-    topic: codes
-kafka:
-  bootstrap.servers: broker:9092
-run:
-  checkpoint: c
-  trigger_interval: 1s
-"""
-
-# What is written in the place of what, and the one problem that this is.
-MISTAKES = {
-    "missing type": (
-        "      price: BIGINT",
-        "      price:",
-        "inputs.prices.columns.price: must be a SQL type, such as BIGINT; is empty",
-    ),
-    "unknown type": (
-        "      code: BIGINT",
-        "      code: BIGNIT",
-        'inputs.events.columns.code: "BIGNIT" is not a SQL type; did you mean BIGINT?',
-    ),
-    "bad duration": (
-        "lateness: 5s",
-        "lateness: 5sec",
-        "inputs.events.event_time.lateness: must be a number of seconds, or a duration such as "
-        '500ms, 10s, 5m or 7d; is "5sec"',
-    ),
-    "unknown input": (
-        "    upsert: events",
-        "    upsert: evnts",
-        "operators.event.upsert: there is no input 'evnts'; did you mean \"events\"?",
-    ),
-    "type mismatch": (
-        "      - amount > 10",
-        "      - amount > true",
-        "operators.large.where.0: amount > true: Binder Error: Cannot compare values of type "
-        "DECIMAL(18,2) and type BOOLEAN - an explicit cast is required",
-    ),
-    "subquery": (
-        "      - id > 0",
-        "      - id IN (SELECT 1)",
-        "operators.large.where.1: id IN (SELECT 1): a subquery has no meaning over one datum; "
-        "what another collection has is for a delta_join",
-    ),
-    "misspelt function": (
-        "      name: upper(product)",
-        "      name: uper(product)",
-        "operators.large.select.name: uper(product): there is no function uper(); did you mean "
-        "upper()?",
-    ),
-    "clock": (
-        "      placed: placed",
-        "      placed: now()",
-        "operators.large.select.placed: now(): now() depends on more than the datum; until when a "
-        "row counts is its valid_until, and when it happened its input's event_time",
-    ),
-    "unknown column": (
-        "    key: id",
-        "    key: idd",
-        'operators.large.key: idd: there is no column "idd"; did you mean "id"?',
-    ),
-    "column that a select has not made": (
-        "    where: name <> 'x'",
-        "    where: product <> 'x'",
-        "operators.named.where: product <> 'x': there is no column \"product\"; there are id, "
-        "key, name, placed, value",
-    ),
-    "having": (
-        "      - where: id > 5",
-        "      - where: 1 HAVING id > 5",
-        "operators.recent.steps.0.where: 1 HAVING id > 5: it is not one expression; HAVING is a "
-        "where in a linear operator behind the reduce",
-    ),
-    "setting of a step": (
-        "      - select:\n          id: id\n          name: name",
-        "      - selct:\n          id: id\n          name: name",
-        'operators.recent.steps.1.selct: there is no such setting here; did you mean "select"?',
-    ),
-    "unknown operator": (
-        "    reduce: order",
-        "    reduce: oder",
-        "operators.totals.reduce: there is no operator 'oder'; did you mean \"order\"?",
-    ),
-    "unknown aggregate": (
-        "      sold: sum(amount)",
-        "      sold: summ(amount)",
-        'operators.totals.aggregates.sold: "summ(amount)" is none of count(…), sum(…), avg(…), '
-        "min(…), max(…), top(…), distinct(…); did you mean sum(…)?",
-    ),
-    "column of an aggregate": (
-        "      most: max(amount)",
-        "      most: max(amuont)",
-        'operators.totals.aggregates.most: amuont: there is no column "amuont"; did you mean '
-        '"amount"?',
-    ),
-    "column of a join": (
-        "      - o.product = p.product",
-        "      - o.product = p.prodct",
-        'operators.priced.where.0: input "p": there is no column "prodct"; did you mean '
-        '"product"?',
-    ),
-    "types of a join": (
-        "      - o.id > 3",
-        "      - o.id = p.product",
-        "operators.priced.where.1: o.id = p.product compares BIGINT with VARCHAR, which are not "
-        "equal as data; cast one side, as in CAST(o.id AS VARCHAR)",
-    ),
-    "input of a join": (
-        "      price: p.price",
-        "      price: q.price",
-        'operators.priced.select.price: there is no input "q"; there are o, p',
-    ),
-    "text where a condition is": (
-        "    where: price > 100",
-        "    where: price || 'x'",
-        "operators.dear.where: price || 'x': is of type VARCHAR; must be true or false",
-    ),
-    "format": (
-        "    format: upsert",
-        "    format: upsrt",
-        "outputs.sold.format: must be one of diff, cdcv2-json, cdcv2-avro, debezium-json, upsert; "
-        'is "upsrt"; did you mean "upsert"?',
-    ),
-    "unknown setting": (
-        "    from: codes\n",
-        "    frm: codes\n",
-        'outputs.codes.frm: there is no such setting here; did you mean "from"?',
-    ),
-    "section": (
-        "  trigger_interval: 1s",
-        "  triger_interval: 1s",
-        'run.triger_interval: there is no such setting here; did you mean "trigger_interval"?',
-    ),
-}
+from support.mistakes import MISTAKES, WELL
 
 
 def told(text: str) -> list[tuple[str, int]]:
@@ -307,9 +86,89 @@ def test_commas_of_calls_in_flow_style_are_told(written: str, place: str, quoted
     assert f"  {expected} (line 1)" in str(refused.value).splitlines()
 
 
+@pytest.mark.parametrize(
+    ("operator", "problem"),
+    [
+        pytest.param(
+            "{reduce: o, by: b, aggregates: {n: count(*)}, having: n > 3}",
+            "having: there is no such setting here; write a linear operator that reads this one, "
+            "with the condition as its where",
+            id="having",
+        ),
+        pytest.param(
+            "{join: {x: o, y: o}, on: x.a = y.a}",
+            "join: there is no such setting here; a join is a delta_join, or an as_of_join",
+            id="join",
+        ),
+        pytest.param(
+            "{reduce: o, by: [a, b], aggregates: {n: count(*)}}",
+            "by: must be a SQL expression; is a list; several columns are one object, in quotes: "
+            "\"{'a': a, 'b': b}\"",
+            id="by several columns",
+        ),
+        pytest.param(
+            "{linear: o, select: [a], key: {x: a, y: b}}",
+            "key: must be a SQL expression; is a mapping; several columns are one object, in "
+            "quotes: \"{'x': a, 'y': b}\"",
+            id="key of several columns",
+        ),
+        pytest.param(
+            "{linear: o, select: '*'}",
+            "select: must be a list of columns, or a mapping of names to SQL expressions; "
+            'is "*"; leave select out to keep the value as it is',
+            id="all columns",
+        ),
+        pytest.param(
+            "{linear: first, where: 'a = \"x 1\"'}",
+            'where: a = "x 1": there is no column "x 1"; there are a, key, value; '
+            "a text stands in single quotes: 'x 1'",
+            id="text in double quotes",
+        ),
+        pytest.param(
+            "{linear: o, valid_until: t + 1 hour}",
+            'valid_until: t + 1 hour: syntax error at or near "hour"; '
+            "a length of time is an interval, as in INTERVAL 1 HOUR",
+            id="length of time",
+        ),
+        pytest.param(
+            "{linear: o, where: a > 10 and}",
+            'where: a > 10 and: syntax error at or near "and"',
+            id="a condition is missing",
+        ),
+        pytest.param(
+            "{linear: o, map: 'lambda x: x'}",
+            'map: "lambda x: x" is not of the form module:function; write the function in a '
+            "module, and name both here",
+            id="a function itself",
+        ),
+        pytest.param(
+            "{delta_join: {left: o, p: o}, where: left.a = p.a, select: {a: p.a}}",
+            'where: syntax error at or near "."; a name that SQL reserves stands in double '
+            'quotes, as in "left".amount',
+            id="an alias that SQL reserves",
+        ),
+    ],
+)
+def test_a_common_mistake_is_told_with_its_remedy(operator: str, problem: str) -> None:
+    """What other systems call otherwise, and what SQL writes otherwise."""
+    text = BEHIND.replace("FIRST", "select: [a]").replace("SECOND", "where: a > 1")
+    text = text.replace("outputs:", f"  wrong: {operator}\noutputs:")
+
+    assert [problem for problem, _ in told(text)] == [f"operators.wrong.{problem}"]
+
+
+def test_an_alias_that_sql_reserves_may_stand_in_quotes() -> None:
+    """Also where a join's key is the default, that of its first input."""
+    text = BEHIND.replace("FIRST", "select: [a]").replace("SECOND", "where: a > 1")
+    on, select = '\'"left".a = "right".a\'', "{a: '\"left\".a'}"
+    joined = f"  j: {{as_of_join: {{left: o, right: o}}, on: {on}, select: {select}}}"
+
+    assert parse(text.replace("outputs:", f"{joined}\noutputs:"), "p.yaml", environ={})
+
+
 BEHIND = """\
 pipeline: p
-inputs: {i: {topic: in, columns: {a: BIGINT, b: VARCHAR, l: "BIGINT[]"}}}
+inputs: {i: {topic: in, columns: {a: BIGINT, b: VARCHAR, l: "BIGINT[]", t: TIMESTAMP}}}
 operators:
   o: {upsert: i}
   first:

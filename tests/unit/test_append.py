@@ -17,7 +17,9 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.processor.planning.plan import Format
+from ikebana.codecs.formats import Format
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.checking import checked
 
 CLICKS = Input("clicks", ("clicks",), mode="append", columns=(Column("n", "BIGINT"),))
 
@@ -25,7 +27,7 @@ CLICKS = Input("clicks", ("clicks",), mode="append", columns=(Column("n", "BIGIN
 def plan_of(source: Input, *operators: Linear) -> Plan:
     """Rows as they come, or what a step makes of them."""
     shown = operators[-1].name if operators else source.name
-    return Plan("p", (source,), operators, (Output("out", shown, "out"),))
+    return checked(Plan("p", (source,), operators, (Output("out", shown, "out"),)))
 
 
 def test_every_message_is_a_row() -> None:
@@ -101,14 +103,14 @@ def test_events_meet_the_rows_of_their_time() -> None:
         (("a", {"n": 1, "price": 5}), 2, 1),
         (("a", {"n": 2, "price": 7}), 4, 1),
     ]
-    assert plan.promise(plan.outputs[0]) == "collection"
+    assert planner.promise(plan, plan.outputs[0]) == "collection"
 
 
 def test_rows_that_stay_promise_a_collection() -> None:
     """No count is ever negative."""
     plan = plan_of(CLICKS)
 
-    assert plan.promise(plan.outputs[0]) == "collection"
+    assert planner.promise(plan, plan.outputs[0]) == "collection"
 
 
 @pytest.mark.parametrize("form", ["debezium-json", "maxwell", "diff"])
@@ -121,9 +123,11 @@ def test_changes_cannot_be_rows_that_stay(form: Format) -> None:
 def test_a_machine_does_not_read_a_collection() -> None:
     """It reads events of an input in the mode that keeps no rows."""
     with pytest.raises(PlanError, match="is a collection, by its mode"):
-        Plan(
-            "p",
-            (CLICKS,),
-            (StateMachine("m", "clicks", lambda states, _: states),),
-            (Output("out", "m", "out"),),
+        checked(
+            Plan(
+                "p",
+                (CLICKS,),
+                (StateMachine("m", "clicks", lambda states, _: states),),
+                (Output("out", "m", "out"),),
+            )
         )

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import (
     ALL,
@@ -26,6 +25,7 @@ from ikebana.codecs.avro import (
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "avro").glob("*.json"))
 CONFLUENT = bytes(5)

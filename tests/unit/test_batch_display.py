@@ -6,9 +6,10 @@ import pytest
 from rich.console import Console
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.arrangements.errors import LostError
+from ikebana.errors import LostError
+from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
 from ikebana.processor.timing.reach import Standing
-from ikebana.processor.watching.batch_report import BatchReport
+from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.display import BatchDisplay, _Bar
 
 PLAN = Plan(
@@ -46,6 +47,52 @@ def test_a_narrow_terminal_shows_all_that_there_is_to_say() -> None:
 
     assert all(len(line) <= 30 for line in shown)
     assert " ".join(shown[1:]) == "batch 7: 1,000 records in 0.5 s, 12 updates so far, frontier 99"
+
+
+def test_what_an_edit_fills_is_told_with_the_keys_so_far(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each batch of it in the beginning, though it reads nothing."""
+    counts = {"d": 0, "errors": 0}
+    with BatchDisplay(PLAN, once=False) as display:
+        for done, keys in ((0, 40_000), (1, 10_000)):
+            filling = Filling(done, 2, ("totals", "named")[done], done / 2, keys)
+            display.batch(BatchReport(done, 9, 9, 0, 0, counts, {}, 0, 0.1, [], 0, filling))
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("filling after an edit: part 1 of 2 (totals), 40,000 keys so far")
+    assert second.endswith("filling after an edit: part 2 of 2 (named), 50,000 keys so far")
+
+
+def test_the_bar_is_of_what_is_filled_as_long_as_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then it is of records again."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    counts = {"d": 0, "errors": 0}
+    with BatchDisplay(PLAN, once=True) as display:
+        (task,) = display._bar.tasks
+        filling = Filling(1, 4, "totals", 0.25, 5)
+        display.batch(BatchReport(1, 9, 9, 0, 0, counts, {}, 0, 0.1, [], 0, filling))
+        assert (task.completed, task.total) == (0.25, 1.0)
+        display.batch(BatchReport(2, 9, 12, 3, 7, counts, {}, 0, 0.1, []))
+        assert (task.completed, task.total) == (3, 10)
+
+
+def test_an_edit_is_told_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its gist, as `ikebana plan` has it."""
+    parts = (
+        PartPlan("operator", "totals", "replaced", filled_from=(Origin("state", "order", 12),)),
+        PartPlan("output", "t", "replaced", shows="difference", topic="t"),
+    )
+    with BatchDisplay(PLAN, once=True) as display:
+        display.edit(EditPlan("p", "c", edited=True, parts=parts, frontier=7))
+
+    assert capsys.readouterr().err.splitlines() == [
+        "p: the plan changes at frontier 7: 2 replaced; 1 output gets the difference",
+        "p: replaced operator totals, output t",
+        "p: filled from the state of order",
+    ]
 
 
 def test_a_restart_is_told_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:

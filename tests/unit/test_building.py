@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import pytest
 
 import ikebana as ik
-from ikebana.arrangements.errors import ConfigError, PlanError
+from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.building.places import here
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -155,7 +155,7 @@ def test_every_example_is_here() -> None:
 @pytest.mark.parametrize("name", sorted(BUILT))
 def test_a_pipeline_in_python_makes_the_plan_of_its_file(name: str) -> None:
     """So a checkpoint of the one goes on with the other."""
-    made, read = BUILT[name]().plan(), ik.load(EXAMPLES / f"{name}.yaml")
+    made, read = BUILT[name]().plan(), ik.load(EXAMPLES / f"{name}.yaml").plan()
 
     assert made == read
     assert made.fingerprint() == read.fingerprint()
@@ -244,7 +244,7 @@ def test_a_collection_that_has_a_name_gets_no_other() -> None:
     """A name is given where the operator is made."""
     made = ik.Pipeline("p")
 
-    with pytest.raises(ConfigError, match='cannot call "orders" "current"'):
+    with pytest.raises(ConfigError, match='cannot name "orders" "current"'):
         made.topic("orders").upsert().named("current")
 
 

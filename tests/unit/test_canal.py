@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from damage import MARKER
-from golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs import canonical
 from ikebana.codecs.canal import Canal
 from ikebana.codecs.change import Change, Declared, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError
+from support.damaged_messages import MARKER
+from support.golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 
 MESSAGES = golden("canal")
 changed = partial(changed_of, MESSAGES)

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from damage import MARKER, damaged
-from golden_messages import golden, refusal_of
 from ikebana.codecs import canonical
 from ikebana.codecs.canal import Canal
 from ikebana.codecs.change import Change, Codec, Ignored, Wanted
@@ -17,7 +15,9 @@ from ikebana.codecs.dms import Dms
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.goldengate import GoldenGate
 from ikebana.codecs.maxwell import Maxwell
-from strategies import unhurried
+from support.damaged_messages import MARKER, damaged
+from support.golden_messages import golden, refusal_of
+from support.strategies import unhurried
 
 
 class Format(NamedTuple):

@@ -395,7 +395,9 @@ def test_bytes_go_through_python_as_they_are() -> None:
         ),
         (
             [("one", filter_("user_functions"))],
-            *("one", 0, "filter", '"user_functions" is not of the form module:function'),
+            *("one", 0, "filter"),
+            '"user_functions" is not of the form module:function; write the function in a module, '
+            "and name both here",
         ),
         (
             [

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ikebana.arrangements.errors import CheckpointError
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.timing.reclock import SourceOffset
 

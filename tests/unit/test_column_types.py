@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, evaluate
+from ikebana.codecs.formats import Format
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project
-from ikebana.processor.planning.plan import Format, Mode
+from ikebana.processor.planning.plan import Mode
 
 Found = tuple[list[Any], list[Any], int]
 COLUMNS = (Column("id", "BIGINT"), Column("n", "BIGINT"), Column("t", "VARCHAR"))

@@ -18,7 +18,18 @@ kafka: {bootstrap.servers: "localhost:1"}
 run: {checkpoint: c}
 """
 HEAVY = {"duckdb", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
-COMMANDS = ("run", "preflight", "explain", "follow", "check", "snapshot", "prepare", "broker")
+COMMANDS = (
+    "run",
+    "preflight",
+    "explain",
+    "follow",
+    "check",
+    "snapshot",
+    "prepare",
+    "broker",
+    "new",
+    "schema",
+)
 
 
 def test_help_waits_for_no_library() -> None:

@@ -1,13 +1,17 @@
 """What commands that read a topic are told by files and options, before they ask any broker."""
 
+import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from ikebana import ConfigError
+from ikebana.processor.cli.check import check_command
 from ikebana.processor.cli.connection import told_by
 from ikebana.processor.cli.follow import follow_command
+from ikebana.processor.cli.snapshot import snapshot_command
 
 FILE = """\
 pipeline: p
@@ -42,6 +46,49 @@ def test_a_pipeline_file_tells_brokers_and_format(path: Path, topic: str, form: 
     settings = {"bootstrap.servers": "localhost:1", "client.id": "of-the-file"}
 
     assert told_by(topic, path, None, None) == (settings, form)
+
+
+MODULE = """\
+import ikebana as ik
+
+shop = ik.Pipeline("p")
+orders = shop.topic("t").upsert()
+orders.to("plain")
+orders.to("latest", format="upsert")
+"""
+
+
+@pytest.mark.parametrize(("topic", "form"), [("plain", "diff"), ("latest", "upsert")])
+def test_a_pipeline_of_a_module_tells_the_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, form: str
+) -> None:
+    """Its brokers are those of the file of settings, as for `ikebana run`."""
+    (tmp_path / "pipeline_that_is_followed.py").write_text(MODULE)
+    (tmp_path / "settings.yaml").write_text("kafka: {bootstrap.servers: 'b:1', client.id: own}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IKEBANA_SETTINGS", "settings.yaml")
+    monkeypatch.delitem(sys.modules, "pipeline_that_is_followed", raising=False)
+
+    found = told_by(topic, Path("pipeline_that_is_followed:shop"), None, None)
+
+    assert found == ({"bootstrap.servers": "b:1", "client.id": "own"}, form)
+
+
+@pytest.mark.parametrize("command", [follow_command, snapshot_command, check_command])
+def test_every_command_that_reads_a_topic_takes_a_pipeline_of_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: click.Command
+) -> None:
+    """A topic that is none of its outputs is refused before any broker is asked."""
+    (tmp_path / "pipeline_that_is_read.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "pipeline_that_is_read", raising=False)
+    given = ["lates", "--pipeline", "pipeline_that_is_read:shop", "--bootstrap-servers", "b:1"]
+    more = ["--as-of", "1"] if command is snapshot_command else []
+
+    done = CliRunner().invoke(command, [*given, *more])
+
+    assert isinstance(done.exception, ConfigError)
+    assert 'pipeline_that_is_read:shop has no output whose topic is "lates"' in str(done.exception)
 
 
 def test_without_a_file_a_topic_has_diffs() -> None:

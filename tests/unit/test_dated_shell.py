@@ -6,8 +6,9 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, PlanError, Upsert, steps
 from ikebana.codecs import canonical
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Clock
-from shell import Shell, Topics
+from ikebana.testing import Run, Topics
 
 ROWS = Input(
     "rows",
@@ -17,11 +18,11 @@ ROWS = Input(
 )
 
 
-def played(plan: Plan) -> tuple[Shell, Topics]:
+def played(plan: Plan) -> tuple[Run, Topics]:
     """A pipeline before its first batch."""
     topics = Topics()
     assert topics.messages["rows"][0] == []
-    return Shell(plan, topics), topics
+    return Run(plan, topics), topics
 
 
 def of(source: Input, *linear: Linear) -> Plan:
@@ -31,41 +32,41 @@ def of(source: Input, *linear: Linear) -> Plan:
 
 def test_an_error_without_a_key_waits_until_its_time_is_closed() -> None:
     """In a batch that closes nothing it would be an update of no interval, read by nobody."""
-    shell, topics = played(of(ROWS))
+    run, topics = played(of(ROWS))
     topics.send("rows", None, b'{"t":3}')
-    shell.read()
+    run.read()
 
-    assert (shell.last.upper, shell.found["errors"]) == (0, [])
+    assert (run.last.upper, run.written.updates["errors"]) == (0, [])
 
     topics.send("rows", b'"a"', b'{"t":9}')
-    shell.read()
+    run.read()
 
-    assert [error.time for error in shell.found["errors"]] == [0]
+    assert [error.time for error in run.written.updates["errors"]] == [0]
 
 
 def test_a_truncate_in_event_time_waits_until_its_time_is_closed() -> None:
-    """It is an error that has no time either."""
+    """R14. It is an error that has no time either."""
     source = Input(
         "rows", ("rows",), "debezium-json", columns=ROWS.columns, event_time=ROWS.event_time
     )
-    shell, topics = played(of(source))
+    run, topics = played(of(source))
     topics.send("rows", None, b'{"op":"t","before":null,"after":null,"source":{}}')
-    shell.read()
+    run.read()
 
-    assert (shell.last.upper, shell.found["errors"]) == (0, [])
+    assert (run.last.upper, run.written.updates["errors"]) == (0, [])
 
 
 def test_rows_of_keys_that_nobody_wants_move_the_frontier() -> None:
     """Else what is pushed down would decide which times are closed."""
-    shell, topics = played(
+    run, topics = played(
         of(ROWS, Linear("wanted", "current", (steps.where("key::VARCHAR <> 'x'"),)))
     )
     topics.send("rows", b'"a"', b'{"t":3}')
     topics.send("rows", b'"x"', b'{"t":9}')
-    shell.read()
+    run.read()
 
-    assert shell.last.upper == 9
-    assert [update.time for update in shell.found["o"]] == [3]
+    assert run.last.upper == 9
+    assert [update.time for update in run.written.updates["o"]] == [3]
 
 
 def change(op: str, row: dict[str, int], at: int) -> bytes:
@@ -82,38 +83,40 @@ def test_a_tombstone_behind_a_delete_says_nothing_of_the_source(
 ) -> None:
     """It has no position, and the delete has said it all, in whichever batch."""
     event = EventTime(clock=clock, ahead_ms=None)
-    shell, topics = played(of(Input("rows", ("rows",), "debezium-json", event_time=event)))
+    run, topics = played(of(Input("rows", ("rows",), "debezium-json", event_time=event)))
     key = b'{"id":1}'
     topics.send("rows", key, change("c", {"id": 1}, 10))
     topics.send("rows", key, change("d", {"id": 1}, 20))
     topics.send("rows", key, None)
     for end in cut:
-        shell.batch(ends={"rows": {0: end}})
+        run.batch(ends={"rows": {0: end}})
     topics.send("rows", b'{"id":2}', change("c", {"id": 2}, 30))
-    shell.read()
+    run.read()
 
-    assert shell.found["errors"] == []
-    assert [(canonical.decode(u.key or b"")["id"], u.time, u.diff) for u in shell.found["o"]] == [
+    assert run.written.updates["errors"] == []
+    assert [
+        (canonical.decode(u.key or b"")["id"], u.time, u.diff) for u in run.written.updates["o"]
+    ] == [
         (1, 10, 1),
         (1, 20, -1),
     ]
-    assert shell.counted["tombstone"] == 1
+    assert run.counted["tombstone"] == 1
 
 
 @pytest.mark.parametrize("cut", [[3], [1, 3], [2, 3], [1, 2, 3]])
 def test_a_bad_value_has_the_time_of_its_message(cut: list[int]) -> None:
     """With the clock of Kafka, what cannot be decoded can be dated: it is the last of its key."""
-    shell, topics = played(of(Input("rows", ("rows",), event_time=EventTime(clock="kafka"))))
+    run, topics = played(of(Input("rows", ("rows",), event_time=EventTime(clock="kafka"))))
     topics.send("rows", b'"a"', b"1", timestamp=50)
     topics.send("rows", b'"b"', b"1", timestamp=80)
     topics.send("rows", b'"a"', b"{bad", timestamp=100)
     for end in cut:
-        shell.batch(ends={"rows": {0: end}})
+        run.batch(ends={"rows": {0: end}})
     topics.send("rows", b'"b"', b"1", timestamp=200)
-    shell.read()
+    run.read()
 
-    assert [(error.time, error.diff) for error in shell.found["errors"]] == [(100, 1)]
-    assert [(u.key, u.time) for u in shell.found["o"]] == [(b'"a"', 50), (b'"b"', 80)]
+    assert [(error.time, error.diff) for error in run.written.updates["errors"]] == [(100, 1)]
+    assert [(u.key, u.time) for u in run.written.updates["o"]] == [(b'"a"', 50), (b'"b"', 80)]
 
 
 def test_an_undecodable_change_is_an_error_at_once() -> None:
@@ -126,12 +129,12 @@ def test_an_undecodable_change_is_an_error_at_once() -> None:
         columns=ROWS.columns,
         event_time=ROWS.event_time,
     )
-    shell, topics = played(Plan("p", (rows,), (), (Output("o", "rows", "o"),)))
+    run, topics = played(Plan("p", (rows,), (), (Output("o", "rows", "o"),)))
     topics.send("rows", b'{"id":1}', b"{bad", timestamp=10_000)
     topics.send("rows", b'{"id":2}', change("c", {"id": 2, "t": 9}, 9), timestamp=10_001)
-    shell.read()
+    run.read()
 
-    assert [error.time for error in shell.found["errors"]] == [0]
+    assert [error.time for error in run.written.updates["errors"]] == [0]
 
 
 def of_bank(name: str, topics: tuple[str, ...], told: str = "bank.transaction") -> Input:
@@ -173,7 +176,7 @@ def test_a_transaction_topic_is_that_of_one_source_alone(
 ) -> None:
     """Its records are no rows, and its positions say nothing of another log."""
     with pytest.raises(PlanError) as raised:
-        Plan("p", inputs, (Upsert("c", "a"),), (Output("o", "c", written),))
+        checked(Plan("p", inputs, (Upsert("c", "a"),), (Output("o", "c", written),)))
 
     assert problem.replace('"', "'") in str(raised.value)
 
@@ -196,18 +199,18 @@ def test_records_without_times_do_not_starve_beside_one_that_has() -> None:
     )
     topics = Topics()
     assert topics.messages["rows"][0] == topics.messages["names"][0] == []
-    shell = Shell(plan, topics)
+    run = Run(plan, topics)
     for name in range(5):
         topics.send("names", b"%d" % name, b"1")
-    shell.read(limit=2)
+    run.read(limit=2)
     # They wait, and it is told: there is no time that they could have.
-    assert shell.last.upper == 0
+    assert run.last.upper == 0
     topics.send("rows", b'"a"', b'{"t":9}')
-    shell.read(limit=2)
+    run.read(limit=2)
 
-    assert shell.last.positions["names"] == {0: 5}
-    assert len(shell.found["o"]) == 5
-    assert shell.last.upper == 9
+    assert run.last.positions["names"] == {0: 5}
+    assert len(run.written.updates["o"]) == 5
+    assert run.last.upper == 9
 
 
 def test_what_cannot_be_read_yet_is_told_to_be_behind() -> None:
@@ -223,7 +226,7 @@ def test_what_cannot_be_read_yet_is_told_to_be_behind() -> None:
     for name in range(3):
         topics.send("names", b"%d" % name, b"1")
     topics.send("rows", None, b'{"t":9}')
-    shell = Shell(plan, topics)
-    shell.batch()
+    run = Run(plan, topics)
+    run.batch()
 
-    assert shell.last.behind == 3
+    assert run.last.behind == 3

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from damage import MARKER, damaged
 from ikebana.codecs.debezium_position import Boundaries, Boundary, Position, Positions
 from ikebana.codecs.errors import DecodeError
-from strategies import unhurried
+from support.damaged_messages import MARKER, damaged
+from support.strategies import unhurried
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDER = GOLDEN / "debezium_transactions"

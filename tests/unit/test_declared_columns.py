@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert
-from ikebana.arrangements.errors import PlanError
+from ikebana.errors import PlanError
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, select
 from ikebana.processor.planning.plan import Mode

@@ -34,9 +34,10 @@ from ikebana import (
 )
 from ikebana.codecs import diff
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.planning.plan import OutputFormat
-from shell import Shell, Topics
+from ikebana.processor.planning.checking import checked
+from ikebana.testing import Run, Topics
 
 ABSENT = "__debezium_unavailable_value"
 
@@ -44,7 +45,9 @@ ABSENT = "__debezium_unavailable_value"
 def plan_of(source: Input, *operators: Any, out: OutputFormat = "diff", push: bool = True) -> Plan:
     """A pipeline of one input and one output, that of the last operator."""
     shown = operators[-1].name if operators else source.name
-    return Plan("p", (source,), operators, (Output("out", shown, "out", out),), pushdown=push)
+    return checked(
+        Plan("p", (source,), operators, (Output("out", shown, "out", out),), pushdown=push)
+    )
 
 
 def told(plan: Plan, records: Iterable[Any]) -> tuple[list[Any], list[str]]:
@@ -115,16 +118,16 @@ def test_d4_functions_get_floats() -> None:
     assert values[-1] == (1.5, 5, 1)
 
 
-def played(plan: Plan, *messages: tuple[str, bytes | None, bytes]) -> Shell:
+def played(plan: Plan, *messages: tuple[str, bytes | None, bytes]) -> Run:
     """A pipeline that reads one message a batch, and then closes what waits."""
     topics = Topics()
-    shell = Shell(plan, topics)
+    run = Run(plan, topics)
     for topic, key, value in messages:
         topics.send(topic, key, value)
-        shell.read()
+        run.read()
     for _ in range(3):
-        shell.batch(shell.last.upper + 1, heartbeat=True)
-    return shell
+        run.batch(run.last.upper + 1, heartbeat=True)
+    return run
 
 
 def test_d5_no_tombstone_stands_while_a_row_of_the_key_remains() -> None:
@@ -133,9 +136,9 @@ def test_d5_no_tombstone_stands_while_a_row_of_the_key_remains() -> None:
     one, two = {"k": 1, "n": 1}, {"k": 1, "n": 2}
     changes = [envelope("c", None, one), envelope("c", None, two), envelope("d", one, None)]
 
-    shell = played(plan, *(("a", b'{"k":1}', json.dumps(each).encode()) for each in changes))
+    run = played(plan, *(("a", b'{"k":1}', json.dumps(each).encode()) for each in changes))
 
-    assert [m.key for m in shell.messages["out"] if m.value is None] == []
+    assert [m.key for m in run.written.messages["out"] if m.value is None] == []
 
 
 def test_d6_a_second_value_of_a_key_is_an_error_whenever_it_comes() -> None:
@@ -149,15 +152,15 @@ def test_d6_a_second_value_of_a_key_is_an_error_whenever_it_comes() -> None:
         (Output("out", "j", "out", "upsert"),),
     )
 
-    shell = played(
+    run = played(
         plan,
         ("a", None, b'{"k":1,"v":"a"}'),
         ("b", None, b'{"k":1,"v":"first"}'),
         ("b", None, b'{"k":1,"v":"second"}'),
     )
 
-    assert [m.value for m in shell.messages["out"]] == [b'{"v":"first"}']
-    (error,) = shell.found["errors"]
+    assert [m.value for m in run.written.messages["out"]] == [b'{"v":"first"}']
+    (error,) = run.written.updates["errors"]
     assert b"the key has more than one value" in error.value
 
 
@@ -232,10 +235,10 @@ def test_d12_errors_are_as_many_in_any_number_of_shards(shards: int) -> None:
     topics = Topics()
     for _ in range(6):
         topics.send("i", None, b'"x"')
-    shell = Shell(plan_of(source, where), topics, shards)
-    shell.read()
+    run = Run(plan_of(source, where), topics, shards)
+    run.read()
 
-    assert sum(update.diff for update in shell.found["errors"]) == 6
+    assert sum(update.diff for update in run.written.updates["errors"]) == 6
 
 
 def test_d13_data_of_a_diff_topic_are_canonical_or_errors() -> None:
@@ -282,13 +285,13 @@ def test_s1_diffs_beyond_64_bits_stop_nothing() -> None:
     topics = Topics()
     for key in range(5):
         topics.send("i", b"%d" % key, b'{"n":%d}' % 2**62)
-    shell = Shell(plan, topics, shards=2)
-    shell.read()
+    run = Run(plan, topics, shards=2)
+    run.read()
     for _ in range(3):
-        shell.batch(shell.last.upper + 1, heartbeat=True)
+        run.batch(run.last.upper + 1, heartbeat=True)
 
-    assert shell.found["errors"] == []
-    assert shell.found["out"][-1].value == b'{"n":%d}' % (5 * 2**62)
+    assert run.written.updates["errors"] == []
+    assert run.written.updates["out"][-1].value == b'{"n":%d}' % (5 * 2**62)
     with pytest.raises(DecodeError, match="beyond 64 bits"):
         diff.read_headers([("time", b"1"), ("diff", b"%d" % 2**63)])
 

@@ -30,7 +30,7 @@ from ikebana import (
 )
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import cdcv2
-from ikebana.processor.planning.plan import OutputFormat
+from ikebana.codecs.formats import OutputFormat
 
 ROW = {"id": 1, "a": 2}
 NOTE = Column("note", "VARCHAR")

@@ -10,6 +10,7 @@ from ikebana.processor.linear.chain import Chain, ChainError
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
 SCOPE = Scope(
@@ -55,7 +56,7 @@ def reduced(aggregate: str, *kinds: str) -> Plan:
     upserts = [Upsert(f"u{at}", source.name) for at, source in enumerate(inputs)]
     both = Concat("both", tuple(upsert.name for upsert in upserts))
     operators: tuple[Operator, ...] = (*upserts, both, Reduce("r", "both", (("a", aggregate),)))
-    return Plan("p", tuple(inputs), operators, (Output("o", "r", "o"),))
+    return checked(Plan("p", tuple(inputs), operators, (Output("o", "r", "o"),)))
 
 
 @pytest.mark.parametrize("aggregate", ["min(x)", "max(x)", "top(2, x)", "distinct(x)"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
-from ikebana.arrangements.errors import RecordError
+from ikebana.errors import RecordError
 from ikebana.processor.evaluate import Evaluation, Record
 from ikebana.processor.planning.plan import OnError
 
@@ -66,7 +66,7 @@ def test_failing_it_is_named(bad: Record, message: str) -> None:
 
 
 def test_failing_a_retracted_error_is_none() -> None:
-    """Only an error that comes stops the pipeline, not one that goes."""
+    """R14. Only an error that comes stops the pipeline, not one that goes."""
     going = evaluation("record")
     going.advance({"names": [BAD_VALUE]}, 2)
     going.plan = replace(PLAN, on_error="fail")

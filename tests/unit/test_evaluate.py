@@ -21,7 +21,7 @@ from ikebana import (
     steps,
 )
 from ikebana.codecs import cdcv2
-from ikebana.processor.planning.plan import Format, OutputFormat
+from ikebana.codecs.formats import Format, OutputFormat
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ikebana import DeltaJoin, JoinInput
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Column
+from ikebana.errors import ConfigError
 from ikebana.processor.cli.explain import explain_command
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.configuring.settings import Settings
@@ -28,7 +28,7 @@ from ikebana.processor.explain import reading
 from ikebana.processor.explain.costs import Cost
 from ikebana.processor.explain.explanation import Explanation, explained
 from ikebana.processor.explain.graph import Arrow, Box, Graph
-from ikebana.processor.explain.layout import ROW_GAP, Place, Size, layout
+from ikebana.processor.explain.layout import ROW_GAP, BoxPlace, Size, layout
 from ikebana.processor.explain.measure import width, wrapped
 from ikebana.processor.explain.mermaid import label, mermaid
 from ikebana.processor.explain.page import html
@@ -523,7 +523,7 @@ def test_text_is_within_its_box(name: str) -> None:
     assert seen == sum(len(lines_in(box)) for box in found.run.boxes)
 
 
-def overlaps(one: Place, other: Place) -> bool:
+def overlaps(one: BoxPlace, other: BoxPlace) -> bool:
     """Whether two rectangles have a point in common."""
     return (
         one.left < other.left + other.width
@@ -576,7 +576,7 @@ def test_arrows_pass_beside_boxes(drawn: tuple[Graph, dict[str, Size]]) -> None:
     places, routes, _, _ = layout(graph, sizes)
     for route in routes:
         for (left, y), (right, _) in zip(route[1:-1:2], route[2:-1:2], strict=True):
-            lane = Place(left, y - 1, right - left, 2)
+            lane = BoxPlace(left, y - 1, right - left, 2)
             assert not any(overlaps(lane, place) for place in places.values())
 
 

@@ -73,7 +73,7 @@ def cost(found: Explanation, part: str) -> int:
 
 def kept(evaluation: Evaluation) -> set[str]:
     """The operators that have state."""
-    places = (place for place, _ in evaluation.store.scan(b""))
+    places = (place for place, _ in evaluation.stores[0].scan(b""))
     return {place.partition(b"\0")[0].decode() for place in places}
 
 

@@ -10,7 +10,7 @@ from ikebana.processor.linear.database import asked, connection
 from ikebana.processor.linear.expressions import parse, type_named
 from ikebana.processor.linear.scope import ExpressionError, Scope
 from ikebana.processor.linear.syntax import called, conjuncts
-from strategies import unhurried
+from support.strategies import unhurried
 
 CLOSED = Scope(
     {

@@ -27,7 +27,7 @@ from ikebana.processor.linear.chain import Chain, consolidated
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.rows.rows import KeyedUpdate
-from shell import Shell, Topics
+from ikebana.testing import Run, Topics
 
 NUMBERS = (2**31, -(2**31), 2**53, -(2**53), 2**62, -(2**62), LARGEST, -LARGEST)
 HALF = 2**62
@@ -96,17 +96,17 @@ def test_an_arrangement_counts_beyond_64_bits() -> None:
     assert [list(group) for group in last.groups([b"1"])] == [[(b"{}", [LARGEST])]]
 
 
-def ran(plan: Plan, *, count: int, number: int) -> Shell:
+def ran(plan: Plan, *, count: int, number: int) -> Run:
     """A pipeline on so many equal numbers, through packed rows and hops."""
     topics = Topics()
-    shell = Shell(plan, topics, 2)
+    run = Run(plan, topics, 2)
     for name in {source.topics[0] for source in plan.inputs}:
         for key in range(count):
             topics.send(name, b"%d" % key, b'{"n":%d}' % number)
-    shell.read()
+    run.read()
     for _ in range(4):
-        shell.batch(shell.last.upper + 1, heartbeat=True)
-    return shell
+        run.batch(run.last.upper + 1, heartbeat=True)
+    return run
 
 
 ROW = Input("i", ("i",), columns=(Column("n", "BIGINT"),))
@@ -126,10 +126,10 @@ def test_a_reduction_behind_a_hop_counts_beyond_64_bits(number: int) -> None:
         ),
         (Output("o", "r", "o"),),
     )
-    shell = ran(plan, count=5, number=number)
+    run = ran(plan, count=5, number=number)
 
-    assert shell.found["errors"] == []
-    assert b'{"n":%d}' % (5 * number) in {update.value for update in shell.found["o"]}
+    assert run.written.updates["errors"] == []
+    assert b'{"n":%d}' % (5 * number) in {update.value for update in run.written.updates["o"]}
 
 
 def test_a_join_of_large_counts_is_an_error_that_names_it() -> None:
@@ -146,9 +146,11 @@ def test_a_join_of_large_counts_is_an_error_that_names_it() -> None:
         ),
         (Output("o", "j", "o"),),
     )
-    shell = ran(plan, count=3, number=HALF)
+    run = ran(plan, count=3, number=HALF)
 
-    reasons = {canonical.decode(update.value)["reason"] for update in shell.found["errors"]}
+    reasons = {
+        canonical.decode(update.value)["reason"] for update in run.written.updates["errors"]
+    }
     assert reasons == {"operator j: a diff is beyond 64 bits"}
 
 

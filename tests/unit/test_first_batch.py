@@ -14,7 +14,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.reclock import Look, SourceOffset, mint
-from shell import Shell, Topics
+from ikebana.testing import Run, Topics
 
 NOW = 1_700_000_000_000
 COLUMNS = (Column("t", "BIGINT"), Column("v", "BIGINT"))
@@ -141,22 +141,22 @@ def tombstones(topics: Topics, names: list[str]) -> None:
             topics.send(name, b'{"id":9}', None, timestamp=1)
 
 
-def begun(kind: Kind, contents: Callable[[Topics, list[str]], None], shards: int) -> Shell:
+def begun(kind: Kind, contents: Callable[[Topics, list[str]], None], shards: int) -> Run:
     """A pipeline before its first batch."""
     topics = Topics()
     source = kind.plan.inputs[0]
     names = [*source.topics, *kind.plan.transaction_topics]
     for name in names:
         assert topics.messages[name][0] == []
-    shell = Shell(kind.plan, topics, shards)
+    run = Run(kind.plan, topics, shards)
     contents(topics, names)
-    return shell
+    return run
 
 
-def shown(shell: Shell, *, times: bool) -> dict[str, Counter[tuple[object, ...]]]:
+def shown(run: Run, *, times: bool) -> dict[str, Counter[tuple[object, ...]]]:
     """The sums of all outputs, with their times if these do not come from the clock."""
     found: dict[str, Counter[tuple[object, ...]]] = {}
-    for name, made in shell.found.items():
+    for name, made in run.written.updates.items():
         sums: Counter[tuple[object, ...]] = Counter()
         for key, value, time, change in made:
             if name == "errors":
@@ -175,15 +175,15 @@ def test_a_start_on_nothing_goes_on_when_something_comes(
     """Whatever the input and the clock: as if all had been there from the beginning."""
     if contents is tombstones and not kind.tombstones:
         pytest.skip("its messages are all updates")
-    shell = begun(kind, contents, shards=2)
+    run = begun(kind, contents, shards=2)
 
-    assert shell.batch(NOW, first=True, heartbeat=heartbeat)
-    assert shell.last.batch == 0
-    assert shell.uppers.keys() == shell.found.keys()
-    while shell.batch(NOW):
+    assert run.batch(NOW, first=True, heartbeat=heartbeat)
+    assert run.last.batch == 0
+    assert run.frontiers.keys() == run.written.updates.keys()
+    while run.batch(NOW):
         pass
-    kind.more(shell.topics)
-    while shell.batch(NOW + 5_000):
+    kind.more(run.topics)
+    while run.batch(NOW + 5_000):
         pass
 
     at_once = begun(kind, contents, shards=2)
@@ -192,8 +192,8 @@ def test_a_start_on_nothing_goes_on_when_something_comes(
     while at_once.batch(NOW):
         pass
     times = kind.plan.is_dated or kind.plan.time == "offset"
-    assert shown(shell, times=times) == shown(at_once, times=times)
-    assert shown(shell, times=times)["by_value"]
+    assert shown(run, times=times) == shown(at_once, times=times)
+    assert shown(run, times=times)["by_value"]
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())

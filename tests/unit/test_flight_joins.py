@@ -13,7 +13,7 @@ import pandas as pd
 from flights import departures
 from ikebana import Output, Plan, Upsert
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
-from playing import Play, dated
+from support.dated_upserts import Play, dated
 
 Table = Any
 DAYS = "month == 1 and day <= 10"
@@ -55,7 +55,7 @@ def test_each_departure_has_the_weather_of_its_time() -> None:
     for number, (at, topic, key, value) in enumerate(said):
         play.say(topic, key, value, at)
         if number % 4_000 == 0:
-            play.shell.batch()
+            play.run.batch()
     last = said[-1][0]
     play.close(last + 1)
 
@@ -188,7 +188,7 @@ def test_flights_with_their_planes_airlines_and_airports() -> None:
     for at, name, key, row in said:
         play.say(name, key, row, at)
         if choice.random() < 0.002:
-            play.shell.batch()
+            play.run.batch()
     play.close(END)
 
     assert play.errors() == []

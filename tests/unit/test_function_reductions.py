@@ -18,12 +18,15 @@ from ikebana import (
     evaluate,
     steps,
 )
+from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
-from ikebana.processor.planning.plan import Operator, OutputFormat
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import Operator
 
 ORDERS = Input(
     "orders",
@@ -59,7 +62,7 @@ def plan_of(
     *operators: Operator, source: Input = ORDERS, output_format: OutputFormat = "diff"
 ) -> Plan:
     output = Output("out", operators[-1].name, "out", output_format)
-    return Plan("p", (source,), operators, (output,))
+    return checked(Plan("p", (source,), operators, (output,)))
 
 
 def test_medians_follow_every_change() -> None:
@@ -254,15 +257,15 @@ def test_it_promises_a_collection_since_it_may_give_several_values() -> None:
     counted = plan_of(Reduce("counted", "orders", (("n", "count(*)"),), by="customer"))
     plan = plan_of(MEDIANS)
 
-    assert counted.promise(counted.outputs[0]) == "upserts"
-    assert plan.promise(plan.outputs[0]) == "collection"
+    assert planner.promise(counted, counted.outputs[0]) == "upserts"
+    assert planner.promise(plan, plan.outputs[0]) == "collection"
 
 
 def test_every_entry_of_a_shard_tells_its_key() -> None:
     """So that a rescale finds its new shard."""
     evaluation = Evaluation(plan_of(MEDIANS))
     evaluation.advance({"orders": ORDER_CHANGES[:3]}, 3)
-    entries = list(evaluation.store.scan(b""))
+    entries = list(evaluation.stores[0].scan(b""))
 
     assert {parts.operator_of(place) for place, _ in entries} == {"reduce-rows medians"}
     assert {parts.key_of(*entry) for entry in entries} == {b'"ann"', b'"bob"'}
@@ -316,7 +319,7 @@ CURRENT = Upsert("current", "rows")
             Input("rows", ("rows",)),
             (CURRENT, Reduce("r", "r", function="reductions:middle")),
             "operators.r",
-            "it reads what it makes",
+            "it reads its own results",
             id="a circle",
         ),
         pytest.param(

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from arranged import Counted, accumulated
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.half_join import Lookup, Match, half_join
+from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.relation_batches import Counted, accumulated
 
 KEY = b'"k"'
 
@@ -26,8 +26,8 @@ def arranged(
     return Arrangement(store, Interval(upper, upper), since)
 
 
-def asked(time: int, diff: int = 1, *, sees_equal: bool = False, key: bytes = KEY) -> Lookup:
-    return Lookup(key, "asked", time, diff, sees_equal)
+def asked(time: int, diff: int = 1, *, sees_equal: bool = False, key: bytes = KEY) -> LookupRow:
+    return LookupRow(key, "asked", time, diff, sees_equal)
 
 
 def priced(price: bytes, time: int, diff: int = 1) -> KeyedUpdate:
@@ -49,7 +49,7 @@ PRICES = [priced(b"5", 1), priced(b"5", 3, -1), priced(b"7", 3)]
         pytest.param(asked(4, key=b"other"), [], id="another key has nothing"),
     ],
 )
-def test_as_of(lookup: Lookup, expected: list[tuple[bytes, int, int]]) -> None:
+def test_as_of(lookup: LookupRow, expected: list[tuple[bytes, int, int]]) -> None:
     """Each order meets the price as it stands at the order's own time."""
     found = half_join(arranged(PRICES, 5), [lookup])
 
@@ -180,7 +180,7 @@ def _extended(
 ) -> list[tuple[dict[int, bytes], int, int]]:
     """A partial row with the columns of one more input, which it has one of at least."""
     column = 0 if names[0] in row else 1
-    lookup = Lookup(row[names[column]], row, time, diff, sees_equal)
+    lookup = LookupRow(row[names[column]], row, time, diff, sees_equal)
     return [
         (row | found, time, diff)
         for _, datum, time, diff in half_join(by[column], [lookup])

@@ -10,9 +10,10 @@ import pytest
 
 from ikebana import Input, Output, Plan, Upsert, evaluate
 from ikebana.codecs.change import Column
+from ikebana.codecs.formats import Format
 from ikebana.processor.linear.steps import Step, map_, project, select, where
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.plan import Format, Linear
+from ikebana.processor.planning.plan import Linear
 from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.intake import Intake, Message, Taken
 from ikebana.processor.rows.rows import KeyedUpdate, Partial

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.arrangements.errors import JavaError
+from ikebana.errors import JavaError
 from ikebana.processor.ground.java import find_java, java_version
 
 

@@ -7,7 +7,7 @@ import msgspec
 from ikebana.processor.joins.arrangements import Reader, cost, near_misses, shared
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
-from known_joins import GRAPH, Q3, SHOP, TRIANGLES
+from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES
 
 EDGES = {"edges(src)", "edges(dst)", "edges(dst, src)"}
 PLAIN = ("c.custkey = o.custkey AND l.orderkey = o.orderkey",)

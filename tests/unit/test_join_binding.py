@@ -9,7 +9,7 @@ from ikebana.processor.joins.binding import JoinError, bind
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import Scope
-from known_joins import MARKET, Q3, SHOP, priced
+from support.known_joins import MARKET, Q3, SHOP, priced
 
 INPUTS = Q3.inputs
 CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"

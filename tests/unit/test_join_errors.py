@@ -6,7 +6,7 @@ import pytest
 
 from ikebana import Output, Plan, Upsert
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
-from playing import Play, dated
+from support.dated_upserts import Play, dated
 
 NAMES = ("a", "b", "c")
 CHAIN = "a.y = b.y AND b.y = c.y"

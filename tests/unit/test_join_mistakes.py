@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
 
 FILE = """\
@@ -138,7 +138,7 @@ def problems(join: str) -> list[str]:
         ),
         (
             "delta_join: {o: order, j: j}, select: {id: o.id}, where: o.id = j.id",
-            "operators.j: it reads what it makes",
+            "operators.j: it reads its own results",
         ),
         (
             "delta_join: {o: order, p: price}, " + EQUAL,

@@ -8,8 +8,8 @@ import pytest
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.joins.steps import Arrangement, Extend, Lookup
-from known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
+from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup
+from support.known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
 
 BUILDING = ("(mktsegment = 'BUILDING')",)
 EARLY = ("(orderdate < CAST('1995-03-15' AS DATE))",)
@@ -43,10 +43,10 @@ def test_the_lookups_of_tpch_q3() -> None:
         if isinstance(step, Lookup)
     ]
 
-    customer = Arrangement("customer", BUILDING, ("custkey",))
-    by_customer = Arrangement("orders", EARLY, ("custkey",))
-    by_order = Arrangement("orders", EARLY, ("orderkey",))
-    items = Arrangement("lineitem", LATE, ("orderkey",))
+    customer = ArrangedBy("customer", BUILDING, ("custkey",))
+    by_customer = ArrangedBy("orders", EARLY, ("custkey",))
+    by_order = ArrangedBy("orders", EARLY, ("orderkey",))
+    items = ArrangedBy("lineitem", LATE, ("orderkey",))
     assert found == [
         (by_customer, ['"c.custkey"'], False),
         (items, ['"o.orderkey"'], False),
@@ -183,7 +183,7 @@ def test_two_expressions_over_one_input_that_must_be_equal_are_a_filter() -> Non
     of_a, of_o = planned(join, relations).paths
 
     assert of_a.filters == ("(x = y)",)
-    assert list(of_o.reads()) == [("a", Arrangement("a", ("(x = y)",), ("x",)))]
+    assert list(of_o.reads()) == [("a", ArrangedBy("a", ("(x = y)",), ("x",)))]
 
 
 def test_circles_are_extended_by_all_who_know_the_variable() -> None:
@@ -237,5 +237,5 @@ def test_an_as_of_join_is_one_path(at: Any, sees_equal: bool) -> None:  # noqa: 
 
     assert path.alias == "o"
     assert isinstance(step, Lookup)
-    assert step.arrangement == Arrangement("prices", (), ("product",))
+    assert step.arrangement == ArrangedBy("prices", (), ("product",))
     assert step.sees_equal is sees_equal

@@ -10,7 +10,7 @@ from ikebana.codecs import cdcv2
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput
 from ikebana.processor.planning import progress
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
-from playing import Play, dated
+from support.dated_upserts import Play, dated
 
 ORDERS = dated("orders", "product VARCHAR")
 QUOTES = dated("quotes", "product VARCHAR", "price BIGINT")
@@ -29,7 +29,7 @@ def priced(right: str, price: str = "p.price", at: At = "alt") -> AsOfJoin:
 
 @pytest.mark.parametrize("most", [1, 1_000])
 def test_a_right_side_one_hop_deeper_is_waited_for(most: int) -> None:
-    """A price at 52 reaches its arrangement a batch late; the order at 55 must not ask before."""
+    """R2. A price at 52 reaches its arrangement a batch late; the order at 55 asks later still."""
     plan = Plan(
         "p",
         (ORDERS, QUOTES),
@@ -46,8 +46,8 @@ def test_a_right_side_one_hop_deeper_is_waited_for(most: int) -> None:
     play.say("quotes", 2, {**TEA, "price": 7}, 52)
     play.say("orders", "a", TEA, 55)
     play.reach(56)
-    while play.shell.batch(play.shell.last.upper):
-        frontiers = play.shell.last.frontiers
+    while play.run.batch(play.run.last.upper):
+        frontiers = play.run.last.frontiers
         # Nothing is shown of a time before all that it may meet is there.
         assert frontiers["priced"] <= frontiers["highest"] <= frontiers["quotes"]
 
@@ -59,7 +59,7 @@ def test_a_right_side_one_hop_deeper_is_waited_for(most: int) -> None:
 
 
 def test_rows_of_quicker_paths_wait_for_the_slowest() -> None:
-    """An output has one upper, that of whoever is furthest behind."""
+    """R3. An output has one upper, that of whoever is furthest behind."""
     plan = Plan(
         "p",
         (ORDERS, QUOTES),
@@ -76,9 +76,9 @@ def test_rows_of_quicker_paths_wait_for_the_slowest() -> None:
     play.say("orders", "a", TEA, 2)
     play.reach(3)
     seen = []
-    while play.shell.batch(play.shell.last.upper):
-        seen.append((play.shell.uppers["plain"], play.shell.uppers["o"]))
-        assert all(update[-2] < play.shell.uppers["o"] for update in play.updates("o"))
+    while play.run.batch(play.run.last.upper):
+        seen.append((play.run.frontiers["plain"], play.run.frontiers["o"]))
+        assert all(update[-2] < play.run.frontiers["o"] for update in play.updates("o"))
 
     assert any(quick > whole for quick, whole in seen)
     assert seen[-1] == (3, 3)
@@ -86,7 +86,7 @@ def test_rows_of_quicker_paths_wait_for_the_slowest() -> None:
 
 
 def test_equal_results_of_two_shards_are_one_update_for_a_cdcv2_reader() -> None:
-    """Two keys in two shards each retract x at time 9: twice (x, 9, -1) would be taken as one."""
+    """R3. Two keys in two shards each retract x at 9: twice (x, 9, -1) would be taken as one."""
     join = DeltaJoin(
         "sold",
         (JoinInput("o", "orders"), JoinInput("p", "quotes")),
@@ -103,13 +103,13 @@ def test_equal_results_of_two_shards_are_one_update_for_a_cdcv2_reader() -> None
         play.say("orders", name, None, 9)
     play.close(12)
     reader = Cdcv2Reader()
-    for _, value, _ in play.shell.messages["o"]:
+    for _, value, _ in play.run.written.messages["o"]:
         reader.feed(cdcv2.decode(value))
-    for message in cdcv2.encode_progress(0, 12, play.shell.times["o"], 1 << 20):
+    for message in cdcv2.encode_progress(0, 12, play.run.written.times["o"], 1 << 20):
         reader.feed(cdcv2.decode(message))
 
     # What is arranged by product lies in several shards, and the results in one.
-    holding = [any(store.scan(b"arrange ")) for store in play.shell.stores]
+    holding = [any(store.scan(b"arrange ")) for store in play.run.stores]
     assert sum(holding) > 1
     found = [(update.time, update.diff) for step in reader.take() for update in step.updates]
     assert found == [(1, 6), (9, -4)]
@@ -119,7 +119,7 @@ def test_equal_results_of_two_shards_are_one_update_for_a_cdcv2_reader() -> None
 def test_what_is_compacted_is_older_than_all_that_can_be_asked(
     at: At, prices: dict[int, int]
 ) -> None:
-    """A price at 1 that is compacted to 3 is seen by an order at 3 that does not see 3."""
+    """R7. A price at 1 that is compacted to 3 is seen by an order at 3 that does not see 3."""
     plan = Plan(
         "p", (ORDERS, QUOTES), (*UPSERTS, priced("quotes", at=at)), (Output("o", "priced", "o"),)
     )
@@ -151,7 +151,7 @@ def test_what_nobody_asks_for_any_more_is_let_go() -> None:
 
 
 def test_many_matches_are_taken_in_portions_and_never_show_in_between() -> None:
-    """60 updates that each meet 150 others are 9,000 rows between two shards."""
+    """R13. 60 updates that each meet 150 others are 9,000 rows between two shards."""
     orders, many = 60, 150
     people = dated("people", "product VARCHAR", "town VARCHAR")
     towns = dated("towns", "open BIGINT")
@@ -179,9 +179,9 @@ def test_many_matches_are_taken_in_portions_and_never_show_in_between() -> None:
     play.say("towns", "t1", {"open": 2}, 4)
     play.reach(6)
     batches = reached = 0
-    while play.shell.batch(play.shell.last.upper):
+    while play.run.batch(play.run.last.upper):
         batches += 1
-        reached = play.shell.uppers["o"] - 1
+        reached = play.run.frontiers["o"] - 1
         half = orders * many // 2
         whole = {
             (f"t{town}", is_open): half
@@ -208,7 +208,7 @@ LEFTS = Input("lefts", ("lefts",), "diff", mode="diffs", columns=ORDERS.columns)
 def test_a_locked_retraction_takes_back_the_latest_that_is_remembered(
     outer: bool,  # noqa: FBT001
 ) -> None:
-    """Each insertion is remembered, the empty ones too; one too many is an error."""
+    """R15. Each insertion is remembered, the empty ones too; one too many is an error."""
     join = AsOfJoin(
         "priced",
         JoinInput("o", "lefts"),
@@ -241,7 +241,7 @@ def test_a_locked_retraction_takes_back_the_latest_that_is_remembered(
 def test_an_upsert_keeps_whole_rows_once_for_outputs_and_lookups(
     pushdown: bool,  # noqa: FBT001
 ) -> None:
-    """A condition over the value drops nothing before an upsert that lookups ask."""
+    """R17. A condition over the value drops nothing before an upsert that lookups ask."""
     names, sizes = dated("names", "size BIGINT", "name VARCHAR"), dated("sizes", "name VARCHAR")
     join = DeltaJoin(
         "named",

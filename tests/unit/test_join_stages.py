@@ -7,8 +7,8 @@ from ikebana.processor.joins.stages import stages
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.planning.planner import physical
 from ikebana.processor.planning.progress import advance_frontiers, depths, edges, since
-from known_joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of
-from shell import Shell, Topics
+from ikebana.testing import Run, Topics
+from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of
 
 
 def plan_of(*joins: object) -> Plan:
@@ -77,16 +77,16 @@ def test_an_output_lags_by_the_hops_that_explain_tells() -> None:
         b'{"orderkey":2,"extendedprice":5,"discount":0,"shipdate":"1995-12-31"}',
     )
     plan = plan_of(Q3)
-    shell = Shell(plan, topics, shards=2)
-    assert shell.batch(now_ms=10)
-    read = shell.last.upper
+    run = Run(plan, topics, shards=2)
+    assert run.batch(now_ms=10)
+    read = run.last.upper
     batches = 0
-    while shell.uppers["out"] < read:
-        assert shell.found["out"] == []
-        assert shell.batch(now_ms=10)
+    while run.frontiers["out"] < read:
+        assert run.written.updates["out"] == []
+        assert run.batch(now_ms=10)
         batches += 1
 
-    assert len(shell.found["out"]) == 1
+    assert len(run.written.updates["out"]) == 1
     box = next(b for b in as_run(plan, physical(plan)).boxes if b.id == "output out")
     assert f"its frontier follows {batches} hops behind the input's" in box.lines
-    assert not shell.batch(now_ms=10)
+    assert not run.batch(now_ms=10)

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from delta_paths import Given, run
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import AsOfJoin
-from known_joins import GRAPH, MARKET, TRIANGLES, priced
+from support.delta_path_oracle import Given, run
+from support.known_joins import GRAPH, MARKET, TRIANGLES, priced
 
 both_plans = pytest.mark.parametrize("strategy", ["lookup", "intersect"])
 

@@ -8,8 +8,8 @@ import pytest
 from ikebana import Output, Plan, Update, Upsert, differentiate, integrate
 from ikebana.arrangements.alt_neu import AltNeu, Instant, alt, neu
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
-from known_joins import Q3, SHOP, columns_of
-from playing import Play, dated
+from support.dated_upserts import Play, dated
+from support.known_joins import Q3, SHOP, columns_of
 
 both_plans = pytest.mark.parametrize("strategy", ["lookup", "intersect"])
 TRIANGLE = ("ab.dst = bc.src AND bc.dst = ac.dst AND ab.src = ac.src",)

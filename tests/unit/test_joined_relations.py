@@ -6,10 +6,11 @@ import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
 from ikebana.codecs import canonical, cdcv2
+from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
-from ikebana.processor.planning.plan import Operator, OutputFormat
+from ikebana.processor.planning.plan import Operator
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
-from playing import Play, Row, dated
+from support.dated_upserts import Play, Row, dated
 
 NAMES = dated("names", "name VARCHAR", "town VARCHAR")
 TOWNS = dated("towns", "country VARCHAR")
@@ -174,8 +175,8 @@ def test_a_truncate_takes_a_relation_out_of_its_joins(by: str) -> None:
     found = []
     for of, record in ((key, there), (None, truncated("t", None)), (key, there)):
         play.say("towns", of, record, 0)
-        play.shell.read()
-        found.append(len(play.shown("o", play.shell.last.upper)))
+        play.run.read()
+        found.append(len(play.shown("o", play.run.last.upper)))
 
     assert found == [1, 0, 1]
     assert play.errors() == []
@@ -222,7 +223,7 @@ LIVING = {
 def test_upserts_of_a_join_are_its_collection() -> None:
     """Old and new values come out of other paths, and meet in the shard of the key."""
     current: dict[Any, Any] = {}
-    for key, value, _ in moved("upsert").shell.messages["o"]:
+    for key, value, _ in moved("upsert").run.written.messages["o"]:
         current[canonical.decode(key or b"")] = value and canonical.decode(value)
     found = {
         (key, row["country"], row["name"]): 1 for key, row in current.items() if row is not None
@@ -235,7 +236,7 @@ def test_envelopes_of_a_join_are_its_changes() -> None:
     """What goes and comes at one time is one update, though two paths make it."""
     found = [
         (envelope["op"], envelope["ts_ms"])
-        for _, value, _ in moved("debezium-json").shell.messages["o"]
+        for _, value, _ in moved("debezium-json").run.written.messages["o"]
         if value is not None
         for envelope in [canonical.decode(value)]
     ]
@@ -248,13 +249,13 @@ def test_a_cdcv2_reader_has_the_whole_of_a_join() -> None:
     """No update is there twice, and every counted one is there."""
     play = moved("cdcv2-json")
     reader = Cdcv2Reader()
-    for _, value, _ in play.shell.messages["o"]:
+    for _, value, _ in play.run.written.messages["o"]:
         reader.feed(cdcv2.decode(value))
-    for message in cdcv2.encode_progress(0, 9, play.shell.times["o"], 1 << 20):
+    for message in cdcv2.encode_progress(0, 9, play.run.written.times["o"], 1 << 20):
         reader.feed(cdcv2.decode(message))
     found = [update for step in reader.take() for update in step.updates]
 
-    assert sorted(map(repr, found)) == sorted(map(repr, play.shell.found["o"]))
+    assert sorted(map(repr, found)) == sorted(map(repr, play.run.written.updates["o"]))
     assert play.shown("o", 8) == LIVING
 
 
@@ -372,7 +373,7 @@ def test_a_state_with_arrangements_goes_on_in_other_shards() -> None:
     whole, cut = Play(plan, 2), Play(plan, 2)
     begin(whole)
     begin(cut)
-    cut.shell.rescale(3)
+    cut.run.rescale(3)
     go_on(whole)
     go_on(cut)
 

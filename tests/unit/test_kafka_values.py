@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring import kafka_values as setting_values
 from ikebana.processor.configuring.kafka_values import value_problem
 from ikebana.processor.configuring.pipeline import parse

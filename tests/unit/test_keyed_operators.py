@@ -21,6 +21,7 @@ from ikebana import (
     steps,
 )
 from ikebana.processor.evaluate import Evaluation, Record
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
 EVENTS = Input("events", ("events",))
@@ -314,7 +315,7 @@ CURRENT = Upsert("current", "events")
         pytest.param(
             (CURRENT, Reduce("r", "r", (("n", "count(*)"),))),
             "operators.r",
-            "it reads what it makes",
+            "it reads its own results",
             id="a circle",
         ),
         pytest.param(
@@ -340,6 +341,6 @@ CURRENT = Upsert("current", "events")
 def test_what_is_refused(operators: tuple[Operator, ...], path: str, problem: str) -> None:
     """By name, with the place."""
     with pytest.raises(PlanError) as raised:
-        Plan("p", (EVENTS,), operators, (Output("out", operators[-1].name, "out"),))
+        checked(Plan("p", (EVENTS,), operators, (Output("out", operators[-1].name, "out"),)))
 
     assert problem in dict(raised.value.problems)[path]

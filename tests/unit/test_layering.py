@@ -1,15 +1,20 @@
 """Who may import whom: each folder only what stands before it, and each library in one place."""
 
 import ast
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# It reaches the folders at the root by links.
+PACKAGE = ROOT / "src" / "ikebana"
 
 # Imports run one way: a folder imports itself and those before it.
 ORDER = (
+    "errors.py",
     "arrangements",
     "codecs",
     "processor/ground",
@@ -22,7 +27,9 @@ ORDER = (
     "processor/timing",
     "processor/reading",
     "processor/configuring",
+    "processor/proposing",
     "processor/checkpoint",
+    "processor/deciding",
     "processor/batch",
     "processor/explain",
     "processor/kafka",
@@ -31,15 +38,23 @@ ORDER = (
     "processor/spark",
     "processor/running",
     "processor/building",
+    "processor/testing",
     "processor/cli",
 )
 # Beside the standard library; a name allows what lies below it as well.
 ALLOWED = {
-    "arrangements": ("ikebana.arrangements", "msgspec", "pyarrow", "rocksdict"),
+    "errors.py": (),
+    "arrangements": (
+        "ikebana.arrangements",
+        "ikebana.errors",
+        "msgspec",
+        "pyarrow",
+        "rocksdict",
+    ),
     "codecs": (
-        "ikebana.arrangements.errors",
         "ikebana.arrangements.update",
         "ikebana.codecs",
+        "ikebana.errors",
         "fastavro",
         "msgspec",
     ),
@@ -55,18 +70,18 @@ ONLY_IN = {
 PURE = (
     "processor/timing/cdcv2_coverage.py",
     "processor/batch/dataflow.py",
+    "processor/deciding/",
     "processor/timing/diff_input.py",
     "processor/evaluate.py",
+    "processor/in_process.py",
     "processor/explain/",
     "processor/timing/event_time.py",
     "processor/timing/input_times.py",
     "processor/reading/intake.py",
     "processor/joins/",
     "processor/kernels/",
-    "processor/planning/plan.py",
-    "processor/planning/plan_problems.py",
-    "processor/planning/planner.py",
-    "processor/planning/progress.py",
+    "processor/planning/",
+    "processor/proposing/",
     "processor/rows/",
     "processor/reading/source_dating.py",
     "processor/timing/transactions.py",
@@ -142,18 +157,57 @@ def upward(path: str, text: str) -> list[str]:
     own = ORDER.index(_folder(path))
     found = set()
     for module in imported(text):
-        folder = module.removeprefix("ikebana.").replace(".", "/")
-        if not module.startswith("ikebana.") or folder.partition("/")[0] not in _TOP:
-            continue
-        while folder not in ORDER:
-            folder = folder.rpartition("/")[0]
+        place = _place(module)
         # `from ikebana.processor import task` names the package of all folders, too.
-        if ORDER.index(folder) > own and module != "ikebana.processor":
+        if place is not None and ORDER.index(place) > own and module != "ikebana.processor":
             found.add(module)
     return sorted(found)
 
 
-_TOP = ("arrangements", "codecs", "processor")
+def _place(module: str) -> str | None:
+    """The entry of `ORDER` that a module, or a name in one, belongs to."""
+    package, _, below = module.partition(".")
+    path = below.replace(".", "/") if package == "ikebana" else ""
+    while path:
+        for place in (path, f"{path}.py"):
+            if place in ORDER:
+                return place
+        path = path.rpartition("/")[0]
+    return None
+
+
+def circles(texts: Mapping[str, str]) -> list[list[str]]:
+    """The modules, of those with these texts by their paths, that import each other in a circle.
+
+    >>> circles({"a.py": "import ikebana.b", "b.py": "def f():\\n    from ikebana import a"})
+    [['a.py', 'b.py']]
+    """
+    paths = {_module(path): path for path in texts}
+    imports = {
+        path: {paths[module] for module in imported(text) if module in paths} - {path}
+        for path, text in texts.items()
+    }
+    reached = {path: _reached(path, imports) for path in imports}
+    together = {
+        tuple(sorted(other for other in reached[path] if path in reached[other]))
+        for path in imports
+    }
+    return sorted(list(each) for each in together if each)
+
+
+def _reached(path: str, imports: Mapping[str, set[str]]) -> set[str]:
+    """What a module imports, and what is imported of that."""
+    found: set[str] = set()
+    waiting = [path]
+    while waiting:
+        for other in imports[waiting.pop()] - found:
+            found.add(other)
+            waiting.append(other)
+    return found
+
+
+def _module(path: str) -> str:
+    return "ikebana." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _folder(path: str) -> str:
@@ -166,22 +220,60 @@ def _below(module: str, *packages: str) -> bool:
 
 
 def _modules() -> list[str]:
-    folders = ("arrangements", "codecs", "processor")
-    return sorted(
-        str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*.py")
-    )
+    folders = (PACKAGE / folder for folder in ("arrangements", "codecs", "processor"))
+    paths = [PACKAGE / "errors.py", *(path for folder in folders for path in folder.rglob("*.py"))]
+    return sorted(str(path.relative_to(PACKAGE)) for path in paths)
 
 
 @pytest.mark.parametrize("path", _modules())
 def test_a_module_imports_only_what_its_place_allows(path: str) -> None:
     """arrangements <- codecs <- processor, one place for each library, and pure kernels."""
-    assert offences(path, (ROOT / path).read_text()) == []
+    assert offences(path, (PACKAGE / path).read_text()) == []
 
 
 @pytest.mark.parametrize("path", _modules())
 def test_imports_run_one_way(path: str) -> None:
     """Wherever they stand in a module, and for type checkers alone, too."""
-    assert upward(path, (ROOT / path).read_text()) == []
+    assert upward(path, (PACKAGE / path).read_text()) == []
+
+
+def test_the_map_of_the_architecture_has_this_order() -> None:
+    """Its table names the folders from the bottom up."""
+    rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+
+    assert [row.removesuffix("/*.py").rstrip("/") for row in rows][: len(ORDER)] == list(ORDER)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Within a folder, too, wherever imports stand, and for type checkers alone."""
+    assert circles({path: (PACKAGE / path).read_text() for path in _modules()}) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param({"a": "b", "b": "c", "c": ""}, [], id="a line"),
+        pytest.param({"a": "b", "b": "a"}, [["a.py", "b.py"]], id="two"),
+        pytest.param(
+            {"a": "b", "b": "c", "c": "a", "d": "a"}, [["a.py", "b.py", "c.py"]], id="three"
+        ),
+        pytest.param(
+            {"a": "b", "b": "a c", "c": "d", "d": "c"},
+            [["a.py", "b.py"], ["c.py", "d.py"]],
+            id="two circles",
+        ),
+        pytest.param({"a": "a"}, [], id="itself"),
+    ],
+)
+def test_a_circle_is_seen(texts: dict[str, str], expected: list[list[str]]) -> None:
+    """With all that is in it, and nothing that only leads there."""
+    lazy = "def later():\n    if TYPE_CHECKING:\n        from ikebana import {}\n"
+    made = {
+        f"{name}.py": "".join(lazy.format(each) for each in imports.split())
+        for name, imports in texts.items()
+    }
+
+    assert circles(made) == expected
 
 
 def test_every_folder_has_its_place() -> None:
@@ -207,6 +299,15 @@ def test_every_folder_has_its_place() -> None:
             ["ikebana.processor.task"],
             id="what holds the folders together",
         ),
+        pytest.param(
+            "errors.py",
+            "from ikebana.arrangements.update import Update",
+            ["ikebana.arrangements.update", "ikebana.arrangements.update.Update"],
+            id="the bottom",
+        ),
+        pytest.param(
+            "codecs/diff.py", "from ikebana.errors import ConfigError", [], id="down to it"
+        ),
         pytest.param("codecs/diff.py", "import json\nimport ikebana", [], id="others"),
     ],
 )
@@ -224,7 +325,7 @@ def test_a_top_level_folder_is_no_package_of_its_own(folder: str) -> None:
 def test_every_place_that_a_rule_names_exists() -> None:
     """A rule about a file that has moved would hold for ever and say nothing."""
     for place in (*PURE, *(place for places in ONLY_IN.values() for place in places), *ORDER):
-        assert (ROOT / place).exists(), place
+        assert (PACKAGE / place).exists(), place
 
 
 @pytest.mark.parametrize(
@@ -292,7 +393,9 @@ def test_the_rules_see_an_offence(path: str, text: str, expected: list[str]) -> 
         pytest.param("arrangements/rocks.py", "from rocksdict import Rdict", id="the one place"),
         pytest.param("arrangements/run.py", "import heapq\nimport msgspec", id="library"),
         pytest.param(
-            "codecs/plain.py", "from ikebana.arrangements import errors, update", id="rightward"
+            "codecs/plain.py",
+            "from ikebana import errors\nfrom ikebana.arrangements import update",
+            id="rightward",
         ),
         pytest.param("processor/kernels/upsert.py", "import heapq", id="pure library"),
         pytest.param("processor/kafka/reader.py", "import confluent_kafka, time", id="a shell"),

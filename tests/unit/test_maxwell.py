@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 
-from damage import MARKER
-from golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.maxwell import Maxwell
+from ikebana.errors import ConfigError
+from support.damaged_messages import MARKER
+from support.golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 
 MESSAGES = golden("maxwell")
 changed = partial(changed_of, MESSAGES)

@@ -15,23 +15,24 @@ import promql_parser
 import pytest
 from msgspec.structs import replace
 
-import watched
 from ikebana import DeltaJoin, EventTime, JoinInput
-from ikebana.arrangements.errors import ConfigError
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
-from ikebana.processor.kafka.markers import Marker
+from ikebana.errors import ConfigError
+from ikebana.processor.deciding.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.rows.rows import Seen
 from ikebana.processor.spark.triggers import trigger_of
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.batch_report import BatchReport
+from ikebana.processor.watching.batch_report import BatchReport, Filling
+from ikebana.processor.watching.batch_report import report as batch_report
 from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
 from ikebana.processor.watching.monitor import Monitor, serving
-from waiting import wait_until
+from support import chart_metrics
+from support.waiting import wait_until
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
@@ -131,6 +132,9 @@ def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
         Sample(metrics.BATCH, (), 7),
         Sample(metrics.BEHIND, (), 40),
         Sample(metrics.RECORDS, (), 6),
+        Sample(metrics.EDIT_PARTS, (), 0),
+        Sample(metrics.EDIT_PARTS_DONE, (), 0),
+        Sample(metrics.EDIT_KEYS, (), 0),
         Sample(metrics.UPDATES, ("out",), 9),
         Sample(metrics.UPDATES, ("errors",), 1),
         Sample(metrics.COUNTED_KINDS, ("drift",), 2),
@@ -286,9 +290,48 @@ def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -
     assert 'ikebana_waiting_records{pipeline="shop"} 22.0' in metrics_told
 
 
+def filled(shard: int, done: int, name: str, keys: int) -> Marker:
+    return replace(marker(shard), filling=FillProgress(done, 3, name, keys))
+
+
+def test_what_an_edit_fills_is_told_by_the_shard_that_is_last(health: Health) -> None:
+    """As part i of n, with the keys of all shards so far; and nothing of it when it is done."""
+    monitor = Monitor(plan_of(), health)
+    monitor.started("c", 2, None)
+    for at in ((1, "totals"), (2, "named")):
+        batch = batch_report([filled(0, 2, "named", 10), filled(1, *at, 20)], 0.5)
+        monitor.batch(batch)
+    good, text = monitor.readiness()
+    told = json.loads(text)
+
+    assert not good
+    assert told["filling"] == {"part": 3, "parts": 3, "name": "named", "keys": 60}
+    assert told["reason"] == (
+        "not ready: the backlog of the start is not done; "
+        "filling after an edit: part 3 of 3 (named)"
+    )
+    scraped = scrape(monitor)
+    assert 'ikebana_edit_parts{pipeline="shop"} 3.0' in scraped
+    assert 'ikebana_edit_parts_done{pipeline="shop"} 2.0' in scraped
+    assert 'ikebana_edit_keys_total{pipeline="shop"} 60.0' in scraped
+
+    monitor.batch(batch_report([marker(0), marker(1)], 0.5))
+
+    assert "filling" not in json.loads(monitor.readiness()[1])
+    assert 'ikebana_edit_parts{pipeline="shop"} 0.0' in scrape(monitor)
+
+
+def test_shards_are_as_far_as_the_last_one_and_share_the_bar() -> None:
+    """Markers without it, of shards that an older version has run, say nothing."""
+    found = batch_report([filled(0, 3, "b", 1), filled(1, 1, "a", 2), marker(2)], 0.5).filling
+
+    assert found == Filling(done=1, parts=3, name="a", share=4 / 6, keys=3)
+    assert batch_report([marker(0)], 0.5).filling is None
+
+
 def test_every_metric_has_series_once_all_is_told(health: Health) -> None:
     """No metric is defined that nothing ever sets."""
-    series = watched.scraped(scraped_of_both(health))
+    series = chart_metrics.scraped(scraped_of_both(health))
 
     names = {m.name + ("_count" if m.kind == "histogram" else "") for m in METRICS}
     assert names - series.keys() == set()
@@ -297,7 +340,7 @@ def test_every_metric_has_series_once_all_is_told(health: Health) -> None:
 
 def test_counters_are_there_before_the_first_batch(health: Health) -> None:
     """What appears with its first increment is an increase that nobody sees."""
-    series = watched.scraped(scrape(Monitor(plan_of(), health)))
+    series = chart_metrics.scraped(scrape(Monitor(plan_of(), health)))
 
     assert {labels["output"] for labels in series["ikebana_updates_total"]} == {"out", "errors"}
     assert {"drift", "error dropped", "late"} <= {
@@ -321,18 +364,18 @@ def test_counters_add_up_and_gauges_do_not(health: Health) -> None:
 
 def test_alerts_and_dashboard_name_metrics_and_labels_that_there_are(health: Health) -> None:
     """An alert on a metric that is misspelt would be silent for ever."""
-    assert watched.missing(scraped_of_both(health)) == []
+    assert chart_metrics.missing(scraped_of_both(health)) == []
 
 
 def test_what_is_missing_is_seen() -> None:
     """The comparison finds a metric, and a label, that a scrape does not have."""
-    assert "ikebana_live" in watched.missing("")
-    assert "ikebana_updates_total{output}" in watched.missing(
+    assert "ikebana_live" in chart_metrics.missing("")
+    assert "ikebana_updates_total{output}" in chart_metrics.missing(
         '# TYPE ikebana_updates counter\nikebana_updates_total{pipeline="p"} 1\n'
     )
 
 
-@pytest.mark.parametrize("rule", watched.rules(), ids=lambda rule: rule["alert"])
+@pytest.mark.parametrize("rule", chart_metrics.rules(), ids=lambda rule: rule["alert"])
 def test_an_alert_says_what_and_what_to_do(rule: dict[str, object]) -> None:
     """Every alert has a severity, a summary and a description, and nothing misspelt."""
     assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
@@ -350,7 +393,7 @@ def test_an_alert_says_what_and_what_to_do(rule: dict[str, object]) -> None:
 
 def test_alerts_have_names_of_their_own() -> None:
     """Two of one name would be one in the eyes of whoever is called."""
-    names = [rule["alert"] for rule in watched.rules()]
+    names = [rule["alert"] for rule in chart_metrics.rules()]
 
     assert len(names) == len(set(names))
 
@@ -358,7 +401,7 @@ def test_alerts_have_names_of_their_own() -> None:
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on the PATH")
 def test_promtool_accepts_the_rules() -> None:
     """Prometheus' own judgement, where it is to be had."""
-    command = ["promtool", "check", "rules", str(watched.RULES)]
+    command = ["promtool", "check", "rules", str(chart_metrics.RULES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -366,7 +409,7 @@ def test_promtool_accepts_the_rules() -> None:
 
 def test_panels_stand_beside_each_other() -> None:
     """No two have one id or one place, and every one but a row shows something."""
-    panels = watched.dashboard()["panels"]
+    panels = chart_metrics.dashboard()["panels"]
     places = [
         (x, y)
         for panel in panels
@@ -383,7 +426,7 @@ def test_panels_stand_beside_each_other() -> None:
 
 def test_every_metric_is_shown_or_alerted_on() -> None:
     """What nobody looks at is not worth its series."""
-    read = {m.name for e in watched.expressions() for m in watched.selected(e)}
+    read = {m.name for e in chart_metrics.expressions() for m in chart_metrics.selected(e)}
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in read}
 
     assert {metric.name for metric in METRICS} - shown == set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ikebana import evaluate
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.linear.functions import FunctionError, found

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.debezium_out import Origin, to_envelopes
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.upsert_out import Message, to_upserts
+from ikebana.codecs.upsert_out import OutputMessage, to_upserts
+from ikebana.errors import SourceError
 from ikebana.processor.verifying.diff_reader import ClosedBatch, NoDiffError, decode
 from ikebana.processor.verifying.output_reader import OutputReader
 from ikebana.processor.verifying.verify import batch_offence
@@ -31,7 +31,7 @@ def history(key: bytes, values: Sequence[bytes | None]) -> list[Fact]:
     return facts
 
 
-def read_back(form: str, messages: Sequence[Message]) -> list[Fact]:
+def read_back(form: str, messages: Sequence[OutputMessage]) -> list[Fact]:
     reader = OutputReader("out", form)
     return [
         (update.key, update.value, update.time, update.diff)

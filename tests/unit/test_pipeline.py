@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.configuring.pipeline import Pipeline, parse, read
 from ikebana.processor.configuring.pipeline_file import Part, PipelineFile
@@ -567,12 +567,27 @@ spark:
     ]
 
 
+NEW = "\nHint: `ikebana new FILE` writes a first one, with comments."
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("", "it is empty", id="empty"),
-        pytest.param("# nothing\n", "it is empty", id="comments only"),
-        pytest.param("- a\n", "it is not a mapping of settings", id="list"),
+        pytest.param("", f"it is empty{NEW}", id="empty"),
+        pytest.param("# nothing\n", f"it is empty{NEW}", id="comments only"),
+        pytest.param("- a\n", f"it is not a mapping of settings{NEW}", id="list"),
+        pytest.param(
+            "inputs:\n\ta: {}\n",
+            "line 2, column 1: while scanning for the next token, found character '\\t' "
+            "that cannot start any token\nHint: Indent by spaces: YAML takes no tabs.",
+            id="tab",
+        ),
+        pytest.param(
+            "run: {checkpoint: ${FOLDER}}\n",
+            "line 1, column 20: while parsing a flow mapping, expected ',' or '}', but got '{'\n"
+            "Hint: Put the variable in quotes: within {} and [] a brace begins a mapping.",
+            id="variable in flow style",
+        ),
         pytest.param(
             "pipeline: p\ninputs: [a\ntime: x\n",
             "line 3, column 5: while parsing a flow sequence, expected ',' or ']', but got ':'",

@@ -7,6 +7,7 @@ import pytest
 import user_functions
 from ikebana import Concat, Input, Linear, Output, Plan, PlanError, Upsert
 from ikebana.codecs.change import Column
+from ikebana.codecs.formats import FORMATS, Format, OutputFormat
 from ikebana.processor.linear.steps import (
     Sql,
     Step,
@@ -21,7 +22,8 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning.plan import PLAIN_FORMATS, Format, Operator, OutputFormat
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import Operator
 
 ROWS = Input("rows", ("rows",))
 CURRENT = Upsert("current", "rows")
@@ -40,7 +42,7 @@ def problems(
     """What is told of a plan of these operators, of which the last one is shown."""
     shown = (replace(OUT, source=operators[-1].name if operators else "rows"),)
     try:
-        Plan("p", inputs, operators, shown if outputs is None else outputs, time=time)  # type: ignore[arg-type]
+        checked(Plan("p", inputs, operators, shown if outputs is None else outputs, time=time))  # type: ignore[arg-type]
     except PlanError as error:
         return list(error.problems)
     return []
@@ -92,14 +94,14 @@ def of_steps(*steps: Step, source: Input = ROWS) -> Problems:
         ),
         pytest.param(
             [CURRENT, Linear("op", "op", (negate(),))],
-            [("operators.op", "it reads what it makes")],
+            [("operators.op", "it reads its own results")],
             id="a loop of one",
         ),
         pytest.param(
             [CURRENT, Linear("a", "b", (negate(),)), Concat("b", ("current", "a"))],
             [
-                ("operators.a", "it reads what it makes"),
-                ("operators.b", "it reads what it makes"),
+                ("operators.a", "it reads its own results"),
+                ("operators.b", "it reads its own results"),
             ],
             id="a loop of two",
         ),
@@ -205,7 +207,11 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
         ),
         pytest.param(
             [negate(), map_("nothing")],
-            ("operators.op.steps.1.map", '"nothing" is not of the form module:function'),
+            (
+                "operators.op.steps.1.map",
+                '"nothing" is not of the form module:function; write the function in a module, '
+                "and name both here",
+            ),
             id="map",
         ),
         pytest.param(
@@ -328,7 +334,9 @@ def test_a_declared_input_has_no_other_columns() -> None:
 def test_messages_without_old_images_tell_no_diffs(value_format: Format) -> None:
     """mode: diffs needs them."""
     source = Input("rows", ("rows",), value_format=value_format, mode="diffs")
-    rows = '; with "append" each is a row of its own' if value_format in PLAIN_FORMATS else ""
+    rows = (
+        '; with "append" each is a row of its own' if FORMATS[value_format].kind == "rows" else ""
+    )
     expected = (
         "inputs.rows.mode",
         f'"diffs" needs messages with old images; {value_format} has none{rows}',
@@ -354,7 +362,7 @@ DIFFS = Input("rows", ("rows",), value_format="debezium-json", mode="diffs")
             [Linear("rows", "rows", (negate(),))],
             [
                 ("operators.rows", 'an input with mode "diffs" has this name'),
-                ("operators.rows", "it reads what it makes"),
+                ("operators.rows", "it reads its own results"),
             ],
             id="an operator of its name",
         ),

@@ -39,7 +39,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning import ways
+from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -301,7 +301,7 @@ def test_what_an_output_promises(steps: list[Step], expected: Promise) -> None:
     name = "op" if steps else "current"
     plan = plan_of(*linear, Concat("both", (name, "current")), shown=(name, "both"))
 
-    promises = [plan.promise(output) for output in plan.published]
+    promises = [planner.promise(plan, output) for output in plan.published]
 
     assert promises[0] == expected
     assert promises[1] == ("changes" if expected == "changes" else "collection")
@@ -312,7 +312,7 @@ def test_what_an_input_of_changes_promises() -> None:
     """Nothing: an old image may be of a row that was never there."""
     plan = plan_of(Linear("op", "rows", (POSITIVE,)), source=diffs())
 
-    assert plan.promise(plan.outputs[0]) == "changes"
+    assert planner.promise(plan, plan.outputs[0]) == "changes"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_what_a_join_promises(
     changed = Input("changed", ("changed",), "debezium-json", mode="diffs")
     plan = Plan("p", (ROWS, changed), (CURRENT, join), (Output("out", "joined", "out"),))
 
-    assert [plan.promise(output) for output in plan.published] == [expected, errors]
+    assert [planner.promise(plan, output) for output in plan.published] == [expected, errors]
 
 
 def test_what_expressions_may_name() -> None:

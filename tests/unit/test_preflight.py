@@ -13,7 +13,7 @@ from ikebana.processor.cli.main import cli
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.ground.check import Check
 from ikebana.processor.timing.reclock import SourceOffset
-from pipelines import Pipeline
+from support.pipeline_processes import Pipeline
 
 NOTHING = SourceOffset(-1, 0, 0, {}, "")
 

@@ -15,7 +15,7 @@ from ikebana.processor.planning.progress import (
     output_intervals,
     since,
 )
-from strategies import unhurried
+from support.strategies import unhurried
 
 Frontiers = Mapping[str, int]
 

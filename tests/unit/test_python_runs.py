@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 import ikebana as ik
 import user_functions
+from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
-from waiting import patient
+from support.waiting import patient
 
 PROGRAM = """
 import ikebana as ik
@@ -49,6 +50,34 @@ def test_settings_that_fit_no_cluster_are_refused() -> None:
     """What only the whole of them tells."""
     with pytest.raises(ik.ConfigError, match=r"kafka\.bootstrap\.servers: is missing"):
         _pipeline().start(checkpoint="state", settings={"run": {"shards": 0}})
+
+
+def test_a_registry_that_is_needed_is_missed() -> None:
+    """With the other problems, and the name of the input."""
+    made = ik.Pipeline("shop")
+    made.topic("orders", format="avro").upsert().to("out")
+
+    with pytest.raises(ik.ConfigError) as raised:
+        made.start("localhost:1", settings={"kafka": {"compression.type": "none at all"}})
+
+    text = str(raised.value)
+    assert text.startswith('settings of pipeline "shop" have 3 problems:\n')
+    assert "  registry.url: is missing: input 'orders' is read by its schemas" in text
+
+
+def test_a_settings_file_of_a_pipeline_of_a_module_is_named(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is missing is an error; one that is empty is as if it were not there."""
+    (tmp_path / "empty.yaml").write_text("")
+    options = {"bootstrap_servers": "b:1", "checkpoint": "c"}
+
+    read = finding.read(
+        Path(f"{module}:shop"), environ={"IKEBANA_SETTINGS": "empty.yaml"}, **options
+    )
+    assert read.plan.name == "shop"
+    with pytest.raises(ik.ConfigError, match="could not read settings file /none: No such file"):
+        finding.read(Path(f"{module}:shop"), environ={"IKEBANA_SETTINGS": "/none"}, **options)
 
 
 def test_a_function_that_no_worker_finds_is_refused_before_spark_starts() -> None:

@@ -5,11 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ikebana.processor.linear import query as query_module
+from ikebana.processor.linear.database import connection
 from ikebana.processor.linear.expressions import type_named
+from ikebana.processor.linear.nest import ROW
 from ikebana.processor.linear.query import Failed, Query
 from ikebana.processor.linear.scope import Scope, StepError
 from ikebana.processor.linear.steps import (
@@ -22,7 +27,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from strategies import strings, unhurried
+from support.strategies import strings, unhurried
 
 OPEN = Scope({"key": "JSON", "value": "JSON"}, open=True)
 # More than the 2,048 rows that DuckDB takes at a time.
@@ -530,6 +535,40 @@ def test_one_row_that_fails_leaves_the_others(size: int) -> None:
     assert found.values == [
         b'{"r":%d}' % (100 // (number - 5)) for number in numbers if number != 5
     ]
+
+
+class Unforgiving:
+    """A database that gives nothing of a batch in which a row is, and says no more."""
+
+    def __init__(self, database: Any, row: int) -> None:
+        self._database, self._row, self._fails = database, row, False
+
+    def register(self, name: str, table: pa.Table) -> None:
+        self._fails = self._row in table.column(ROW).to_pylist()
+        self._database.register(name, table)
+
+    def execute(self, sql: Any) -> Any:
+        if self._fails:
+            raise duckdb.InvalidInputException("the batch")
+        return self._database.execute(sql)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+@pytest.mark.parametrize("bad", range(5))
+def test_a_batch_that_fails_as_a_whole_is_run_in_halves(
+    bad: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R17. Until the row that fails is alone; all others are what they would be."""
+    query = Query([select(r="x::BIGINT + 1")], OPEN)
+    monkeypatch.setattr(query_module, "connection", lambda: Unforgiving(connection(), bad))
+
+    found, failed = query.run([b"1"] * 5, [b'{"x":%d}' % at for at in range(5)])
+
+    assert failed == [Failed(bad, 0, "could not be evaluated")]
+    assert found.rows == [at for at in range(5) if at != bad]
+    assert found.values == [b'{"r":%d}' % (at + 1) for at in range(5) if at != bad]
 
 
 CHAINS: dict[str, list[Any]] = {

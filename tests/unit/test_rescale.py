@@ -11,7 +11,6 @@ import pytest
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.errors import CheckpointError, StateFileError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
@@ -19,6 +18,7 @@ from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
+from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.batch.dataflow import advance
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.parts import key_of, of_one_shard, operator_part

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements import errors
-from ikebana.arrangements.errors import AwayError, FencedError, IkebanaError, LostError
+from ikebana import errors
+from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
 from ikebana.processor.ground.restarts import WINDOW_S, Failed, Restarts, persistently
 from ikebana.processor.spark import failures
 
@@ -185,7 +185,7 @@ TASK = (
         ),
         pytest.param(
             TASK.format(
-                "ikebana.arrangements.errors.AwayError: could not reach the registry for 90 s\n"
+                "ikebana.errors.AwayError: could not reach the registry for 90 s\n"
                 "Hint: Check the registry's url."
             ),
             AwayError,
@@ -193,7 +193,7 @@ TASK = (
             id="our own word for it",
         ),
         pytest.param(
-            TASK.format("ikebana.arrangements.errors.FencedError: a newer instance has taken over")
+            TASK.format("ikebana.errors.FencedError: a newer instance has taken over")
             + "Python worker exited unexpectedly (crashed)",
             FencedError,
             "a newer instance has taken over",

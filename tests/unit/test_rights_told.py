@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, NewTopic
 
-from ikebana.arrangements.errors import AccessError
+from ikebana.errors import AccessError
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka import client, rights
 from ikebana.processor.kafka.rights import Rights
-from pipelines import Pipeline
+from support.pipeline_processes import Pipeline
 
 
 def answer(value: Any, code: int = KafkaError.NO_ERROR) -> "Future[Any]":

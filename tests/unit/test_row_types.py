@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pytest
 
 import ikebana as ik
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.building.rows import columns_of
 
 

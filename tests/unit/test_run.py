@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.errors import StateFileError
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import MERGE_WIDTH, to_merge
 from ikebana.arrangements.run import Change, Head, Run
+from ikebana.errors import StateFileError
 
 HASH = "0123456789abcdef"
 

@@ -7,9 +7,10 @@ import pytest
 from ikebana import ConfigError, Input, Output, Plan, Update, Upsert, evaluate
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
+from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, valid_between
-from ikebana.processor.planning.plan import Format, KeyFormat, Linear, Mode
+from ikebana.processor.planning.plan import Linear, Mode
 
 TOMBSTONE = None
 BAD = b"{"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.arrangements.errors import ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.configuring import pipeline
 
 PIPELINE = """\

@@ -21,11 +21,12 @@ from ikebana import (
     Upsert,
     steps,
 )
+from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.explain.graph import output_lines
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.plan import OutputFormat
-from shell import Shell, Topics
+from ikebana.processor.planning.checking import checked
+from ikebana.testing import Run, Topics
 
 COLUMNS = (Column("k", "BIGINT"), Column("v", "VARCHAR"))
 ROWS = Input("rows", ("rows",), columns=COLUMNS)
@@ -39,7 +40,7 @@ def plan_of(
     shown: str, *operators: Any, inputs: tuple[Input, ...] = (ROWS,), out: OutputFormat = "upsert"
 ) -> Plan:
     """One output of a collection."""
-    return Plan("p", inputs, operators, (Output("out", shown, "out", out),))
+    return checked(Plan("p", inputs, operators, (Output("out", shown, "out", out),)))
 
 
 def joined(retract: Any) -> AsOfJoin:
@@ -130,13 +131,15 @@ def played(out: OutputFormat, *changes: bytes, **options: Any) -> tuple[list[Any
     output = Output("out", "changes", "out", out, **options)
     plan = Plan("p", (CHANGES,), (), (output,))
     topics = Topics()
-    shell = Shell(plan, topics)
+    run = Run(plan, topics)
     for each in changes:
         topics.send("changes", b'{"k":1}', each)
-        shell.read()
-    errors = [(json.loads(error.value)["reason"], error.diff) for error in shell.found["errors"]]
+        run.read()
+    errors = [
+        (json.loads(error.value)["reason"], error.diff) for error in run.written.updates["errors"]
+    ]
     return [
-        message.value and json.loads(message.value) for message in shell.messages["out"]
+        message.value and json.loads(message.value) for message in run.written.messages["out"]
     ], errors
 
 
@@ -179,16 +182,16 @@ def test_the_second_result_of_a_join_is_an_error() -> None:
         "j", (JoinInput("x", "a"), JoinInput("y", "b")), ("x.k=y.k",), (("v", "y.v"),), key="x.k"
     )
     topics = Topics()
-    shell = Shell(plan_of("j", join, inputs=sides), topics)
+    run = Run(plan_of("j", join, inputs=sides), topics)
     topics.send("a", None, b'{"k":1,"v":"a"}')
     for value in (b"first", b"second"):
         topics.send("b", None, b'{"k":1,"v":"%b"}' % value)
-        shell.read()
+        run.read()
     for _ in range(3):
-        shell.batch(shell.last.upper + 1, heartbeat=True)
+        run.batch(run.last.upper + 1, heartbeat=True)
 
-    assert [message.value for message in shell.messages["out"]] == [b'{"v":"first"}']
-    assert [json.loads(error.value)["reason"] for error in shell.found["errors"]] == [MANY]
+    assert [message.value for message in run.written.messages["out"]] == [b'{"v":"first"}']
+    assert [json.loads(error.value)["reason"] for error in run.written.updates["errors"]] == [MANY]
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
@@ -202,33 +205,33 @@ def test_rows_without_a_key_are_errors_in_any_number_of_shards(shards: int) -> N
 
     topics = Topics()
     topics.messages["in"][0]
-    shell = Shell(plan_of("in", inputs=(source,)), topics, shards)
+    run = Run(plan_of("in", inputs=(source,)), topics, shards)
     updates = ",".join(f'[{{"value":{n}}},0,1]' for n in range(6))
     topics.send("in", None, f'{{"updates":[{updates}]}}'.encode())
     topics.send("in", None, b'{"progress":{"lower":[0],"upper":[1],"counts":[[0,6]]}}')
     for _ in range(3):
-        shell.read()
-    assert sum(error.diff for error in shell.found["errors"]) == 6
-    assert len({error.value for error in shell.found["errors"]}) == 1
+        run.read()
+    assert sum(error.diff for error in run.written.updates["errors"]) == 6
+    assert len({error.value for error in run.written.updates["errors"]}) == 1
 
 
 @pytest.mark.parametrize("to", [3, 5])
 def test_what_is_known_of_keys_goes_along_when_shards_become_more(to: int) -> None:
     """A second value is found by the shard that gets the key."""
     topics, keys = Topics(), [b'{"k":%d}' % key for key in range(4)]
-    shell = Shell(plan_of("changes", inputs=(CHANGES,)), topics)
+    run = Run(plan_of("changes", inputs=(CHANGES,)), topics)
     for n, key in enumerate(keys):
         topics.send("changes", key, change("c", None, row(1)))
         topics.send("changes", key, change("c", None, row(n % 2 + 1)))
-    shell.read()
-    assert sum(error.diff for error in shell.found["errors"]) == 4
-    shell.rescale(to)
+    run.read()
+    assert sum(error.diff for error in run.written.updates["errors"]) == 4
+    run.rescale(to)
     for key in keys:
         topics.send("changes", key, change("d", row(1), None))
-    shell.read()
+    run.read()
 
-    assert sum(error.diff for error in shell.found["errors"]) == 0
-    assert {message.key: message.value for message in shell.messages["out"]} == {
+    assert sum(error.diff for error in run.written.updates["errors"]) == 0
+    assert {message.key: message.value for message in run.written.messages["out"]} == {
         key: b'{"k":1,"n":%d}' % (n % 2 + 1) for n, key in enumerate(keys)
     }
 
@@ -245,4 +248,6 @@ def test_a_plan_is_the_same_with_and_without_tombstones() -> None:
 def test_tombstones_are_for_debezium() -> None:
     """Of an upsert topic they are the deletes."""
     with pytest.raises(PlanError, match=r"outputs\.out\.tombstones"):
-        Plan("p", (CHANGES,), (), (Output("out", "changes", "o", "upsert", tombstones=False),))
+        checked(
+            Plan("p", (CHANGES,), (), (Output("out", "changes", "o", "upsert", tombstones=False),))
+        )

@@ -4,7 +4,7 @@ from collections import Counter
 
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical
-from shell import Shell, Topics
+from ikebana.testing import Run, Topics
 
 DAY = 86_400_000
 MONTH = 30 * DAY
@@ -31,18 +31,18 @@ def order(topics: Topics, number: int, placed: int, amount: int) -> None:
     topics.send("orders", b"%d" % number, canonical.encode(value))
 
 
-def shown(shell: Shell, name: str) -> Counter[bytes]:
+def shown(run: Run, name: str) -> Counter[bytes]:
     """What an output comes to now."""
     counts: Counter[bytes] = Counter()
-    for _, value, _, diff in shell.found[name]:
+    for _, value, _, diff in run.written.updates[name]:
         counts[value] += diff
     return +counts
 
 
-def turned_to(shell: Shell, now_ms: int) -> None:
+def turned_to(run: Run, now_ms: int) -> None:
     """Let the clock show a time, and the pipeline do what there is to do."""
-    shell.batch(now_ms, heartbeat=True)
-    while shell.batch(now_ms):
+    run.batch(now_ms, heartbeat=True)
+    while run.batch(now_ms):
         pass
 
 
@@ -51,34 +51,34 @@ def test_rows_leave_on_time_with_no_input() -> None:
     topics = Topics()
     order(topics, 1, placed=10 * DAY, amount=5)
     order(topics, 2, placed=12 * DAY, amount=7)
-    shell = Shell(PLAN, topics, shards=2)
-    turned_to(shell, 20 * DAY)
-    assert shown(shell, "sum") == {b'{"orders":2,"total":12}': 1}
+    run = Run(PLAN, topics, shards=2)
+    turned_to(run, 20 * DAY)
+    assert shown(run, "sum") == {b'{"orders":2,"total":12}': 1}
 
-    turned_to(shell, 10 * DAY + MONTH - 2)
-    assert len(shown(shell, "recent")) == 2
+    turned_to(run, 10 * DAY + MONTH - 2)
+    assert len(shown(run, "recent")) == 2
 
-    turned_to(shell, 10 * DAY + MONTH)
-    assert shown(shell, "sum") == {b'{"orders":1,"total":7}': 1}
-    left = [update for update in shell.found["recent"] if update.diff < 0]
+    turned_to(run, 10 * DAY + MONTH)
+    assert shown(run, "sum") == {b'{"orders":1,"total":7}': 1}
+    left = [update for update in run.written.updates["recent"] if update.diff < 0]
     assert [(update.key, update.time) for update in left] == [(b"1", 10 * DAY + MONTH)]
 
-    turned_to(shell, 12 * DAY + MONTH)
-    assert shown(shell, "recent") == shown(shell, "sum") == {}
-    assert {update.time for update in shell.found["sum"][-1:]} == {12 * DAY + MONTH}
+    turned_to(run, 12 * DAY + MONTH)
+    assert shown(run, "recent") == shown(run, "sum") == {}
+    assert {update.time for update in run.written.updates["sum"][-1:]} == {12 * DAY + MONTH}
 
 
 def test_what_changes_before_it_expires_expires_once() -> None:
     """A retraction takes the pending one with it."""
     topics = Topics()
     order(topics, 1, placed=10 * DAY, amount=5)
-    shell = Shell(PLAN, topics)
-    turned_to(shell, 20 * DAY)
+    run = Run(PLAN, topics)
+    turned_to(run, 20 * DAY)
     order(topics, 1, placed=15 * DAY, amount=5)
-    turned_to(shell, 21 * DAY)
-    turned_to(shell, 10 * DAY + MONTH)
-    assert len(shown(shell, "recent")) == 1
+    turned_to(run, 21 * DAY)
+    turned_to(run, 10 * DAY + MONTH)
+    assert len(shown(run, "recent")) == 1
 
-    turned_to(shell, 15 * DAY + MONTH)
-    assert shown(shell, "recent") == {}
-    assert sum(update.diff < 0 for update in shell.found["recent"]) == 2
+    turned_to(run, 15 * DAY + MONTH)
+    assert shown(run, "recent") == {}
+    assert sum(update.diff < 0 for update in run.written.updates["recent"]) == 2

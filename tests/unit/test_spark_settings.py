@@ -1,8 +1,11 @@
 """Spark's settings for a run: which are ours, and what follows from where it runs."""
 
+from pathlib import Path
+
 import pytest
 
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.session import spark_settings
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"
@@ -37,3 +40,20 @@ def test_a_user_may_want_hadoops_usual_files() -> None:
     options = spark_settings(Settings(checkpoint="state", kafka=KAFKA, spark=usual), "p")
 
     assert options[FILE_SYSTEM] == usual[FILE_SYSTEM]
+
+
+def test_the_folder_of_a_run_is_made_when_it_is_needed_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that never asks for it makes none, and removes none."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = RunFolder()
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []
+
+    (folder.path / "within").mkdir()
+    assert folder.path.parent == tmp_path
+    assert folder.path == folder.path
+
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []

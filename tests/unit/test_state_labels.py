@@ -19,7 +19,7 @@ def test_arrangements_are_named_by_relation_key_and_conditions(tmp_path: object)
     """Each part of the state that a join has made has its text."""
     evaluation = Evaluation(PLAN)
     evaluation.advance({"r": [(1, {"a": 1, "b": 1}, 0)]}, 1)
-    places = (place for place, _ in evaluation.store.scan(b"arrange "))
+    places = (place for place, _ in evaluation.stores[0].scan(b"arrange "))
     birth = newborn(str(tmp_path), PLAN, 1, SourceOffset(-1, 0, 0, {}, PLAN.fingerprint()))
 
     told = arrangements_in(birth)

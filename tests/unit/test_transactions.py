@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.arrangements.errors import ConfigError
 from ikebana.codecs.debezium_position import Boundaries, Boundary, Position, Positions
+from ikebana.errors import ConfigError
 from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.rows.transactions_seen import Counted, Ended, TransactionsSeen
 from ikebana.processor.timing.transactions import Transactions, Watch, advanced

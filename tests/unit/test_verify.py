@@ -2,8 +2,8 @@
 
 import pytest
 
-from ikebana.arrangements.errors import SourceError
 from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.errors import SourceError
 from ikebana.processor.verifying.diff_reader import (
     ClosedBatch,
     History,
@@ -73,7 +73,7 @@ def test_upserts_that_replace_a_value_at_one_time_are_ok() -> None:
 
 
 def test_no_progress_is_not_verifiable() -> None:
-    """Without a batch nothing is verified, which is neither ok nor an offence."""
+    """R18. Without a batch nothing is verified, which is neither ok nor an offence."""
     assert Verifier("t").verdict() == "not verifiable"
 
 
@@ -171,7 +171,7 @@ def test_only_the_first_offence_is_told() -> None:
     ],
 )
 def test_sums_are_judged_by_the_promise(promise: Promise, diff: int, expected: str | None) -> None:
-    """Counts above one are a collection's right, negative ones only that of changes."""
+    """R18. Counts above one are a collection's right, negative ones only that of changes."""
     batch = ClosedBatch(
         progress(0, 0, 10, 2, promise=promise),
         [at(0, "a", "x", 1, diff), at(1, "a", "y", 1, 1)],

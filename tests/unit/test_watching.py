@@ -1,13 +1,16 @@
-"""What `ikebana run` is told about being watched."""
+"""How `ikebana run` is asked to be watched, and that each of several watchers is told all."""
 
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.watching import _address
-from pipelines import Pipeline
+from ikebana.processor.watching.batch_report import BatchReport
+from ikebana.processor.watching.watchers import Watchers
+from support.pipeline_processes import Pipeline
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,46 @@ def test_an_address_that_cannot_be_listened_on_is_an_error_before_the_start(
     result = CliRunner().invoke(cli, ["run", str(file)], env=environment)
 
     assert "cannot listen on 192.0.2.1:9464" in str(result.exception)
+
+
+class _Notes:
+    """Writes down what a watcher is told, each time with its own name."""
+
+    def __init__(self, name: str, notes: list[tuple[object, ...]]) -> None:
+        self._name, self._notes = name, notes
+
+    def step(self, what: str) -> None:
+        self._notes.append((self._name, "step", what))
+
+    def edit(self, plan: EditPlan) -> None:
+        self._notes.append((self._name, "edit", plan))
+
+    def batch(self, report: BatchReport) -> None:
+        self._notes.append((self._name, "batch", report))
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        self._notes.append((self._name, "restart", cause, pause_s))
+
+
+def test_each_of_several_watchers_is_told_everything_in_order() -> None:
+    """Steps, edits, batches and restarts."""
+    notes: list[tuple[object, ...]] = []
+    watchers = Watchers([_Notes("person", notes), _Notes("machines", notes)])
+    batch = BatchReport(1, 0, 5, 2, 0, {}, {}, 0, 0.1, [])
+    cause, edit = OSError(), EditPlan("p", "c", edited=True, parts=())
+
+    watchers.step("begins")
+    watchers.edit(edit)
+    watchers.batch(batch)
+    watchers.restart(cause, 2.0)
+
+    assert notes == [
+        ("person", "step", "begins"),
+        ("machines", "step", "begins"),
+        ("person", "edit", edit),
+        ("machines", "edit", edit),
+        ("person", "batch", batch),
+        ("machines", "batch", batch),
+        ("person", "restart", cause, 2.0),
+        ("machines", "restart", cause, 2.0),
+    ]

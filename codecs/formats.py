@@ -1,0 +1,278 @@
+"""The formats of inputs and outputs: one row for each, with all that others ask of it.
+
+Nothing else asks for a format by its name.  A new format is a file beside this one, its name in
+`Format` or `OutputFormat`, and a row here.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from ikebana.codecs.change import Codec, Wanted
+
+if TYPE_CHECKING:
+    from ikebana.codecs import cdcv2
+    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.debezium_out import Origin
+    from ikebana.codecs.upsert_out import OutputMessage, Violation
+
+KeyFormat = Literal["json", "bytes", "avro"]
+Format = Literal[
+    "json",
+    "bytes",
+    "avro",
+    "debezium-json",
+    "debezium-avro",
+    "debezium-flat-json",
+    "maxwell",
+    "canal",
+    "goldengate",
+    "dms",
+    "diff",
+    "cdcv2-json",
+    "cdcv2-avro",
+]
+OutputFormat = Literal["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]
+# rows: a message is a row.  changes: it tells of changes of rows.  updates: it is an update with
+# a time and a diff, there once, and a progress topic beside it says which times are closed.
+# facts: it has such updates, each as often as you like, or statements of progress.
+Kind = Literal["rows", "changes", "updates", "facts"]
+# Where a row's key comes from.  kafka: the Kafka key.  either: the Kafka key, unless the input
+# names columns.  message: the message says what its key is.  columns: the input names them.
+KeyFrom = Literal["kafka", "either", "message", "columns"]
+MakeCodec = Callable[[Wanted, KeyFormat, "Schemas | None"], Codec]
+# Updates of closed times, consolidated by key; `empty` are times and keys with nothing left.
+Write = Callable[
+    ["Iterable[cdcv2.Fact]", "Origin", Container[tuple[int, bytes]] | None],
+    "tuple[list[OutputMessage], list[Violation]]",
+]
+
+
+class FactCodec(Protocol):
+    """One encoding of CDCv2: the modules `cdcv2` and `cdcv2_avro` are."""
+
+    def decode(self, message: bytes | None, /) -> "cdcv2.Cdcv2Message":
+        """The updates or the progress of a message.  Raises: DecodeError."""
+        ...
+
+    def encode_updates(
+        self, updates: "Iterable[cdcv2.Fact]", max_bytes: int, /
+    ) -> Iterator[bytes]:
+        """Messages of updates."""
+        ...
+
+    def encode_progress(
+        self, lower: int, upper: int, given: Mapping[int, int], max_bytes: int, /
+    ) -> Iterator[bytes]:
+        """Messages of the progress over an interval."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputTraits:
+    """What is special of a format of inputs.
+
+    Codecs are imported when they are first needed: whoever asks for help waits for none.
+    """
+
+    kind: Kind
+    encoding: KeyFormat = "json"
+    """That of the values."""
+    codec: MakeCodec | None = None
+    """What decodes rows or changes; updates and facts have none."""
+    facts: Callable[[], FactCodec] | None = None
+    key_from: KeyFrom = "message"
+    keys_alike: bool = False
+    """Whether keys have the encoding of the values, whatever an input says."""
+    old_images: bool = False
+    """Whether its messages tell what a row was."""
+    source_clocks: bool = False
+    """Whether they tell when, and where in its log, the source committed a change."""
+    quick: bool = False
+    """Whether columns that nobody reads can be checked without decoding them."""
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether a row has columns."""
+        return self.encoding != "bytes"
+
+    @property
+    def is_events(self) -> bool:
+        """Whether a message may be an event of a state machine."""
+        return self.kind == "rows" and self.has_columns
+
+    @property
+    def is_updates(self) -> bool:
+        """Whether its messages have updates, with times of their own."""
+        return self.kind in ("updates", "facts")
+
+    @property
+    def in_registry(self) -> bool:
+        """Whether its messages are read by Avro schemas of a registry."""
+        return self.encoding == "avro" and not self.is_updates
+
+    @property
+    def usual_key(self) -> KeyFormat:
+        """The format of keys where an input says that of its values alone."""
+        return self.encoding if self.kind == "rows" or self.keys_alike else "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTraits:
+    """What is special of a format of outputs."""
+
+    write: Write | None = None
+    """What writes the changes of keys; None: updates are written as they come, or as facts."""
+    facts: Callable[[], FactCodec] | None = None
+    latest: bool = False
+    """Whether a message says what its key has from then on: earlier ones may be compacted away,
+    and a reader knows only of them what the key had."""
+    tombstones: bool = False
+    """Whether tombstones of its own follow, which may be left out."""
+
+    @property
+    def as_updates(self) -> bool:
+        """Whether each update is a message, with time and diff."""
+        return self.write is None and self.facts is None
+
+    @property
+    def single_value(self) -> bool:
+        """Whether its readers rely on at most one value a key."""
+        return self.write is not None
+
+
+def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
+    def make(wanted: Wanted, key_format: KeyFormat, _: "Schemas | None") -> Codec:
+        from ikebana.codecs.plain import Plain
+
+        assert key_format != "avro"
+        return Plain(key_format, value_format, wanted)
+
+    return make
+
+
+def _avro(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
+    from ikebana.codecs.avro import AvroUpserts
+
+    assert schemas is not None
+    return AvroUpserts(schemas, wanted, key_format=key_format)
+
+
+def _debezium_json(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs.debezium import Debezium
+
+    return Debezium(wanted)
+
+
+def _debezium_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> Codec:
+    from ikebana.codecs.debezium_avro import DebeziumAvro
+
+    assert schemas is not None
+    return DebeziumAvro(schemas, wanted)
+
+
+def _debezium_flat_json(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs.debezium_flat import DebeziumFlat
+
+    return DebeziumFlat(wanted)
+
+
+def _maxwell(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs.maxwell import Maxwell
+
+    return Maxwell(wanted)
+
+
+def _canal(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs.canal import Canal
+
+    return Canal(wanted)
+
+
+def _goldengate(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs.goldengate import GoldenGate
+
+    return GoldenGate(wanted)
+
+
+def _dms(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs.dms import Dms
+
+    return Dms(wanted)
+
+
+def _facts_in_json() -> FactCodec:
+    from ikebana.codecs import cdcv2
+
+    return cdcv2
+
+
+def _facts_in_avro() -> FactCodec:
+    from ikebana.codecs import cdcv2_avro
+
+    return cdcv2_avro
+
+
+def _upserts(
+    updates: "Iterable[cdcv2.Fact]", _: "Origin", __: Container[tuple[int, bytes]] | None
+) -> "tuple[list[OutputMessage], list[Violation]]":
+    from ikebana.codecs.upsert_out import to_upserts
+
+    return to_upserts(updates)
+
+
+def _envelopes(
+    updates: "Iterable[cdcv2.Fact]", origin: "Origin", empty: Container[tuple[int, bytes]] | None
+) -> "tuple[list[OutputMessage], list[Violation]]":
+    from ikebana.codecs.debezium_out import to_envelopes
+
+    return to_envelopes(updates, origin, empty)
+
+
+FORMATS: Mapping[str, InputTraits] = {
+    "json": InputTraits(kind="rows", codec=_plain("json"), key_from="kafka"),
+    "bytes": InputTraits(kind="rows", codec=_plain("bytes"), encoding="bytes", key_from="kafka"),
+    "avro": InputTraits(kind="rows", codec=_avro, encoding="avro", key_from="either"),
+    "debezium-json": InputTraits(
+        kind="changes",
+        codec=_debezium_json,
+        key_from="either",
+        old_images=True,
+        source_clocks=True,
+        quick=True,
+    ),
+    "debezium-avro": InputTraits(
+        kind="changes",
+        codec=_debezium_avro,
+        encoding="avro",
+        key_from="either",
+        keys_alike=True,
+        old_images=True,
+    ),
+    "debezium-flat-json": InputTraits(
+        kind="changes", codec=_debezium_flat_json, key_from="either"
+    ),
+    "maxwell": InputTraits(kind="changes", codec=_maxwell, old_images=True),
+    "canal": InputTraits(kind="changes", codec=_canal, old_images=True),
+    "goldengate": InputTraits(kind="changes", codec=_goldengate, old_images=True),
+    "dms": InputTraits(kind="changes", codec=_dms, key_from="columns", old_images=True),
+    "diff": InputTraits(kind="updates"),
+    "cdcv2-json": InputTraits(kind="facts", facts=_facts_in_json),
+    "cdcv2-avro": InputTraits(kind="facts", facts=_facts_in_avro, encoding="avro"),
+}
+OUTPUT_FORMATS: Mapping[str, OutputTraits] = {
+    "diff": OutputTraits(),
+    "cdcv2-json": OutputTraits(facts=_facts_in_json),
+    "cdcv2-avro": OutputTraits(facts=_facts_in_avro),
+    "upsert": OutputTraits(write=_upserts, latest=True),
+    "debezium-json": OutputTraits(write=_envelopes, tombstones=True),
+}
+SINGLE_VALUE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.single_value)
+FACT_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.facts is not None)
+
+
+def fact_codec(name: str) -> FactCodec:
+    """The encoding of CDCv2 that a format is."""
+    facts = FORMATS[name].facts
+    assert facts is not None, f"{name} has no facts"
+    return facts()

@@ -1,0 +1,206 @@
+"""A portion of an edit on one shard: what parts of the state come to under two plans.
+
+At the frontier t of an edit the state of each part has what was at t - 1, the last time that is
+closed.  Each datum of a part that stays goes through the steps of the old plan, negated,
+and through those of the new plan: outputs that are replaced get the difference, new
+outputs what the new plan makes, and fresh reductions and arrangements what they begin with.
+A part that ends gives back what replaced outputs had of it, and its errors.  What comes out has
+the time t - 1 on its way, so that fresh operators take it before all that comes at t; outputs
+show it at t.
+
+Steps look at one datum at a time, so the old and the new image of a datum meet in one
+portion; what cancels only across data meets where outputs hold it until all is done.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.store import Store
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.kernels import reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.linear.chain import consolidated
+from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning.edits import Edit, Side, branches_of
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Operator, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.planning.planner import Branch
+from ikebana.processor.rows.rows import KeyedUpdate, keyed
+
+# So many keys of a part go their way in a batch, from each shard.
+PORTION = 20_000
+_AT = b"at"
+_Contents = Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]
+
+
+class _At(msgspec.Struct, array_like=True):
+    """How far a shard is: at which time, in which part, and its next key; of which edit."""
+
+    time: int
+    part: int = 0
+    next: bytes = b""
+    cleared: bool = False
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """An edit at the frontier `time`; with `fills`, this batch takes a portion of the state.
+
+    Its `number` tells it from others at the same frontier.
+    """
+
+    edit: Edit
+    time: Time
+    number: int
+    fills: bool
+
+    def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
+        """While it fills, fresh operators are at the last time that is closed."""
+        if not self.fills:
+            return given
+        before = Interval(self.time - 1, self.time)
+        return {name: before if name in self.edit.takers else at for name, at in given.items()}
+
+
+@dataclass(slots=True)
+class Filling:
+    """What a portion gives: updates by output, by operator that gets them here or by a hop.
+
+    It went through so many `keys`, and is now done with so many `parts` of the state.
+    """
+
+    outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    inlets: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    hops: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    errors: list[KeyedUpdate] = field(default_factory=list)
+    keys: int = 0
+    parts: int = 0
+    done: bool = False
+
+
+def portion(editing: Editing, store: Store) -> Filling:
+    """The next portion of an edit at its frontier; how far it is lies in the store."""
+    edit, time = editing.edit, editing.time
+    begin = _At(time, number=editing.number)
+    place = parts.operator_part(store, parts.EDIT)
+    (entry,) = place.get_many([_AT])
+    at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
+    if (at.time, at.number) != (begin.time, begin.number):
+        at = begin
+    filling, left = Filling(), PORTION
+    if not at.cleared:
+        # Of a part of the same name that there was before, not all need have gone yet.
+        at.cleared = parts.release(store, _new_parts(edit))
+        place.put(_AT, msgspec.msgpack.encode(at))
+        if not at.cleared:
+            return filling
+    while left > 0 and at.part < len(edit.scanned):
+        root = edit.scanned[at.part]
+        taken = list(islice(_contents(edit.before, root, store, at.next), left + 1))
+        if len(taken) > left:
+            at.next = taken.pop()[0]
+        else:
+            at.part, at.next = at.part + 1, b""
+        left -= len(taken)
+        filling.keys += len(taken)
+        _Filler(edit, root, time - 1, filling).take(taken)
+    filling.parts = at.part
+    filling.done = at.part >= len(edit.scanned)
+    place.put(_AT, msgspec.msgpack.encode(at))
+    return filling
+
+
+def _new_parts(edit: Edit) -> list[str]:
+    """The parts of the state that begin with an edit."""
+    return sorted(parts.parts_of(edit.after) - parts.parts_of(edit.before))
+
+
+class _Filler:
+    """Takes the contents of one part of the state through both plans."""
+
+    def __init__(self, edit: Edit, root: str, time: Time, filling: Filling) -> None:
+        self._edit, self._root, self._time = edit, root, time
+        self._filling = filling
+        self._ends = root in edit.gone
+        self._errs = self._ends or edit.passes_differ(root)
+
+    def take(self, contents: Sequence[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]) -> None:
+        edit = self._edit
+        if self._ends:
+            self._filling.errors += [
+                KeyedUpdate(None, record, self._time, -1)
+                for _, _, errors in contents
+                for record in errors
+            ]
+        for plan, sign in edit.sides:
+            rows = [
+                KeyedUpdate(key, value, self._time, sign)
+                for key, values, _ in contents
+                for value in values
+            ]
+            physical = planner.physical(plan)
+            for branch in branches_of(plan, self._root):
+                if self._errs or edit.goes(branch, sign):
+                    passed = planner.chain_of(plan, branch, physical).apply(rows, branch.silent)
+                    if self._errs:
+                        self._filling.errors += passed.errors
+                    self._deliver(plan, branch, sign, passed.updates)
+
+    def _deliver(
+        self, plan: Plan, branch: Branch, sign: Side, made: Sequence[KeyedUpdate]
+    ) -> None:
+        edit, filling = self._edit, self._filling
+        for name in edit.shown_by(branch, sign):
+            filling.outputs.setdefault(name, []).extend(made)
+        if sign < 0:
+            self._retract_errors(plan, branch, made)
+            return
+        takers = edit.taken_from(branch)
+        for name in filter(takers.__contains__, branch.inlets):
+            filling.inlets.setdefault(name, []).extend(keyed(made))
+        for name in filter(takers.__contains__, branch.hops):
+            filling.hops.setdefault(name, []).extend(made)
+
+    def _retract_errors(self, plan: Plan, branch: Branch, made: Sequence[KeyedUpdate]) -> None:
+        """Take back what reductions that end have said of single rows."""
+        gone = {*branch.inlets, *branch.hops} & self._edit.gone
+        for reduction in plan.reductions:
+            if reduction.name in gone and reduction.function is None:
+                aggregates = ways.aggregates_of(plan, reduction)
+                rows = list(keyed(made))
+                self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))
+
+
+def shown_at(updates: Sequence[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
+    """Updates as an output has them whose earlier times are closed."""
+    moved = [update if update.time >= time else update._replace(time=time) for update in updates]
+    return consolidated(moved)
+
+
+def _contents(plan: Plan, root: str, store: Store, start: bytes) -> _Contents:
+    """What a part of the state has now, from a key on; nothing of what keeps no contents."""
+    operator = next((each for each in plan.operators if each.name == root), None)
+    if operator is None or not kind_of(operator).keeps_contents:
+        return iter(())
+    kind, contents = _kept_by(operator)
+    return contents(parts.operator_part(store, kind + root), start)
+
+
+def _kept_by(operator: Operator) -> tuple[str, Callable[[Store, bytes], _Contents]]:
+    """The kind of part in which an operator keeps its collection, and how to read it."""
+    match operator:
+        case Upsert():
+            return "", upsert.contents
+        case StateMachine():
+            return parts.MACHINE, state_machine.contents
+        case Reduce(function=None):
+            return parts.REDUCE, reduce.contents
+        case Reduce():
+            return parts.REDUCE_ROWS, reduce_rows.contents
+        case _:
+            raise AssertionError(f"{operator.name} keeps no contents")

@@ -1,0 +1,34 @@
+"""How far a shard is with what an edit fills: parts of the state, then joins that are new."""
+
+from collections.abc import Collection
+
+from ikebana.processor.batch.dataflow import Emitted
+from ikebana.processor.deciding.commits import FillProgress
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.joined import joined
+
+
+def fill_progress(
+    edit: Edit | None, emitted: Emitted, *, fills: bool, hydrating: Collection[str]
+) -> FillProgress | None:
+    """How far it is after a batch that `fills`, or in which joins are `hydrating`.
+
+    None: it is neither.  A join that an older version began to fill is of no edit.
+    """
+    if not fills and not hydrating:
+        return None
+    scanned = () if edit is None else edit.scanned
+    joins = tuple(hydrating)
+    if edit is not None:
+        origins = joined(edit.after).origins
+        joins = tuple(j.name for j in edit.after.joins if j.name in edit.fresh & origins.keys())
+    done, keys = len(scanned), 0
+    if fills:
+        done, keys = emitted.filled or (0, 0)
+    else:
+        done += sum(join not in hydrating or join in emitted.hydrated for join in joins)
+    names = [*scanned, *joins]
+    if not names:
+        return None
+    return FillProgress(done, len(names), shown(names[min(done, len(names) - 1)]), keys)

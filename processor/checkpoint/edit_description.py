@@ -1,0 +1,372 @@
+"""Describes an edit: what of it stays, begins, is replaced or goes, and what fills what begins.
+
+Everything follows from two plans with the names that their parts have in the checkpoint
+(`planning.edits`), and the new one as its user wrote it; how many rows there are is said where
+somebody has counted them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from ikebana.processor.checkpoint.edit_plan import (
+    EditPlan,
+    Kind,
+    Origin,
+    PartPlan,
+    Refused,
+    StateSize,
+)
+from ikebana.processor.checkpoint.part_sizes import PartSizes
+from ikebana.processor.checkpoint.state_figures import StateFigures
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.joins.arrangements import Shared
+from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Input, Operator, Output, Plan
+from ikebana.processor.planning.planner import Reading
+
+_SECTIONS: dict[Kind, str] = {
+    "input": "inputs",
+    "operator": "operators",
+    "output": "outputs",
+    "arrangement": "arrangements",
+}
+
+
+def described(
+    edit: Edit,
+    given: Plan,
+    refused: Sequence[Refused] = (),
+    figures: StateFigures | None = None,
+) -> tuple[tuple[PartPlan, ...], StateSize | None]:
+    """What becomes of each part, and how large the state is as far as it was counted.
+
+    `given` is the new plan with the names that its user has for its parts.
+    """
+    sizes = PartSizes(figures)
+    bad = {each.path for each in refused}
+    told = [
+        msgspec.structs.replace(part, does="refused", shows="nothing", filled_from=())
+        if any(_is_at(path, part) for path in bad)
+        else part
+        for part in _Description(edit, given, sizes).parts()
+    ]
+    return tuple(told), sizes.of_edit(edit)
+
+
+def all_new(plan: Plan, checkpoint: str) -> EditPlan:
+    """What a plan does that begins with nothing."""
+    edit = Edit(
+        Plan(plan.name, (), (), (), plan.error_topic, plan.time),
+        plan,
+        fresh=frozenset(progress.edges(plan)),
+        gone=frozenset(),
+        replaced=frozenset(),
+        added=frozenset(output.name for output in plan.outputs),
+        removed=frozenset(),
+    )
+    found = tuple(
+        # Nothing was there that anything could be filled with but what topics have.
+        part if part.kind == "input" else msgspec.structs.replace(part, filled_from=())
+        for part in _Description(edit, plan, PartSizes(None)).parts()
+    )
+    return EditPlan(plan.name, checkpoint, edited=True, is_new=True, parts=found)
+
+
+def _is_at(path: str, part: PartPlan) -> bool:
+    # What refuses an edit knows what is renamed by its name in the checkpoint.
+    places = [f"{_SECTIONS[part.kind]}.{name}" for name in (part.name, part.was or part.name)]
+    return any(path == place or path.startswith(place + ".") for place in places)
+
+
+class _Description:
+    """What becomes of the parts of two plans, which are known here by their names in the state."""
+
+    def __init__(self, edit: Edit, given: Plan, sizes: PartSizes) -> None:
+        self._edit, self._sizes = edit, sizes
+        self._before = {each.name: each for each in edit.before.operators}
+        self._after = {each.name: each for each in edit.after.operators}
+        # Resolving names leaves the order of parts as it was.
+        operators = zip(given.operators, edit.after.operators, strict=True)
+        outputs = zip(given.outputs, edit.after.outputs, strict=True)
+        self._named = {after.name: own.name for own, after in operators}
+        self._named_outputs = {after.name: own.name for own, after in outputs}
+        self._former = {name: self._former_of(each) for name, each in self._after.items()}
+        self._stays: dict[str, bool] = {}
+
+    def parts(self) -> Iterator[PartPlan]:
+        """Inputs, operators, arrangements and outputs; of each those that go come last."""
+        yield from self._inputs()
+        yield from self._operators()
+        yield from self._arrangements()
+        yield from self._outputs()
+
+    def _name(self, name: str) -> str:
+        """What a user calls a part."""
+        return self._named.get(name, shown(name))
+
+    def _inputs(self) -> Iterator[PartPlan]:
+        before = {source.name: source for source in self._edit.before.inputs}
+        after = {source.name: source for source in self._edit.after.inputs}
+        for name, source in after.items():
+            if name in before:
+                why = self._kept_reading(name)
+                yield PartPlan("input", name, "stays", source.value_format, why=why)
+            else:
+                yield _new_input(source)
+        for name, source in before.items():
+            if name not in after:
+                why = "it is not read any more"
+                yield PartPlan("input", name, "dropped", source.value_format, why=why)
+
+    def _kept_reading(self, name: str) -> str:
+        """How an input goes on to be read where the new plan alone would read it otherwise."""
+        after = self._edit.after
+        kept = dict(after.readings).get(name)
+        if kept is None:
+            return ""
+        reading = Reading(kept.columns, kept.key_filters, kept.pushed)
+        alone = planner.physical(replace(after, readings=())).readings.get(name)
+        return "" if alone == reading else f"is read as before, with {_kept_words(reading)}"
+
+    def _operators(self) -> Iterator[PartPlan]:
+        for name, operator in self._after.items():
+            yield self._operator(name, operator)
+        for name, operator in self._before.items():
+            if operator not in self._former.values():
+                kind = kind_of(operator)
+                yield PartPlan(
+                    "operator",
+                    shown(name),
+                    "dropped",
+                    kind.label,
+                    why="" if kind.is_linear else "its state is released",
+                    bytes=self._sizes.bytes_of(name),
+                )
+
+    def _operator(self, name: str, operator: Operator) -> PartPlan:
+        kind, old = kind_of(operator), self._former[name]
+        part = PartPlan("operator", self._name(name), "stays", kind.label)
+        if old is None:
+            origins = tuple(self._origins(operator))
+            return msgspec.structs.replace(part, does="new", filled_from=origins)
+        part = msgspec.structs.replace(part, bytes=self._sizes.bytes_of(old.name))
+        if self._goes_on(name):
+            if self._name(name) == shown(old.name):
+                return part
+            return msgspec.structs.replace(part, does="renamed", was=shown(old.name))
+        return msgspec.structs.replace(
+            part,
+            does="replaced",
+            filled_from=tuple(self._origins(operator)),
+            why=self._why_replaced(operator, old),
+        )
+
+    def _former_of(self, operator: Operator) -> Operator | None:
+        """What an operator was before, in its own definition or another one."""
+        if (same := self._before.get(operator.name)) is not None:
+            return same
+        own = self._name(operator.name)
+        taken = self._before.keys() & self._after.keys()
+        for name, old in self._before.items():
+            if name not in taken and shown(name) == own:
+                return old
+        for name, old in self._before.items():
+            # What keeps no state is renamed without a trace.
+            if name not in taken and kind_of(old).is_linear and _called(operator, name) == old:
+                return old
+        return None
+
+    def _why_replaced(self, operator: Operator, old: Operator) -> str:
+        """Whether it is defined otherwise itself, or what it reads is another collection."""
+        was = kind_of(old).with_sources(_called(old, ""), shown)
+        now = kind_of(operator).with_sources(_called(operator, ""), self._name)
+        if was != now:
+            return "since it is defined otherwise"
+        changed = [
+            self._name(source)
+            for source in kind_of(operator).sources(operator)
+            if not self._goes_on(source)
+        ]
+        if not changed:
+            return ""
+        return f"since it reads {' and '.join(changed)}, which is another collection now"
+
+    def _goes_on(self, name: str) -> bool:
+        """Whether a collection is what it was, with its state if it keeps one."""
+        if name not in self._stays:
+            self._stays[name] = self._is_as_it_was(name)
+        return self._stays[name]
+
+    def _is_as_it_was(self, name: str) -> bool:
+        operator = self._after.get(name)
+        if operator is None:
+            return any(source.name == name for source in self._edit.before.inputs)
+        kind, old = kind_of(operator), self._former[name]
+        if not kind.is_linear:
+            return name not in self._edit.fresh
+        if old is None or _called(operator, old.name) != old:
+            return False
+        return all(self._goes_on(source) for source in kind.sources(operator))
+
+    def _origins(self, operator: Operator) -> Iterator[Origin]:
+        """Where an operator that begins gets what there was; what keeps no state needs nothing."""
+        after, kind = self._edit.after, kind_of(operator)
+        if kind.is_linear:
+            return
+        if kind.reads_rows:
+            known = {source.name for source in self._edit.before.inputs}
+            for source in kind.sources(operator):
+                if source not in known:
+                    yield from (Origin("topic", topic) for topic in after.input(source).topics)
+        elif operator.name in joined(after).last:
+            stages = joined(after).stages.values()
+            asked = [stage.looks_up for stage in stages if stage.join == operator.name]
+            first = joined(after).origins.get(operator.name)
+            for name in dict.fromkeys([*([first] if first else []), *asked]):
+                yield self._arranged(name)
+        else:
+            yield from self._roots(operator.name)
+
+    def _roots(self, name: str) -> Iterator[Origin]:
+        """The roots that a reduction or an arrangement gets its data of."""
+        edge = progress.edges(self._edit.after)[name]
+        for root in (*edge.after, *edge.hops):
+            yield self._root(self._edit.after, root)
+
+    def _root(self, plan: Plan, root: str) -> Origin:
+        name = self._name(root)
+        if plan is self._edit.after and root in self._edit.fresh:
+            return Origin("operator", name)
+        return Origin("state", name, self._sizes.keys_of_root(plan, root))
+
+    def _arranged(self, name: str) -> Origin:
+        shared = joined(self._edit.after).kept[name]
+        rows = None
+        if name not in self._edit.fresh:
+            rows = self._sizes.keys_of_arrangement(name, shared)
+        return Origin("arrangement", self._title(shared), rows)
+
+    def _title(self, shared: Shared) -> str:
+        of = shared.arrangement
+        return str(replace(of, relation=self._name(of.relation)))
+
+    def _arrangements(self) -> Iterator[PartPlan]:
+        """Those that joins make; one that is an upsert's own state is no part by itself."""
+        old, new = joined(self._edit.before).kept, joined(self._edit.after).kept
+        for name, each in new.items():
+            if not each.is_own:
+                part = PartPlan("arrangement", self._title(each), "stays")
+                if name in self._edit.fresh:
+                    origins = tuple(self._roots(name))
+                    yield msgspec.structs.replace(part, does="new", filled_from=origins)
+                else:
+                    yield msgspec.structs.replace(part, bytes=self._sizes.bytes_of(name))
+        for name, each in old.items():
+            if not each.is_own and name not in new:
+                yield PartPlan(
+                    "arrangement",
+                    shown(str(each.arrangement)),
+                    "dropped",
+                    why="its state is released",
+                    bytes=self._sizes.bytes_of(name),
+                )
+
+    def _outputs(self) -> Iterator[PartPlan]:
+        edit = self._edit
+        for output in edit.after.outputs:
+            name = self._named_outputs[output.name]
+            part = PartPlan("output", name, "stays", output.format, topic=output.topic)
+            if output.name in edit.added:
+                part = msgspec.structs.replace(
+                    part,
+                    does="new",
+                    shows="everything",
+                    filled_from=tuple(self._shown_of(output)),
+                )
+            elif output.name in edit.replaced and self._shows_other(output):
+                part = msgspec.structs.replace(
+                    part,
+                    does="replaced",
+                    shows="difference",
+                    filled_from=tuple(self._shown_of(output)),
+                )
+            elif name != shown(output.name):
+                part = msgspec.structs.replace(part, does="renamed")
+            if name != shown(output.name) and output.name not in edit.added:
+                part = msgspec.structs.replace(part, was=shown(output.name))
+            yield part
+        for output in edit.before.outputs:
+            if output.name in edit.removed:
+                yield PartPlan(
+                    "output",
+                    shown(output.name),
+                    "dropped",
+                    output.format,
+                    shows="end",
+                    topic=output.topic,
+                    why="nothing more is written",
+                )
+
+    def _shows_other(self, output: Output) -> bool:
+        """Whether the collection of an output is another one, whatever its steps are called."""
+        edit = self._edit
+        sides = []
+        for plan in (edit.before, edit.after):
+            (of,) = (each for each in plan.outputs if each.name == output.name)
+            ends = [
+                (
+                    # What ends and what begins are two, though it may be under one name.
+                    way.root if way.root not in edit.fresh | edit.gone else (id(plan), way.root),
+                    [step for _, step in way.steps],
+                )
+                for way in ways.paths(plan, of.source)
+            ]
+            sides.append(sorted(map(repr, ends)))
+        return sides[0] != sides[1]
+
+    def _shown_of(self, output: Output) -> Iterator[Origin]:
+        """The roots of the old collection of an output, and of the new one."""
+        edit = self._edit
+        plans = [edit.before, edit.after] if output.name in edit.replaced else [edit.after]
+        found: dict[str, Origin] = {}
+        for plan in plans:
+            for root in progress.producers(plan)[output.name]:
+                found.setdefault(root, self._root(plan, root))
+        yield from found.values()
+
+
+def _called(operator: Operator, name: str) -> Operator:
+    return msgspec.structs.replace(operator, name=name)
+
+
+def _new_input(source: Input) -> PartPlan:
+    origins = tuple(Origin("topic", topic) for topic in source.topics)
+    topics = " and ".join(f'"{topic}"' for topic in source.topics)
+    latest = source.start == "latest"
+    return PartPlan(
+        "input",
+        source.name,
+        "new",
+        source.value_format,
+        why=f"{topics} is read from its {'end on' if latest else 'beginning'}",
+        filled_from=() if latest else origins,
+    )
+
+
+def _kept_words(reading: Reading) -> str:
+    told = []
+    if reading.columns is not None:
+        told.append(
+            f"the columns {', '.join(reading.columns)}" if reading.columns else "no column"
+        )
+    if reading.key_filters:
+        told.append("the rows of some keys")
+    if reading.pushed:
+        steps = dict.fromkeys(shown(step) for step, _ in reading.pushed)
+        told.append(f"what {', '.join(steps)} makes")
+    return " and ".join(told) or "whole rows"

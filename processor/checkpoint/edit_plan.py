@@ -1,0 +1,184 @@
+"""What an edit of a running pipeline does, part by part: a value for people and for programs.
+
+It is made by `edit_description.described` of two plans, and shown by `explain.edit_text`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.ground.moments import moment
+
+# An input, what keeps state or makes steps, what joins look up, what is written.
+Kind = Literal["input", "operator", "arrangement", "output"]
+Does = Literal["stays", "new", "replaced", "renamed", "dropped", "refused"]
+# What the topic of an output gets at the frontier of the edit.
+Shows = Literal["nothing", "difference", "everything", "end"]
+Result = Literal["nothing", "changes", "refused"]
+EXIT_STATUS: dict[Result, int] = {"nothing": 0, "changes": 2, "refused": 1}
+
+_LISTED = 4
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a part that begins gets what was there before it.
+
+    That is the `state` of an operator, an `arrangement` of joins, a `topic` from its beginning,
+    or another `operator` that begins with the same edit.  `rows` are the keys that are read
+    there; None where nobody has counted them.
+    """
+
+    kind: Literal["state", "arrangement", "topic", "operator"]
+    name: str
+    rows: int | None = None
+
+
+class PartPlan(msgspec.Struct, frozen=True):
+    """What becomes of one part; names are those that users have given.
+
+    `type` is what the part is, as in "reduce"; of an output it is its format.  `was` is the
+    name that the checkpoint has for it, if that is another one.  `why` says in words what the
+    other fields do not.  `bytes` are those that it keeps in the state now; None where nobody
+    has counted.
+    """
+
+    kind: Kind
+    name: str
+    does: Does
+    type: str = ""
+    was: str | None = None
+    why: str = ""
+    filled_from: tuple[Origin, ...] = ()
+    shows: Shows = "nothing"
+    topic: str | None = None
+    bytes: int | None = None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Something of an edit that cannot be: at which path of the file, why, and what to do."""
+
+    path: str
+    reason: str
+    remedy: str
+
+
+class StateSize(msgspec.Struct, frozen=True):
+    """How large the state is: its files, and, if these were counted, what of it stays.
+
+    `rows_to_read` are the keys that an edit goes through.  What new parts will keep is not
+    known before they are filled.
+    """
+
+    files_bytes: int
+    rows_to_read: int | None = None
+    kept_bytes: int | None = None
+    released_bytes: int | None = None
+
+
+class EditPlan(msgspec.Struct, frozen=True):
+    """What going on with a plan does to a checkpoint.
+
+    `is_new` says that there is no checkpoint yet, so that nothing is there to be edited.
+    `edited` says whether the plan differs from that of the checkpoint at all.
+    """
+
+    pipeline: str
+    checkpoint: str
+    edited: bool
+    parts: tuple[PartPlan, ...]
+    is_new: bool = False
+    frontier: int | None = None
+    refused: tuple[Refused, ...] = ()
+    state: StateSize | None = None
+
+    @property
+    def result(self) -> Result:
+        """What comes of it, in one word."""
+        if self.refused:
+            return "refused"
+        return "changes" if self.edited or self.is_new else "nothing"
+
+    @property
+    def counts(self) -> Counter[Does]:
+        """How many parts do what."""
+        return Counter(part.does for part in self.parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as data for programs, as docs/operating.md has it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return {"result": self.result, "counts": dict(self.counts), **found}
+
+    def summary(self) -> str:
+        """The counts in a line, as in "1 new, 2 replaced; 1 output gets a difference"."""
+        counts = self.counts
+        words = [f"{counts[does]} {word}" for does, word in _COUNTED.items() if counts[does]]
+        shown = Counter(part.shows for part in self.parts)
+        effects = [
+            f"{counted(shown[what], 'output')} {one if shown[what] == 1 else many}"
+            for what, (one, many) in _EFFECTS.items()
+            if shown[what] and not self.is_new
+        ]
+        return "; ".join(filter(None, [", ".join(words), ", ".join(effects)]))
+
+    def gist(self) -> list[str]:
+        """What changes, in one to five lines; none if nothing does."""
+        if self.result == "nothing" or self.is_new:
+            return []
+        at = "" if self.frontier is None else f" at frontier {moment(self.frontier)}"
+        if self.refused:
+            return [f"the plan is not the checkpoint's, and is refused: {_refusals(self.refused)}"]
+        return [f"the plan changes{at}: {self.summary()}", *self._gist_lines()]
+
+    def _gist_lines(self) -> Iterator[str]:
+        named = {
+            does: [part for part in self.parts if part.does == does]
+            for does in ("new", "replaced", "renamed", "dropped")
+        }
+        told = [
+            f"{does} {_listed([f'{part.kind} {part.name}' for part in parts])}"
+            for does, parts in named.items()
+            if parts
+        ]
+        if told:
+            yield "; ".join(told)
+        origins = dict.fromkeys(
+            f"{_KINDS[origin.kind]} {origin.name}"
+            for part in self.parts
+            for origin in part.filled_from
+            if origin.kind != "operator"
+        )
+        if origins:
+            rows = self.state.rows_to_read if self.state is not None else None
+            count = "" if not rows else f": {counted(rows, 'row')} to read"
+            yield f"filled from {_listed(list(origins))}{count}"
+
+
+_KINDS = {"state": "the state of", "arrangement": "arrangement", "topic": "topic"}
+_COUNTED: dict[Does, str] = {
+    "new": "new",
+    "replaced": "replaced",
+    "renamed": "renamed",
+    "dropped": "dropped",
+    "refused": "refused",
+    "stays": "as before",
+}
+_EFFECTS: dict[Shows, tuple[str, str]] = {
+    "difference": ("gets the difference", "get the difference"),
+    "everything": ("begins", "begin"),
+    "end": ("ends", "end"),
+}
+
+
+def _refusals(refused: tuple[Refused, ...]) -> str:
+    return "; ".join(f"{each.path} {each.reason}".lstrip() for each in refused)
+
+
+def _listed(words: list[str]) -> str:
+    """The first of some words, and how many more there are."""
+    more = len(words) - _LISTED
+    if more <= 1:
+        return ", ".join(words)
+    return f"{', '.join(words[:_LISTED])} and {more} more"

@@ -1,0 +1,73 @@
+"""How much an edit reads, keeps and releases of the state, where that was counted."""
+
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.checkpoint.edit_plan import StateSize
+from ikebana.processor.checkpoint.state_figures import Figures, StateFigures
+from ikebana.processor.joins.arrangements import Shared
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.plan import Plan, Reduce, StateMachine
+
+
+class PartSizes:
+    """The figures of a state by what plans have; None where nothing was counted."""
+
+    def __init__(self, figures: StateFigures | None) -> None:
+        self._figures = figures
+        self._parts = None if figures is None else figures.parts
+
+    def keys_of_root(self, plan: Plan, root: str) -> int | None:
+        """How many keys the collection of a root has."""
+        return self._keys(_part_of(plan, root))
+
+    def keys_of_arrangement(self, name: str, shared: Shared) -> int | None:
+        """How many keys an arrangement has, by its name among operators."""
+        return self._keys(name if shared.is_own else parts.ARRANGE + name)
+
+    def bytes_of(self, operator: str) -> int | None:
+        """What all parts of an operator have; what keeps no state has nothing."""
+        if self._parts is None:
+            return None
+        # A part of an output may have the name of an operator.
+        of_outputs = (parts.HOLD, parts.SHOWN)
+        return sum(
+            each.bytes
+            for part, each in self._parts.items()
+            if part.rpartition(" ")[2] == operator and not part.startswith(of_outputs)
+        )
+
+    def of_edit(self, edit: Edit) -> StateSize | None:
+        """How large the state is, and what an edit does with it."""
+        if self._figures is None:
+            return None
+        if self._parts is None:
+            return StateSize(self._figures.files_bytes)
+        stays = parts.parts_of(edit.after)
+        whole = sum(each.bytes for each in self._parts.values())
+        kept = sum(each.bytes for name, each in self._parts.items() if name in stays)
+        stages = joined(edit.after)
+        read = [self.keys_of_root(edit.before, root) for root in edit.scanned]
+        read += [
+            self.keys_of_arrangement(name, stages.kept[name])
+            for join, name in stages.origins.items()
+            if join in edit.fresh and name not in edit.fresh
+        ]
+        return StateSize(
+            self._figures.files_bytes,
+            rows_to_read=sum(each or 0 for each in read),
+            kept_bytes=kept,
+            released_bytes=whole - kept,
+        )
+
+    def _keys(self, part: str) -> int | None:
+        return None if self._parts is None else self._parts.get(part, Figures()).keys
+
+
+def _part_of(plan: Plan, root: str) -> str:
+    """The part of the state that has the collection of a root."""
+    operator = next((o for o in plan.operators if o.name == root), None)
+    if isinstance(operator, StateMachine):
+        return parts.MACHINE + root
+    if isinstance(operator, Reduce):
+        return (parts.REDUCE if operator.function is None else parts.REDUCE_ROWS) + root
+    return root

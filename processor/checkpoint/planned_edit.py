@@ -1,0 +1,81 @@
+"""What going on with a plan does to a checkpoint, by its birth record: asked before a start."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ikebana.errors import CheckpointError
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, check_shards
+from ikebana.processor.checkpoint.edit_description import all_new, described
+from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, StateSize
+from ikebana.processor.checkpoint.evolution import edit_to, evolved
+from ikebana.processor.checkpoint.state_figures import StateFigures
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.edits_problems import problems as problems_of
+from ikebana.processor.planning.plan import Plan
+
+_ANEW = (
+    "start anew: with a new checkpoint, under a new name of the pipeline, with new output topics "
+    "and a new errors.topic if one is named"
+)
+
+
+def planned(
+    location: str,
+    birth: Birth | None,
+    plan: Plan,
+    shards: int,
+    *,
+    logged: Logged | None = None,
+    figures: StateFigures | None = None,
+) -> EditPlan:
+    """What a run of a plan would change; what it would refuse is told with all of that.
+
+    Without a birth record everything is new.  `figures` say how large the state is, `logged`
+    where the frontier stands.
+    """
+    if birth is None:
+        return all_new(plan, location)
+    edit = edit_to(birth, plan)
+    refused = tuple(_refused(birth, plan, shards, edit))
+    parts: tuple[PartPlan, ...] = ()
+    state: StateSize | None = None
+    if edit is not None:
+        parts, state = described(edit, plan, refused, figures)
+    edited = bool(refused) or evolved(birth, plan, shards) != birth
+    if not edited:
+        # What was renamed before stays as it is.
+        parts = tuple(_as_before(part) for part in parts)
+    offset = None if logged is None else logged.offset
+    return EditPlan(
+        plan.name,
+        location,
+        edited=edited,
+        parts=parts,
+        frontier=None if offset is None else offset.upper,
+        refused=refused,
+        state=state,
+    )
+
+
+def _as_before(part: PartPlan) -> PartPlan:
+    return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part
+
+
+def _refused(birth: Birth, plan: Plan, shards: int, edit: Edit | None) -> Iterator[Refused]:
+    try:
+        check_shards(birth, shards)
+    except CheckpointError as error:
+        yield _in_words("run.shards", error)
+    try:
+        evolved(birth, plan, birth.shards)
+    except CheckpointError as error:
+        problems = [] if edit is None else list(problems_of(edit, birth.generations))
+        for path, problem in problems:
+            yield Refused(path, problem, f"Leave {path} as it was, or {_ANEW}.")
+        if not problems:
+            yield _in_words("", error)
+
+
+def _in_words(path: str, error: CheckpointError) -> Refused:
+    return Refused(path, error.message, error.hint or "")

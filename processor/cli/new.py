@@ -1,0 +1,85 @@
+"""`ikebana new`: write a first pipeline file with comments."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ikebana.errors import ConfigError
+
+_DEFAULT = "localhost:9092"
+
+
+@click.command("new")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--topic", help="A topic whose messages the proposal is made from.  [default: write a sample]"
+)
+@click.option(
+    "--brokers",
+    "--bootstrap-servers",
+    metavar="H:P",
+    envvar="IKEBANA_BOOTSTRAP_SERVERS",
+    default=_DEFAULT,
+    show_default=True,
+    help="Brokers.  [env: IKEBANA_BOOTSTRAP_SERVERS]",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings of the Kafka client, one key=value a line; they are not written to FILE.",
+)
+@click.option(
+    "--registry", metavar="URL", help="The URL of the schema registry, for messages in Avro."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def new_command(
+    file: Path,
+    *,
+    topic: str | None,
+    brokers: str,
+    config: Path | None,
+    registry: str | None,
+    force: bool,
+) -> None:
+    """Write FILE, a first pipeline file with comments.
+
+    With --topic, the earliest and the newest messages of the topic are read, and FILE
+    proposes their format, key and columns; comments say what the messages did not show.
+    Without --topic, FILE is a sample that runs as it is.
+    """
+    if file.exists() and not force:
+        raise ConfigError(f"{file} exists already", hint="--force overwrites it.")
+    # Imported here, so that `--help` does not wait for Kafka's client.
+    from ikebana.processor.cli.connection import read_config
+    from ikebana.processor.configuring.pipeline import parse
+    from ikebana.processor.proposing import writing
+    from ikebana.processor.proposing.proposal import propose
+
+    if topic is None:
+        text = writing.sample(brokers)
+    else:
+        from ikebana.processor.kafka import client
+        from ikebana.processor.kafka.sampling import sampled
+
+        settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
+        client.reach(settings)
+        proposal = propose(topic, sampled(settings, topic))
+        text = writing.written(proposal, brokers, registry)
+        try:
+            parse(text, str(file), environ={})
+        except ConfigError:
+            # SQL does not tell names apart that differ in case alone, for instance.
+            note = "The columns could not be declared: `ikebana explain` would refuse them."
+            bare = replace(proposal, columns=(), notes=(*proposal.notes, note))
+            text = writing.written(bare, brokers, registry)
+            proposal = bare
+        for note in proposal.notes:
+            click.echo(note, err=True)
+    parse(text, str(file), environ={})
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"could not write {file}: {error.strerror}") from error
+    click.echo(f"wrote {file}; `ikebana explain {file}` shows what it will do", err=True)

@@ -1,0 +1,138 @@
+"""`ikebana plan`: what an edit of a pipeline will do, before it is run."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+    from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.checkpoint.state_figures import StateFigures
+    from ikebana.processor.configuring.settings import Settings
+    from ikebana.processor.planning.plan import Plan
+
+# State files of more bytes are counted only if that is asked for: it reads all of them.
+_COUNTED_BYTES = 256 << 20
+_STYLES = {
+    "plain": "",
+    "heading": "bold",
+    "new": "green",
+    "replaced": "yellow",
+    "dropped": "red",
+    "stays": "dim",
+    "refused": "bold red",
+}
+
+
+@click.command("plan")
+@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    metavar="CHECKPOINT",
+    help="The checkpoint to go on with; default: run.checkpoint of the file.",
+)
+@click.option(
+    "--count/--no-count",
+    default=None,
+    help="Read the state files to tell rows and bytes; default: if they have at most 256 MiB.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan_command(file: Path, *, against: str | None, count: bool | None, as_json: bool) -> None:
+    """Show what PIPELINE, a YAML file or module:name, changes of a checkpoint.
+
+    Which operators, inputs and outputs stay, are new, are replaced or go, what fills those that
+    begin, which topics get a difference, and what is refused, with what to do.  Neither Kafka
+    nor Spark is started, nothing is written, and the pipeline may be running.
+
+    Exit status 0: nothing changes.  2: something does.  1: a run would refuse it.
+    """
+    # Who asks for help does not wait for a database of expressions.
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    from ikebana.processor.checkpoint.edit_plan import EXIT_STATUS
+    from ikebana.processor.cli import finding
+
+    # Brokers are not asked, so a module that names none will do.
+    brokers = None if file.exists() else os.environ.get("IKEBANA_BOOTSTRAP_SERVERS", "unused")
+    plan, settings = finding.read(
+        file, bootstrap_servers=brokers, checkpoint=against, environ=os.environ
+    )
+    found = looked_up(
+        plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
+    )
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found.as_json()))
+    else:
+        _print(found)
+    sys.exit(EXIT_STATUS[found.result])
+
+
+def looked_up(
+    plan: "Plan", checkpoint: "Checkpoint", shards: int, *, count: bool | None = False
+) -> "EditPlan":
+    """What going on with a plan does to a checkpoint; `count` as the option says.
+
+    Raises: CheckpointError, if the checkpoint cannot be read.
+    """
+    from ikebana.processor.checkpoint.preflight import kept
+    from ikebana.processor.deciding.planned_edit import planned_start
+
+    birth, logged = kept(checkpoint)
+    if birth is None:
+        return planned_start(checkpoint.location, None, None, plan, shards)
+    figures = _figures(checkpoint, birth, count=count)
+    return planned_start(checkpoint.location, birth, logged, plan, shards, figures)
+
+
+def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
+    """Refuse a plan that is not the checkpoint's; a new checkpoint has none.
+
+    Raises: CheckpointError, with all that would change, or if the checkpoint cannot be read.
+    """
+    from ikebana.errors import CheckpointError
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    from ikebana.processor.explain.edit_text import edit_lines
+
+    found = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
+    if found.is_new or found.result == "nothing":
+        return
+    told = "\n".join(line.text for line in edit_lines(found))
+    raise CheckpointError(
+        f"the plan is not the checkpoint's, and changes are to be refused\n{told}",
+        hint="Go on with the pipeline as it was, or, if this is meant, run it without "
+        "--refuse-changes and IKEBANA_REFUSE_CHANGES.",
+    )
+
+
+def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) -> "StateFigures":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ikebana.processor.checkpoint import state_figures
+
+    alone = state_figures.uncounted(checkpoint, birth.shards)
+    if count is None:
+        count = alone.files_bytes <= _COUNTED_BYTES
+    if not count:
+        return alone
+    console = Console(stderr=True, highlight=False)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("counting the state", total=None)
+        return state_figures.counted(
+            checkpoint, birth.shards, lambda more: bar.update(task, advance=more)
+        )
+
+
+def _print(plan: "EditPlan") -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from ikebana.processor.explain.edit_text import edit_lines
+
+    console = Console(highlight=False)
+    for line in edit_lines(plan):
+        console.print(Text(line.text, style=_STYLES[line.tone]), soft_wrap=True)

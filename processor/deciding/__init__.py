@@ -1,0 +1,1 @@
+"""What is decided from what brokers and checkpoints say; pure."""

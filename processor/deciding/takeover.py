@@ -1,0 +1,159 @@
+"""Taking over a pipeline: the driver's steps before its query may start, in their order.
+
+The order is what makes two instances on one checkpoint exact.  First the driver's
+transactional id, which is the lease: an older driver can publish nothing after this.
+Then everything is looked at and, if it does not fit together, refused by name before
+anything is written.  Then the new incarnation is committed, in the driver's partition
+and in each shard's, fencing the shard's tasks of older instances.  An older instance
+that finds a greater incarnation stops for good.
+
+What the steps do on the brokers is `Brokers`; `kafka.takeover` has the real ones.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ikebana.errors import FencedError
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.deciding.claiming import adopted, claim
+from ikebana.processor.deciding.commits import Lease, Marker, first_marker
+from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.deciding.starting import (
+    GoOn,
+    History,
+    Shown,
+    judge,
+    lasting_topics,
+    lease_refusal,
+)
+from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.planning.plan import Output, Plan
+
+
+class Claimant(Protocol):
+    """Whoever has fenced a shard, until it is fenced itself."""
+
+    def commit(self, marker: Marker) -> None:
+        """Commit a marker of the shard.  Raises: FencedError, after somebody else's fence."""
+        ...
+
+
+class Brokers(Protocol):
+    """What a take-over asks of the brokers of a pipeline, and has them do."""
+
+    def hold_lease(self) -> None:
+        """Fence every older driver."""
+        ...
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
+        """The topics of these names that exist."""
+        ...
+
+    def last_lease(self) -> Lease | None:
+        """The last committed lease."""
+        ...
+
+    def fence(self, shard: int) -> Claimant:
+        """Fence a shard's task, and end what it left open."""
+        ...
+
+    def last_marker(self, shard: int) -> Marker | None:
+        """A shard's last committed marker."""
+        ...
+
+    def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
+        """What an output's topics say."""
+        ...
+
+    def make_topics(self, existing: Mapping[str, Topic]) -> None:
+        """Make the topics and partitions that are missing."""
+        ...
+
+    def commit_lease(self, lease: Lease) -> None:
+        """Commit a lease.  Raises: FencedError, after a newer driver's fence."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an instance knows when it may start; `adopted` as `claiming.adopted` says."""
+
+    incarnation: int
+    adopted: str | None
+    found: GoOn
+
+
+def take_over(
+    plan: Plan,
+    birth: Birth,
+    brokers: Brokers,
+    look: Callable[[], Logged],
+    accepted: Callable[[], None],
+    holder: str,
+) -> Taken:
+    """Become the one instance of the pipeline; `kafka.takeover.take_over` says the rest."""
+    brokers.hold_lease()
+    existing = brokers.topics(_topics(plan))
+    shards_before = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
+    before = brokers.last_lease() if _ran(plan, existing) else None
+    _refuse(lease_refusal(plan, birth, before, existing))
+    markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
+    for shard in range(min(birth.shards, shards_before)):
+        # Ends what a task of an older instance left open, so that it can be read past.
+        brokers.fence(shard)
+        markers[shard] = brokers.last_marker(shard)
+    outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
+    # A batch is logged before it is committed anywhere, so the log is read last: an older
+    # instance that still runs cannot have put a marker beyond it.
+    found = judge(History(plan, birth, look(), outputs, markers))
+    if isinstance(found, Refusal):
+        raise found.error()
+    brokers.make_topics(existing)
+    accepted()
+    ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
+    incarnation = before.incarnation + 1 if before else 1
+    brokers.commit_lease(Lease(birth.id, birth.epoch, incarnation, holder, ids))
+    # Before it was rescaled the checkpoint may have had more shards: an instance of then
+    # finds in their markers too that it has been replaced.
+    firsts = [
+        replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
+        for shard in range(max(birth.shards, shards_before))
+    ]
+    offsets = [_claimed(brokers, first, incarnation) for first in firsts]
+    return Taken(incarnation, adopted(offsets[: birth.shards]), found)
+
+
+def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> str:
+    """Commit the incarnation to a shard's marker; return the digest of its batch's offset.
+
+    The marker is read again: until its incarnation is replaced, a task of an older
+    instance may fence us, and commit one more batch.
+    """
+    while True:
+        claimant = brokers.fence(first.shard)
+        claimed = claim(first, brokers.last_marker(first.shard), incarnation)
+        if isinstance(claimed, Refusal):
+            raise claimed.error()
+        try:
+            claimant.commit(claimed.marker)
+        except FencedError:
+            continue
+        return claimed.offset
+
+
+def _topics(plan: Plan) -> list[str]:
+    shown = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
+    return [plan.markers_topic, plan.loopback_topic, *shown]
+
+
+def _ran(plan: Plan, existing: Mapping[str, Topic]) -> bool:
+    """Whether an instance of the pipeline has left anything to read."""
+    return plan.markers_topic in existing and existing[plan.markers_topic].partitions > 0
+
+
+def _refuse(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise refusal.error()

@@ -1,0 +1,188 @@
+"""What an edit does, as lines of text: a sign and a word for each part, aligned.
+
+`+` is new, `-` goes, `~` becomes another one, `=` stays, `!` is refused.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, Kind, Origin, PartPlan
+from ikebana.processor.explain.words import listed
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.ground.moments import moment
+from ikebana.processor.ground.printable import printable
+
+Tone = Literal["plain", "heading", "new", "replaced", "dropped", "stays", "refused"]
+_SIGNS: dict[Does, tuple[str, Tone]] = {
+    "stays": ("=", "stays"),
+    "renamed": ("=", "stays"),
+    "new": ("+", "new"),
+    "replaced": ("~", "replaced"),
+    "dropped": ("-", "dropped"),
+    "refused": ("!", "refused"),
+}
+_SECTIONS: dict[Kind, str] = {
+    "input": "inputs",
+    "operator": "operators",
+    "arrangement": "arrangements of joins",
+    "output": "outputs",
+}
+_WIDTH = 96
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+class Line(NamedTuple):
+    """A line, and in which tone it is said, for whoever has colours."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+def edit_lines(plan: EditPlan) -> Iterator[Line]:
+    """The edit, section by section, and in the end how many parts do what."""
+    where = f"pipeline {plan.pipeline}, checkpoint {printable(plan.checkpoint)}"
+    if plan.frontier is not None:
+        where += f", frontier {moment(plan.frontier)}"
+    yield Line(where, "heading")
+    for kind, title in _SECTIONS.items():
+        parts = [part for part in plan.parts if part.kind == kind]
+        if parts:
+            yield Line("")
+            yield Line(title, "heading")
+            yield from _rows(parts)
+    yield from _refusals(plan)
+    yield from _state(plan)
+    yield Line("")
+    yield Line(closing(plan), "heading")
+
+
+def closing(plan: EditPlan) -> str:
+    """What comes of it, in a line."""
+    if plan.refused:
+        return f"refused, for {counted(len(plan.refused), 'reason')}"
+    if plan.is_new:
+        return f"there is no checkpoint yet, all is new: {plan.summary()}"
+    if not plan.edited:
+        return "nothing changes"
+    return plan.summary()
+
+
+def _rows(parts: Sequence[PartPlan]) -> Iterator[Line]:
+    names = max(len(_name(part)) for part in parts)
+    types = max(len(part.type) for part in parts)
+    for part in parts:
+        sign, tone = _SIGNS[part.does]
+        row = f"  {sign} {_name(part):{names}}  "
+        if types:
+            row += f"{part.type:{types}}  "
+        yield from (
+            Line(text, tone)
+            for text in textwrap.wrap(
+                printable(_told(part)),
+                max(_WIDTH, len(row) + _WIDTH // 3),
+                initial_indent=row,
+                subsequent_indent=" " * len(row),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+
+def _name(part: PartPlan) -> str:
+    return printable(part.name)
+
+
+def _told(part: PartPlan) -> str:
+    """What becomes of a part, in words."""
+    words = [_word(part)]
+    if part.was is not None and part.does != "renamed":
+        words.append(f"called {part.was} in the checkpoint")
+    if part.why:
+        words.append(part.why)
+    if part.filled_from and part.kind != "input":
+        verb = "made of" if part.shows != "nothing" else "filled from"
+        words.append(f"{verb} {listed(map(_origin, part.filled_from))}")
+    if part.bytes and part.does in ("dropped", "stays"):
+        words.append(_size(part.bytes))
+    return ", ".join(words)
+
+
+def _word(part: PartPlan) -> str:
+    if part.kind == "output":
+        return {
+            "everything": f'new, topic "{part.topic}" begins with all that there is',
+            "difference": f'replaced, topic "{part.topic}" gets the difference',
+            "end": f'dropped, topic "{part.topic}" ends',
+            "nothing": "as before" if part.does == "stays" else _plain(part),
+        }[part.shows]
+    return _plain(part)
+
+
+def _plain(part: PartPlan) -> str:
+    if part.does == "stays":
+        return "as before"
+    return f"renamed, was {part.was}" if part.does == "renamed" else part.does
+
+
+def _origin(origin: Origin) -> str:
+    words = {
+        "state": f"the state of {origin.name}",
+        "arrangement": f"arrangement {origin.name}",
+        "topic": f'topic "{origin.name}"',
+        "operator": f"the new operator {origin.name}",
+    }[origin.kind]
+    return words if origin.rows is None else f"{words} ({counted(origin.rows, 'row')})"
+
+
+def _refusals(plan: EditPlan) -> Iterator[Line]:
+    if plan.refused:
+        yield Line("")
+        yield Line("refused", "heading")
+    for each in plan.refused:
+        whole = f"{each.path} {each.reason}".lstrip()
+        yield from (Line(text, "refused") for text in _wrapped(whole, "  ! ", "    "))
+        yield from (Line(text) for text in _wrapped(each.remedy, "      ", "      "))
+
+
+def _state(plan: EditPlan) -> Iterator[Line]:
+    state = plan.state
+    if state is None or plan.result != "changes":
+        return
+    yield Line("")
+    yield Line("state", "heading")
+    if state.rows_to_read is None:
+        told = (
+            f"its files have {_size(state.files_bytes)}: no more than that is read; what is read "
+            "of them and what stays was not counted"
+        )
+    else:
+        told = (
+            f"{counted(state.rows_to_read, 'row')} to read, "
+            f"{_size(state.kept_bytes or 0)} to keep, {_size(state.released_bytes or 0)} to "
+            "release; what new parts will keep is known when they are filled"
+        )
+    yield from (Line(text) for text in _wrapped(told, "  ", "  "))
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _size(size: int) -> str:
+    """A number of bytes in its unit.
+
+    >>> _size(999), _size(1536), _size(5 * 2**30)
+    ('999 bytes', '1.5 KiB', '5.0 GiB')
+    """
+    if size < 1024:
+        return counted(size, "byte")
+    power = min((size.bit_length() - 1) // 10, len(_UNITS))
+    return f"{size / 1024**power:,.1f} {_UNITS[power - 1]}"

@@ -1,0 +1,65 @@
+"""Operators in the words of the pipeline file, and what the shards keep of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ikebana.processor.explain import joining
+from ikebana.processor.explain.words import one_line, steps_lines
+from ikebana.processor.ground.printable import printable
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.linear.functions import name_of
+from ikebana.processor.planning.plan import (
+    Concat,
+    Linear,
+    Operator,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
+
+
+def written(operator: Operator) -> list[str]:
+    """What the file says of an operator, a line each."""
+    return _WRITTEN[type(operator)](operator)
+
+
+def kept(operator: Operator) -> str:
+    """What an operator keeps of each key, if it does."""
+    return _KEPT[type(operator)](operator)
+
+
+def _machine(operator: StateMachine) -> list[str]:
+    lines = [f"state_machine: {operator.input}", f"step: {name_of(operator.step)}"]
+    if operator.view is not None:
+        lines.append(f"view: {name_of(operator.view)}")
+    return [*lines, f"version: {operator.version}"]
+
+
+def _reduce(operator: Reduce) -> list[str]:
+    by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
+    named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
+    if operator.function is not None:
+        named = [f"function: {printable(name_of(operator.function))}"]
+    return [f"reduce: {operator.source}", *by, *named]
+
+
+def _reduced(operator: Reduce) -> str:
+    if operator.function is not None:
+        return "all rows of each key, and what its function gives of them"
+    return "the results of each key, and what they need"
+
+
+_WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
+    Upsert: lambda operator: [f"upsert: {operator.input}"],
+    Linear: lambda operator: [f"linear: {operator.source}", *steps_lines(operator.steps)],
+    Concat: lambda operator: [f"concat: {', '.join(operator.sources)}"],
+    StateMachine: _machine,
+    Reduce: _reduce,
+    DeltaJoin: joining.written,
+    AsOfJoin: joining.written,
+}
+_KEPT: Mapping[type, Callable[[Any], str]] = {
+    Upsert: lambda _: "the current value of each key",
+    StateMachine: lambda _: "the states of each key's machine",
+    Reduce: _reduced,
+}

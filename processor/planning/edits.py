@@ -1,0 +1,128 @@
+"""What differs between two plans that run one after the other on one checkpoint.
+
+A part of the new plan that is defined as it was, over sources that are as they were, *stays*: its
+state goes on.  Any other operator with state is *fresh*: it begins at the frontier of the edit,
+with what its sources have then.  `edits_resolved` gives parts the names by which this is told.
+
+The collection of an output that stays is, after the edit, another one or not.  If it is another
+one, the output gets the difference of both as updates of the edit's time.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.planner import Branch
+
+# What was before, and what is from now on, by the sign with which its contents count.
+Side = Literal[-1, 1]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Two plans with the names that their parts have in the checkpoint.
+
+    `fresh` are the operators of `after`, arrangements and stages of joins among them, that begin
+    with the edit; `gone` the roots of `before` that end with it.  `replaced` are the outputs
+    whose collection is another one, `added` those that are new; `removed` those that end.
+    """
+
+    before: Plan
+    after: Plan
+    fresh: frozenset[str]
+    gone: frozenset[str]
+    replaced: frozenset[str]
+    added: frozenset[str]
+    removed: frozenset[str]
+
+    @property
+    def sides(self) -> tuple[tuple[Plan, Side], tuple[Plan, Side]]:
+        """Both plans, with the signs with which they count."""
+        return (self.before, -1), (self.after, 1)
+
+    @cached_property
+    def affected(self) -> frozenset[str]:
+        """The outputs that get something at the time of the edit."""
+        return self.replaced | self.added
+
+    @cached_property
+    def takers(self) -> frozenset[str]:
+        """The fresh operators that take what was there before time goes on.
+
+        Joins and their stages look up, and wait until what they ask is full.
+        """
+        joins = {join.name for join in self.after.joins}
+        return self.fresh - joins - joined(self.after).stages.keys()
+
+    @cached_property
+    def scanned(self) -> tuple[str, ...]:
+        """The roots whose contents have to be gone through, in a fixed order."""
+        return tuple(
+            root
+            for root in ways.roots(self.before)
+            if root in self.gone
+            or self.passes_differ(root)
+            or any(
+                self.goes(branch, sign)
+                for plan, sign in self.sides
+                for branch in branches_of(plan, root)
+            )
+        )
+
+    def goes(self, branch: Branch, sign: Side) -> bool:
+        """Whether what a branch of a side makes of contents goes anywhere."""
+        return bool(self.shown_by(branch, sign) or (sign > 0 and self.taken_from(branch)))
+
+    def shown_by(self, branch: Branch, sign: Side) -> frozenset[str]:
+        """The outputs that get what a branch of a side makes of contents."""
+        return (self.affected if sign > 0 else self.replaced) & set(branch.outputs)
+
+    def taken_from(self, branch: Branch) -> frozenset[str]:
+        """The fresh operators that begin with what a branch of the new plan makes of contents."""
+        return self.takers & {*branch.inlets, *branch.hops}
+
+    def passes_differ(self, root: str) -> bool:
+        """Whether other steps go out from a root, so that other rows may fail on them."""
+        old, new = ({branch.steps for branch in branches_of(plan, root)} for plan, _ in self.sides)
+        return old != new
+
+
+def branches_of(plan: Plan, root: str) -> tuple[Branch, ...]:
+    """The branches that go out from a root; of one that a plan has not, none."""
+    return tuple(planner.physical(plan).branches.get(root, ()))
+
+
+@lru_cache(maxsize=8)
+def edit_of(before: Plan, after: Plan) -> Edit:
+    """What differs between two plans whose parts have their names in the checkpoint."""
+    old, new = set(progress.edges(before)), set(progress.edges(after))
+    kept = old & new
+    outputs = {output.name: output for output in before.outputs}
+    replaced = {
+        output.name
+        for output in after.outputs
+        if output.name in outputs
+        and _collection(before, outputs[output.name], kept) != _collection(after, output, kept)
+    }
+    names = {output.name for output in after.outputs}
+    return Edit(
+        before,
+        after,
+        fresh=frozenset(new - old),
+        gone=frozenset(ways.roots(before)) - new,
+        replaced=frozenset(replaced),
+        added=frozenset(names - outputs.keys()),
+        removed=frozenset(outputs.keys() - names),
+    )
+
+
+def _collection(plan: Plan, output: Output, kept: set[str]) -> Any:
+    """What an output shows: ways from roots, of which those that do not stay are told apart."""
+    ends = [
+        (way.root if way.root in kept else (id(plan), way.root), way.steps)
+        for way in ways.paths(plan, output.source)
+    ]
+    return sorted(map(repr, ends))

@@ -1,0 +1,39 @@
+"""Fingerprints of plans, which identify them in offset logs and commit markers."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ikebana.processor.linear.functions import name_of
+
+# A plan that does not use these keeps the fingerprint it had before they existed.
+_ADDED_LATER = {"event_time", "function", "unique", "size"}
+
+
+def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
+    """The fingerprint of a plan whose event times have these settings instead of their own."""
+    plain = msgspec.to_builtins(plan, enc_hook=_function_name)
+    for part in (*plain["inputs"], *plain["operators"]):
+        for name in _ADDED_LATER & part.keys():
+            if part[name] in (None, ()):
+                del part[name]
+        if "event_time" in part:
+            part["event_time"].update(of_event_time)
+    for output in plain["outputs"]:
+        # It affects messages only, not the collection.
+        del output["tombstones"]
+    if not plain["readings"]:
+        del plain["readings"]
+    # A batch that has failed on an error can be run again under another policy: where it
+    # was committed it had none.
+    plain["on_error"] = "record"
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+
+
+def _function_name(value: Any) -> str:
+    """The name of a step's function, the only value of a plan that is not data."""
+    if not callable(value):
+        raise TypeError(f"a plan holds a {type(value).__name__}")
+    return name_of(value)

@@ -1,0 +1,126 @@
+"""Problems of an input by itself: its format, its columns and its times."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from ikebana.codecs.encodings import encoding
+from ikebana.codecs.formats import FORMATS
+from ikebana.errors import ConfigError
+from ikebana.processor.linear.judging import judged
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.input_options import EMPTY_VALUES, full_encoding
+from ikebana.processor.planning.judging import rows_of
+from ikebana.processor.planning.operators.kind import Problem
+from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input
+from ikebana.processor.planning.transaction_topics import collections_of
+from ikebana.processor.planning.unread import Unread
+
+
+def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
+    """What an input cannot be, whatever reads it."""
+    path = f"inputs.{source.name}"
+    traits = source.traits
+    plain = traits.kind == "rows"
+    if not source.topics:
+        yield f"{path}.topic", "at least one topic is needed"
+    if source.mode == "diffs" and not (traits.old_images or traits.is_updates):
+        yield (
+            f"{path}.mode",
+            f'"diffs" needs messages with old images; {source.value_format} has none'
+            + ('; with "append" each is a row of its own' if plain else ""),
+        )
+    if source.mode == "append" and not plain:
+        yield f"{path}.mode", f'"append" is for rows that stay; {source.value_format} has changes'
+    if source.tables is not None:
+        if plain:
+            yield f"{path}.tables", f"{source.value_format} messages name no table"
+        try:
+            re.compile(source.tables)
+        except re.error as error:
+            yield f"{path}.tables", f"is not a regular expression: {error}"
+    if source.key and traits.key_from == "kafka":
+        yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
+    if source.schema is not None and not traits.in_registry:
+        yield f"{path}.schema", f"{source.value_format} values are not read by an Avro schema"
+    if source.key_format == "avro" and not traits.in_registry:
+        problem = f"a key in Avro goes with values in Avro, not {source.value_format}"
+        yield f"{path}.format.key", problem
+    if not source.key and traits.key_from == "columns" and source.mode == "upsert":
+        yield (
+            f"{path}.key",
+            f"is needed: messages of {source.value_format} do not say what their key is",
+        )
+    empty = dict(source.options).get("empty_value", EMPTY_VALUES[0])
+    if empty not in EMPTY_VALUES and not plain:
+        problem = f'is "{empty}"; set it to one of: {", ".join(EMPTY_VALUES)}'
+        yield f"{path}.options.empty_value", problem
+    if source.columns and not traits.has_columns:
+        yield f"{path}.columns", "bytes have no columns"
+    for name, count in Counter(column.name for column in source.columns).items():
+        if count > 1:
+            yield f"{path}.columns.{name}", f"is declared {count} times"
+    for column in source.columns:
+        if column.name in (KEY, VALUE) or column.name.startswith("__"):
+            yield (
+                f"{path}.columns.{column.name}",
+                f"the name is taken; a field of it is value->>'{column.name}'",
+            )
+        try:
+            from ikebana.processor.linear.expressions import type_named
+
+            type_named(column.type)
+        except ExpressionError as error:
+            yield f"{path}.columns.{column.name}", str(error)
+        if column.encoding is not None:
+            try:
+                encoding(full_encoding(column.type, column.encoding))
+            except ExpressionError:
+                continue  # the type is told
+            except ValueError as error:
+                yield f"{path}.columns.{column.name}.encoding", str(error)
+    if source.size is not None and source.size < 1:
+        yield f"{path}.size", "must be at least 1"
+    yield from _time_problems(source, unread)
+
+
+def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
+    """What an input's own times cannot be."""
+    path = f"inputs.{source.name}"
+    if source.traits.is_updates:
+        if source.mode != "diffs":
+            yield f"{path}.mode", f'{source.value_format} has updates: it must be "diffs"'
+        if source.start != "earliest":
+            yield f"{path}.start", "updates make a collection only from the earliest on"
+        if source.traits.kind == "updates" and len(source.topics) != 1:
+            yield f"{path}.topic", "a diff topic has its own progress: one input for each"
+        if source.event_time is not None:
+            yield f"{path}.event_time", f"updates of {source.value_format} have times already"
+        return
+    event = source.event_time
+    if event is None:
+        return
+    if (event.of is None) == (event.clock is None):
+        yield f"{path}.event_time", 'needs one of "of" and "clock"'
+    if event.clock in SOURCE_CLOCKS and not source.traits.source_clocks:
+        have = " or ".join(name for name, its in FORMATS.items() if its.source_clocks)
+        yield f"{path}.event_time.clock", f'"{event.clock}" is a clock of {have}'
+    told = event.transactions
+    if (told is None) == (event.clock == "transaction"):
+        problem = "is needed with" if told is None else "is only for"
+        yield f"{path}.event_time.transactions", f"{problem} clock: transaction"
+    elif told is not None:
+        if source.start != "earliest":
+            yield f"{path}.start", "transactions are whole only from the earliest on"
+        try:
+            collections_of(source.topics, told)
+        except ConfigError as error:
+            yield f"{path}.event_time.transactions", str(error).splitlines()[0]
+    for part in ("lateness", "idle", "ahead"):
+        if (getattr(event, part + "_ms") or 0) < 0:
+            yield f"{path}.event_time.{part}", "must be 0 seconds or more"
+    if event.of is not None:
+        made = judged((Sql(valid_from=event.of),), rows_of(source, unread))
+        for each in made.problems:
+            yield f"{path}.event_time.of", each.problem

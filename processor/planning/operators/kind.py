@@ -1,0 +1,170 @@
+"""The interface of a kind of operator: everything that the planner asks of its operators.
+
+Operators as values are in `plan.py` and `joins/query.py`, kernels in `kernels/`.  A new
+operator is a value, a kernel, and a kind in this folder with a row in `table.py`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.joins.paths import Planned
+from ikebana.processor.linear.chain import Named
+from ikebana.processor.linear.scope import Scope
+from ikebana.processor.planning.plan import Input, Operator, Plan
+from ikebana.processor.planning.unread import Unread
+
+if TYPE_CHECKING:
+    from ikebana.processor.linear.judging import StepProblem
+
+O_contra = TypeVar("O_contra", contravariant=True)
+Problem = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way from a root to a collection."""
+
+    root: str
+    steps: tuple[Named, ...]
+
+
+class Compiled(Protocol):
+    """A plan without problems, as it runs."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan itself."""
+        ...
+
+    def ways(self, name: str) -> tuple[Way, ...]:
+        """All ways from roots to a collection."""
+        ...
+
+    def rows(self, name: str) -> Scope:
+        """What may be named of an input's rows."""
+        ...
+
+    def scope_after(self, way: Way) -> Scope:
+        """What may be named behind a way.  Raises: ChainError, if a step cannot be."""
+        ...
+
+    def join(self, name: str) -> Planned:
+        """A join as it runs.  Raises: JoinError, if it cannot be."""
+        ...
+
+
+class Judged(Protocol):
+    """A plan with problems, which is checked operator by operator."""
+
+    def scopes(self, name: str) -> tuple[Scope, ...]:
+        """What may be named of a collection, on each way to it that differs."""
+        ...
+
+    def rows(self, name: str) -> Scope:
+        """What may be named of an input's rows."""
+        ...
+
+    def tell(self, path: str, problem: str) -> None:
+        """Note a problem."""
+        ...
+
+    def taking(
+        self,
+        found: "tuple[list[StepProblem], Scope]",
+        place: "Callable[[StepProblem], str]",
+    ) -> Scope:
+        """The scope behind judged steps, whose problems are noted."""
+        ...
+
+
+class Around:
+    """What is around an operator: inputs and collections by their names, as far as was read."""
+
+    def __init__(
+        self, inputs: Iterable[Input], operators: Iterable[Operator], unread: Unread
+    ) -> None:
+        self.inputs: Mapping[str, Input] = {source.name: source for source in inputs}
+        self.unread = unread
+        self.readers: dict[str, str] = {}
+        """Which operator has been found to read the rows of an input."""
+        self._collections = [operator.name for operator in operators]
+        self._collections += [name for name, i in self.inputs.items() if i.is_collection]
+
+    def missing_input(self, path: str, name: str) -> Iterator[Problem]:
+        """That an input is not there, unless it may be where something was not read."""
+        if not self.unread.may_have("inputs", name):
+            yield path, f"there is no input {name!r}{instead(name, self.inputs)}"
+
+    def missing_collection(self, path: str, source: str) -> Iterator[Problem]:
+        """That a collection is not there, unless it may be."""
+        unread = self.unread
+        if source in self._collections or unread.may_have("operators", source):
+            return
+        is_input = source in self.inputs
+        if unread.hides_rows(source) or (not is_input and unread.may_have("inputs", source)):
+            # It may be a collection.
+            return
+        if is_input:
+            yield (
+                path,
+                f"{source!r} is an input of upserts, which are no collection: make an operator "
+                f"with upsert: {source}, and read that",
+            )
+        else:
+            yield path, f"there is no operator {source!r}{instead(source, self._collections)}"
+
+
+class OperatorKind(Generic[O_contra]):
+    """The interface of a kind of operator."""
+
+    label: str
+    """The name of the kind in messages."""
+    reads_rows = False
+    """Whether it reads the rows of an input."""
+    is_linear = False
+    """Whether its collection is a linear function of others, so that it is not a root."""
+    keeps_contents = False
+    """Whether its state has all that its collection is."""
+    is_keyed = False
+    """Whether it reads collections by a key, which may take a hop."""
+    sql: tuple[str, ...] = ()
+    """The names of its fields that are SQL."""
+
+    def sources(self, operator: O_contra) -> tuple[str, ...]:
+        """The collections that it reads, or the one input whose rows it reads."""
+        raise NotImplementedError
+
+    def with_sources(self, operator: Any, named: Callable[[str], str]) -> Any:
+        """The operator over the same collections under other names; inputs keep theirs."""
+        return operator
+
+    def steps(self, operator: O_contra) -> tuple[Named, ...]:
+        """The steps of a linear operator."""
+        return ()
+
+    def single_valued(self, operator: O_contra) -> bool:
+        """Whether its collection has at most one value a key."""
+        return False
+
+    def problems(self, operator: O_contra, around: Around) -> Iterator[Problem]:
+        """Its problems apart from those of SQL."""
+        raise NotImplementedError
+
+    def judged(self, operator: O_contra, judge: Judged) -> list[Scope]:
+        """What may be named of what it makes, where something does not fit; problems are noted."""
+        raise NotImplementedError
+
+    def scope(self, operator: O_contra, compiled: Compiled) -> Scope:
+        """What may be named of what it makes, if it is a root."""
+        raise NotImplementedError
+
+    def compile(self, operator: Any, compiled: Compiled) -> None:
+        """Make sure that it can run.
+
+        Raises:
+            ChainError, JoinError, AggregateError: with the first reason why it cannot.
+        """
+        for way in compiled.ways(operator.name):
+            compiled.scope_after(way)

@@ -1,0 +1,124 @@
+"""What is proposed for a topic: format, key, columns with their types, and what was not seen."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ikebana.codecs.formats import FORMATS, Format, KeyFormat
+from ikebana.processor.proposing.formats import Sample, key_format, told, value_format
+
+# JSON has no larger whole numbers that a BIGINT holds.
+_BIGINT = 1 << 63
+_NAMES_ITS_KEY = ("maxwell", "canal", "goldengate")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An input for a topic, and what cannot be known from its messages."""
+
+    topic: str
+    value: Format = "json"
+    key: KeyFormat = "json"
+    key_columns: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    tables: str | None = None
+    is_appended: bool = False
+    """Messages have no keys, so that each is a row of its own."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether no operator is needed to make a collection of it."""
+        return self.is_appended or FORMATS[self.value].is_updates
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether its schemas are in a registry."""
+        return "avro" in (self.value, self.key)
+
+
+def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
+    """The input that some messages of a topic suggest."""
+    if not samples:
+        note = "The topic has no messages that could be read: format and key are guesses."
+        return Proposal(topic, notes=(note,))
+    form, key = value_format(samples), key_format(samples)
+    found = told(form, samples)
+    notes = [f"Seen: {len(samples)} messages, of which {_count(samples)} have a value."]
+    keyless = sum(sample.key is None for sample in samples)
+    tables = None
+    if len(found.tables) > 1:
+        ((first, _),) = found.tables.most_common(1)
+        tables = re.escape(first)
+        others = ", ".join(sorted(found.tables.keys() - {first}))
+        notes.append(f"The topic has several tables: this input reads one, others are {others}.")
+        found = told(form, [s for s in samples if _is_of(form, s, first)])
+    columns, unknown = _typed(found.rows)
+    key_columns: tuple[str, ...] = ()
+    if form in _NAMES_ITS_KEY and not found.keys:
+        notes.append("No message names the columns of the primary key: name them with key.")
+    if form == "dms":
+        # A guess: DMS does not tell, and an input cannot be without.
+        key_columns = tuple(name for name, _ in columns if name.lower() == "id")
+        key_columns = key_columns or tuple(name for name, _ in columns[:1])
+        notes.append("Messages of DMS do not name the key: check that key has its columns.")
+    appended = form in ("json", "bytes") and keyless == len(samples)
+    if appended:
+        notes.append("No message has a key: each is a row that stays (mode: append).")
+    elif keyless and form in ("json", "bytes", "avro"):
+        notes.append(f"{keyless} messages have no key: they will be error records.")
+    if form == "avro":
+        notes.append("Values are in Avro, whose schemas are in a registry and were not read.")
+        notes.append("If they are changes of Debezium, the format is debezium-avro.")
+    if form == "bytes":
+        notes.append("Values are no JSON: expressions have them as `value`, of type BLOB.")
+    if unknown:
+        notes.append(f"Of {', '.join(unknown)} only nulls were seen: JSON stands for any type.")
+    if columns:
+        notes.append("Types are those of the messages seen: what does not fit is an error record.")
+    if key == "bytes" and form not in (*_NAMES_ITS_KEY, "dms"):
+        notes.append("Keys are no JSON: they are taken as bytes.")
+    return Proposal(topic, form, key, key_columns, columns, tables, appended, tuple(notes))
+
+
+def _count(samples: Iterable[Sample]) -> int:
+    return sum(sample.value is not None for sample in samples)
+
+
+def _is_of(form: Format, sample: Sample, table: str) -> bool:
+    return table in told(form, [sample]).tables
+
+
+def _typed(rows: Sequence[dict[str, Any]]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """The columns of rows in order of appearance with their types; those that are always null."""
+    kinds: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            kinds.setdefault(name, set()).update([] if value is None else [_type_of(value)])
+    unknown = [name for name, seen in kinds.items() if not seen]
+    return tuple((name, _common(seen)) for name, seen in kinds.items()), unknown
+
+
+def _type_of(value: object) -> str:
+    match value:
+        case bool():
+            return "BOOLEAN"
+        case int():
+            return "BIGINT" if -_BIGINT <= value < _BIGINT else "HUGEINT"
+        case float():
+            return "DOUBLE"
+        case str():
+            return "VARCHAR"
+        case _:
+            return "JSON"
+
+
+def _common(kinds: set[str]) -> str:
+    """One type for all: the wider of numbers, and JSON for what is none."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    for wider in ("HUGEINT", "DOUBLE"):
+        if kinds and kinds <= {"BIGINT", wider}:
+            return wider
+    return "JSON"

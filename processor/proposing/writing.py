@@ -1,0 +1,134 @@
+"""A proposal as the text of a pipeline file, with comments."""
+
+import json
+import re
+
+from ikebana.processor.proposing.proposal import Proposal
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+# What YAML reads as something else than text.
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+SAMPLE = """\
+# A first pipeline: orders as they stand, and how much of each product is ordered.
+# `ikebana explain FILE` says what it will do, `ikebana run FILE` runs it.
+# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for editors.
+
+# Names the pipeline and its state: keep this name, and those below.
+pipeline: first-orders
+
+inputs:
+  orders:
+    # Messages such as 1 -> {"product": "tea", "quantity": 2}; one without a value deletes its key.
+    topic: orders
+    format: json
+    columns: {product: VARCHAR, quantity: BIGINT}
+
+operators:
+  # The last value of each key.
+  current: {upsert: orders}
+  large: {linear: current, where: quantity > 9}
+  ordered:
+    reduce: current
+    by: product
+    aggregates: {quantity: sum(quantity)}
+
+outputs:
+  # Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.
+  large: {from: large, topic: orders.large}
+  # Messages of key and newest value, as in a compacted topic.
+  ordered: {from: ordered, topic: orders.by-product, format: upsert}
+
+# ingest: one time for each micro-batch, in milliseconds; offset: one for each record.
+time: ingest
+
+kafka:
+  bootstrap.servers: %s
+run:
+  # What has to survive a restart.
+  checkpoint: ./checkpoint-first-orders
+"""
+
+
+def sample(brokers: str) -> str:
+    """A file that runs as it is, once there is a topic `orders`."""
+    return SAMPLE % quoted(brokers)
+
+
+def written(proposal: Proposal, brokers: str, registry: str | None = None) -> str:
+    """The text of a pipeline file that reads the proposed input and publishes it."""
+    name = _name(proposal.topic)
+    shown = name if proposal.is_collection else "current"
+    lines = [
+        f"# A first pipeline for the topic {proposal.topic}.",
+        "# `ikebana explain FILE` says what it will do, `ikebana run FILE` runs it.",
+        "# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for "
+        "editors.",
+        "#",
+        *(f"# {note}" for note in proposal.notes),
+        "",
+        "# Names the pipeline and its state: keep this name, and those below.",
+        f"pipeline: {name}-first",
+        "",
+        "inputs:",
+        f"  {name}:",
+        f"    topic: {quoted(proposal.topic)}",
+        *_format(proposal),
+    ]
+    if proposal.is_appended:
+        lines += ["    # No message replaces another one.", "    mode: append"]
+    if proposal.tables is not None:
+        lines += [
+            "    # Other tables of the topic are not read.",
+            f"    tables: {quoted(proposal.tables)}",
+        ]
+    if proposal.key_columns:
+        columns = ", ".join(map(quoted, proposal.key_columns))
+        lines += ["    # The columns of the key.", f"    key: [{columns}]"]
+    if proposal.columns:
+        lines.append("    # Take away what you do not want to be checked.")
+        lines.append("    columns:")
+        lines += [f"      {quoted(column)}: {kind}" for column, kind in proposal.columns]
+    if not proposal.is_collection:
+        lines += ["", "operators:", "  # The last value of each key."]
+        lines += ["  current:", f"    upsert: {name}"]
+        lines += ["  # large:", "  #   linear: current", "  #   where: quantity > 9"]
+    lines += [
+        "",
+        "outputs:",
+        "  # Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
+        "  changes:",
+        f"    from: {shown}",
+        f"    topic: {name}.changes",
+        "",
+        "# ingest: one time for each micro-batch, in milliseconds; offset: one for each record.",
+        "time: ingest",
+        "",
+        "kafka:",
+        f"  bootstrap.servers: {quoted(brokers)}",
+    ]
+    if proposal.needs_registry:
+        lines += ["registry:"]
+        if registry is None:
+            lines.append("  # A guess: name the registry that has the schemas.")
+        lines.append(f"  url: {quoted(registry or 'http://localhost:8081')}")
+    lines += ["run:", "  # What has to survive a restart.", f"  checkpoint: ./checkpoint-{name}"]
+    return "\n".join(lines) + "\n"
+
+
+def _name(topic: str) -> str:
+    """A name of a plan for a topic, which YAML reads as text."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-_")
+    return name if _PLAIN.fullmatch(name) and quoted(name) == name else f"topic-{name}".strip("-")
+
+
+def _format(proposal: Proposal) -> list[str]:
+    if proposal.value == proposal.key or proposal.value not in ("json", "bytes", "avro"):
+        return [f"    format: {proposal.value}"]
+    return [f"    format: {{key: {proposal.key}, value: {proposal.value}}}"]
+
+
+def quoted(text: str) -> str:
+    """Text as YAML reads it back."""
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
+    return text if plain else json.dumps(text.replace("${", "$${"))

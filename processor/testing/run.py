@@ -1,0 +1,441 @@
+"""A pipeline that runs over topics in memory: micro-batches, deaths, restarts, shards."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Collection as Counted
+from ikebana.arrangements.update import Update
+from ikebana.codecs.progress import ProgressRecord, pack_times
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.errors import CheckpointError, ConfigError
+from ikebana.processor.batch import hops
+from ikebana.processor.batch.dataflow import Emitted
+from ikebana.processor.batch.editing import Editing
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.evolution import begun, edit_of, evolved, resumed
+from ikebana.processor.in_process import (
+    Attempt,
+    Planned,
+    Written,
+    attempt,
+    consolidated,
+    found_schemas,
+    plan_of,
+)
+from ikebana.processor.literals import as_message, require_readable
+from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning.plan import ERRORS, Output, Plan
+from ikebana.processor.reading.slice_reading import reading_of
+from ikebana.processor.reading.update_intake import intake_of
+from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
+from ikebana.processor.testing.looking import Asked, look_at
+from ikebana.processor.testing.restarts import Unfinished, born, rescaled
+from ikebana.processor.testing.topics import Topics
+from ikebana.processor.timing import reclock
+from ikebana.processor.timing.event_time import Where
+from ikebana.processor.timing.input_times import Learned
+from ikebana.processor.timing.reclock import SourceOffset, is_settled
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro import Schemas
+
+# No event time lies beyond this clock, whatever `ahead` says.
+_NO_CLOCK = 1 << 62
+
+
+class Run:
+    """A run of a pipeline over topics in memory, one micro-batch at a time.
+
+    `send` appends messages to its topics; `batch` runs one micro-batch, and `read` runs
+    batches until nothing is left to do.  Read the results with `updates`, `collection`,
+    `messages` and `errors`.  `crash` runs a batch in a process that dies, `restart` continues
+    as a new process, with a changed pipeline where a checkpoint allows it, and `rescale` with
+    another number of shards.
+
+    >>> from ikebana import Pipeline
+    >>> shop = Pipeline("shop")
+    >>> _ = shop.topic("orders").upsert().to("latest")
+    >>> run = Run(shop, shards=2)
+    >>> run.send("orders", 1, {"product": "tea"})
+    >>> run.read()
+    >>> run.collection("latest")
+    [(1, {'product': 'tea'})]
+
+    No clock is read: pass `now_ms` where the time of day counts.  Without it, batches in
+    ingest time have the times 0, 1, 2 and so on, and no event time is too far ahead.  A batch
+    takes at most `exchange` packed messages that come from other shards.
+    """
+
+    def __init__(
+        self,
+        pipeline: Plan | Planned,
+        topics: Topics | None = None,
+        shards: int = 1,
+        exchange: int = 1000,
+        *,
+        schemas: "Schemas | Mapping[int, Any] | None" = None,
+    ) -> None:
+        self.plan = self._written = plan = plan_of(pipeline)
+        self.topics = Topics() if topics is None else topics
+        for source in plan.inputs:
+            require_readable(source, schemas)
+        positions = {}
+        for source in plan.inputs:
+            for topic in source.topics:
+                self.topics.create(topic)
+                ends = self.topics.ends(topic)
+                positions[topic] = ends if source.start == "latest" else dict.fromkeys(ends, 0)
+        for topic in plan.transaction_topics:
+            positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
+        self.last = SourceOffset(-1, 0, 0, positions, plan.fingerprint())
+        """The last batch as in the offset log: the offsets it read, and the upper of its times."""
+        self.frontiers: dict[str, int] = {}
+        """The frontiers of those outputs that have advanced."""
+        self.written = Written(plan)
+        self.waiting = 0
+        """The number of records that wait until their times are closed."""
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self._birth: Birth | None = None
+        self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
+        self._most = exchange
+        self._news = Learned([], [])
+        self._hydrated: frozenset[str] = frozenset()
+        self._unfinished: Unfinished | None = None
+        self._schemas = found_schemas(schemas)
+        self._open()
+
+    def send(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        *,
+        partition: int = 0,
+        timestamp: int | None = None,
+    ) -> None:
+        """Append a message to a topic that the pipeline reads; see `Topics.send`.
+
+        Raises:
+            ConfigError: the pipeline does not read the topic, or the message does not have
+                the topic's format.
+        """
+        sources = [source for source in self.plan.inputs if topic in source.topics]
+        if not sources and topic not in self.plan.transaction_topics:
+            raise ConfigError(
+                f'pipeline "{self.plan.name}" does not read topic "{topic}"',
+                hint=f"It reads {', '.join(dict.fromkeys(self.plan.topics))}.",
+            )
+        for source in sources:
+            where = f'a message of topic "{topic}"'
+            key = as_message(source, "key", key, where)
+            value = as_message(source, "value", value, where)
+        self.topics.send(topic, key, value, partition=partition, timestamp=timestamp)
+
+    def batch(
+        self,
+        now_ms: int | None = None,
+        *,
+        heartbeat: bool = False,
+        first: bool = False,
+        limit: int | None = None,
+        ends: Mapping[str, Mapping[int, int]] | None = None,
+        idle: Set[Where] = frozenset(),
+    ) -> bool:
+        """Run the next micro-batch; return False if there is nothing to do.
+
+        The batch reads about `limit` records at most, and up to `ends`, offsets by topic and
+        partition.  Partitions (topic, number) in `idle` count as idle and do not hold the
+        frontier back.  A `heartbeat` batch advances the time without records; `first` is the
+        batch that Spark runs at a start.  If a `crash` has left a batch unfinished, this
+        finishes that batch.
+
+        Raises:
+            CheckpointError: a replayed batch gives other updates than before.
+            RecordError: a record cannot be used, and the pipeline's policy is to fail.
+        """
+        if self._unfinished is None:
+            minted = self._minted(Asked(now_ms, limit, ends or {}, idle, heartbeat, first))
+            if minted is None:
+                return False
+            # It is in the offset log from here on, so it is replayed after any failure.
+            self._unfinished = Unfinished(self.last, minted)
+        self._finish(self._unfinished)
+        return True
+
+    def crash(
+        self,
+        now_ms: int | None = None,
+        *,
+        committed: Collection[int] = (),
+        limit: int | None = None,
+    ) -> bool:
+        """Run the next micro-batch in a process that dies; return False if there is none.
+
+        Every shard computes the batch, and the shards in `committed` commit it.  The next
+        call of `batch` replays it in the others, and raises an error if they compute other
+        updates than before: then the pipeline depends on more than its records.
+        """
+        if self._unfinished is None:
+            minted = self._minted(Asked(now_ms, limit))
+            if minted is None:
+                return False
+            self._unfinished = Unfinished(self.last, minted)
+        self._attempt(self._unfinished)
+        for shard in committed:
+            self._unfinished.commit(shard, self.stores[shard])
+        return True
+
+    def read(self, now_ms: int | None = None, *, limit: int | None = None) -> None:
+        """Run micro-batches until there is nothing to do."""
+        while self.batch(now_ms, limit=limit):
+            pass
+
+    def restart(self, pipeline: Plan | Planned | None = None) -> None:
+        """Continue as a new process, with a changed pipeline if one is given.
+
+        Raises:
+            CheckpointError: a checkpoint does not allow the change; it names every reason.
+        """
+        shards = len(self.stores)
+        if self._birth is None and pipeline is not None:
+            self._birth = born(self.plan, shards, self.last)
+        plan, birth = self.plan, self._birth
+        logged = self.last if self._unfinished is None else self._unfinished.after
+        if pipeline is not None and birth is not None:
+            birth = begun(birth, logged)
+            plan = resumed(birth, plan_of(pipeline).portable())
+        # Of an edit that no batch has begun nothing has to be finished.
+        if birth == self._birth and plan.fingerprint() != self.plan.fingerprint():
+            if self._unfinished is not None:
+                raise CheckpointError(
+                    f"cannot restart with another plan: batch {self._unfinished.after.batch} "
+                    "of the old one is unfinished",
+                    hint="Finish it with the pipeline as it was: batch().",
+                )
+            if not is_settled(self.last):
+                raise CheckpointError(
+                    f"cannot restart with another plan: after batch {self.last.batch} updates "
+                    "are still on their way between operators of the old one",
+                    hint="Run the pipeline as it was until all have arrived: read().",
+                )
+        if birth is not None:
+            self._birth = evolved(msgspec.structs.replace(birth, shards=shards), plan, shards)
+        self.plan = plan
+        self._written = self._written if pipeline is None else plan_of(pipeline)
+        self.written.expect(plan)
+        self._open()
+
+    def rescale(self, shards: int) -> None:
+        """Continue with another number of shards, as after `ikebana rescale`.
+
+        Raises:
+            CheckpointError: a batch is unfinished, or updates are on their way between shards.
+        """
+        settled = is_settled(self.last)
+        if self._unfinished is not None or not settled:
+            unfinished, between = (
+                "a batch is unfinished",
+                "updates are on their way between shards",
+            )
+            raise CheckpointError(
+                f"cannot rescale to {shards} shards: {unfinished if settled else between}",
+                hint="Run the pipeline first: read().",
+            )
+        self._exchange += [[] for _ in range(shards - len(self._exchange))]
+        self.stores = rescaled(self.stores, shards)
+
+    def updates(self, output: str) -> list[Update[Any]]:
+        """The updates of an output so far: `((key, value), time, diff)`, consolidated.
+
+        They are in order of time, with keys and values as Python data.  The data of the
+        output `errors` are error records.
+
+        Raises:
+            ConfigError: the pipeline has no such output.
+        """
+        found = self._output(output)
+        return consolidated(self.plan, found, self.written.updates[found.name])
+
+    def collection(self, output: str, as_of: int | None = None) -> list[Any]:
+        """The pairs (key, value) of an output as of a time, by default the last.
+
+        A pair whose count is 2 is in the list twice.  They are in the order of arrival.
+
+        Raises:
+            ConfigError: the pipeline has no such output, or a count is negative, as it may
+                be in the difference of two collections.
+        """
+        rows = Counted(
+            (data, change)
+            for data, time, change in self.updates(output)
+            if as_of is None or time <= as_of
+        )
+        if negative := [data for data, count in rows.items() if count < 0]:
+            raise ConfigError(
+                f'cannot list output "{output}": {negative[0]!r} has a negative count',
+                hint="Read the counts with updates().",
+            )
+        return [data for data, count in rows.items() for _ in range(count)]
+
+    def errors(self) -> list[dict[str, Any]]:
+        """The error records that have not been retracted."""
+        return self.collection(ERRORS)
+
+    def messages(self, output: str) -> list[OutputMessage]:
+        """The messages of an output's topic so far, encoded in the output's format."""
+        return self.written.messages[self._output(output).name]
+
+    def frontier(self, output: str) -> int:
+        """The frontier of an output: no more updates come at times before it."""
+        return self.frontiers.get(self._output(output).name, 0)
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """The parts of the state that removed operators have left."""
+        return () if self._birth is None else self._birth.released
+
+    @property
+    def counted(self) -> Counter[str]:
+        """The numbers of late, repeated and other records by kind; see `dataflow.Emitted`."""
+        return self.written.counted
+
+    def _output(self, name: str) -> Output:
+        # In the checkpoint outputs may have the names of before.
+        topics = {output.name: output.topic for output in self._written.published}
+        for output in self.plan.published:
+            if topics.get(name) == output.topic:
+                return output
+        raise ConfigError(
+            f'pipeline "{self.plan.name}" has no output "{name}"',
+            hint=f"Its outputs are {', '.join(topics)}.",
+        )
+
+    def _open(self) -> None:
+        """Set up as a new process does."""
+        for topic in self.plan.topics:
+            self.topics.create(topic)
+        self._physical = planner.physical(self.plan)
+        self._intakes = {
+            s.name: intake_of(
+                s, self._physical, self._schemas, named=ways.shares_topics(self.plan, s)
+            )
+            for s in self.plan.inputs
+        }
+
+    def _minted(self, asked: Asked) -> SourceOffset | None:
+        """The next batch over the records that can be read now; None if there is none."""
+        before = self.last
+        look = look_at(self.plan, self.topics, before, self._news, asked)
+        now_ms = asked.now_ms
+        if now_ms is None:
+            now_ms = _NO_CLOCK if self.plan.is_dated else before.upper
+        after = reclock.mint(
+            self.plan,
+            before,
+            look._replace(
+                hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
+                hydrated=self._hydrated,
+            ),
+            limit=asked.limit,
+            now_ms=now_ms,
+            heartbeat=asked.heartbeat,
+            first=asked.first,
+            most_hops=self._most,
+            edits=0 if self._birth is None else self._birth.edits,
+        )
+        if after.batch == before.batch:
+            return None
+        # Encoded and decoded, as in Spark's offset log.
+        return SourceOffset.from_json(after.to_json())
+
+    def _finish(self, batch: Unfinished) -> None:
+        """Complete a batch in the shards that have not committed it."""
+        self._attempt(batch)
+        for shard, store in enumerate(self.stores):
+            batch.commit(shard, store)
+        self._unfinished = None
+        self.last = batch.after
+        self._publish(batch, [batch.committed[shard] for shard in range(len(self.stores))])
+
+    def _attempt(self, batch: Unfinished) -> None:
+        before, after = batch.before, batch.after
+        intervals = progress.intervals(before.frontiers, after.frontiers)
+        rows = self._rows(before, after)
+        for shard, store in enumerate(self.stores):
+            if shard not in batch.committed:
+                made: Attempt = attempt(
+                    self.plan,
+                    self._physical,
+                    store,
+                    rows[shard],
+                    intervals,
+                    hydrating=after.hydrating,
+                    hydrates=after.hydrates,
+                    released=() if after.fills else self.released,
+                    editing=self._editing(after),
+                )
+                batch.computed(shard, made)
+
+    def _editing(self, after: SourceOffset) -> Editing | None:
+        """The edit of the plan that a batch belongs to, if any."""
+        edit = edit_of(self._birth) if after.editing and self._birth is not None else None
+        return None if edit is None else Editing(edit, after.editing, after.edits, after.fills)
+
+    def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
+        """The rows that each shard gets in a batch."""
+        rows: list[list[Records]] = [[] for _ in self.stores]
+        for piece in reclock.slices(self.plan, before, after):
+            place = piece.place
+            reading = reading_of(
+                self.plan, piece, lambda source: self._intakes[source.name], len(rows)
+            )
+            held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
+            given = [message for message in held if message is not None]
+            for shard, chunk in [*reading.add(given), *reading.finish()]:
+                rows[shard].append(_record(chunk))
+        for shard, own in enumerate(rows):
+            begin, end = (of.hops.get(shard, 0) for of in (before, after))
+            own += map(_record, self._exchange[shard][begin:end])
+        return rows
+
+    def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
+        """Publish the results of a batch from all shards."""
+        intervals = progress.intervals(batch.before.frontiers, batch.after.frontiers)
+        closed = progress.output_intervals(self.plan, intervals)
+        news = Learned([], [])
+        for made in emitted:
+            news.seen.extend(made.seen)
+            news.facts.append({name: pack_times(counts) for name, counts in made.facts.items()})
+            for at, row in hops.chunks(made.hops, len(self.stores)):
+                self._exchange[at].append(pack(row))
+        self._news = news
+        self._hydrated = frozenset.intersection(*(frozenset(made.hydrated) for made in emitted))
+        self.waiting = sum(made.waiting for made in emitted)
+        messages = self.written.take(self.plan, emitted, closed)
+        for output in self.plan.published:
+            for key, value, headers in messages[output.name]:
+                self.topics.send(output.topic, key, value, headers=headers)
+            times = [u.time for made in emitted for u in made.updates[output.name]]
+            self._close(output, closed[output.name], batch.after.batch, times)
+
+    def _close(self, output: Output, interval: Interval, batch: int, times: Sequence[int]) -> None:
+        """Check that updates lie in their batch's interval, and that intervals leave no gap."""
+        assert interval.lower == self.frontiers.get(output.name, interval.lower)
+        assert all(time in interval for time in times), (output.name, interval, times)
+        self.frontiers[output.name] = interval.upper
+        lower, upper, topic = interval.lower, interval.upper, output.topic
+        ends, count = self.topics.ends(topic), len(times)
+        self.topics.publish(
+            ProgressRecord("c", "p", topic, batch, lower, upper, count, ends, "changes")
+        )
+
+
+def _record(chunk: bytes) -> Records:
+    row = unpack(chunk)
+    assert not isinstance(row, Tick)
+    return row

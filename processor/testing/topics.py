@@ -1,0 +1,88 @@
+"""Topics in memory, with the progress that pipelines publish for them."""
+
+from collections import defaultdict
+from typing import Any
+
+from ikebana.codecs import canonical, diff
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.reading.intake import Message
+from ikebana.processor.timing.diff_input import Closed
+
+
+class Topics:
+    """Topics in memory; several pipelines may read and write the same ones.
+
+    >>> topics = Topics()
+    >>> topics.create("orders", partitions=2)
+    >>> topics.send("orders", 1, {"product": "tea"}, partition=1)
+    >>> topics.ends("orders")
+    {0: 0, 1: 1}
+    """
+
+    def __init__(self) -> None:
+        # None stands for an offset that has no message: the end of a transaction takes one.
+        self.messages: defaultdict[str, defaultdict[int, list[Message | None]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        self.closed: defaultdict[str, list[Closed]] = defaultdict(list)
+        """The progress of the topics that hold updates in the format `diff`."""
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """Create a topic, or add partitions up to this number."""
+        for partition in range(partitions):
+            self.messages[topic][partition]
+
+    def send(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        *,
+        partition: int = 0,
+        headers: diff.Headers | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        """Append a message: bytes are sent as they are, other data as JSON, None as null.
+
+        A value of None is a tombstone.  The `timestamp` is in milliseconds.
+        """
+        held = self.messages[topic][partition]
+        held.append(Message(len(held), _bytes(key), _bytes(value), headers, timestamp))
+
+    def update(
+        self, topic: str, key: Any, value: Any, time: int, change: int, *, partition: int = 0
+    ) -> None:
+        """Append an update in the output format `diff`.
+
+        Readers of the topic see it when `close` has closed its time.
+        """
+        headers = diff.headers(time, change)
+        # In an update None is the value null; tombstones have no meaning there.
+        value = canonical.encode(value) if value is None else value
+        self.send(topic, key, value, partition=partition, headers=headers)
+
+    def close(self, topic: str, upper: int) -> None:
+        """Close all times before `upper` in a topic of updates: no more updates come at these."""
+        known = self.closed[topic]
+        lower = known[-1].record.upper if known else 0
+        ends = self.ends(topic)
+        self.publish(
+            ProgressRecord("c", topic, topic, len(known), lower, upper, 0, ends, "changes")
+        )
+
+    def publish(self, record: ProgressRecord) -> None:
+        """Append a record of progress."""
+        known = self.closed[record.topic]
+        known.append(Closed(record, len(known) + 1))
+
+    def end_transaction(self, topic: str, partition: int = 0) -> None:
+        """Append the marker that Kafka writes at the end of a transaction; it takes an offset."""
+        self.messages[topic][partition].append(None)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The end offset of each partition of a topic."""
+        return {partition: len(held) for partition, held in self.messages[topic].items()}
+
+
+def _bytes(data: Any) -> bytes | None:
+    return data if data is None or isinstance(data, bytes) else canonical.encode(data)

@@ -1,0 +1,12 @@
+"""Pipelines tested in this process, in milliseconds: without Spark, Kafka and a JVM.
+
+`evaluate` runs a pipeline on records that say their own times; `Evaluation` does it step by
+step.  `Run` is a pipeline over `Topics` in memory, in micro-batches, with deaths, restarts and
+shards.  All run the decoding and the operators that run on Spark.
+"""
+
+from ikebana.processor.evaluate import Evaluation, evaluate
+from ikebana.processor.testing.run import Run
+from ikebana.processor.testing.topics import Topics
+
+__all__ = ["Evaluation", "Run", "Topics", "evaluate"]

@@ -1,0 +1,129 @@
+"""A pipeline whose file is edited between two runs, through Kafka and Spark."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ikebana.codecs import canonical
+from ikebana.processor.kafka.broker import Broker
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import create, produce, written
+
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+
+Collection = Counter[tuple[Any, Any]]
+ORDERS = {"customer": "BIGINT", "amount": "BIGINT"}
+
+
+def sections(name: str, least: int, totals: dict[str, str], *, joined: bool) -> str:
+    """A file with a filter, a reduction and perhaps a second input that is joined."""
+    inputs = {"orders": {"topic": f"{name}.orders", "columns": ORDERS}}
+    operators: dict[str, Any] = {
+        "order": {"upsert": "orders"},
+        "large": {"linear": "order", "where": f"amount > {least}"},
+        "totals": {"reduce": "large", "by": "customer", "aggregates": totals},
+    }
+    if joined:
+        inputs["customers"] = {"topic": f"{name}.customers", "columns": {"level": "BIGINT"}}
+        operators["customer"] = {"upsert": "customers"}
+        operators["rated"] = {
+            "delta_join": {"o": "large", "c": "customer"},
+            "where": ["o.customer = c.key::BIGINT"],
+            "select": {"amount": "o.amount", "level": "c.level"},
+        }
+    shown = [each for each in ("large", "totals", "rated") if each in operators]
+    outputs = {each: {"from": each, "topic": f"{name}.{each}"} for each in shown}
+    return json.dumps({"inputs": inputs, "operators": operators, "outputs": outputs})
+
+
+def test_outputs_follow_the_edits_of_a_file(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """They get the difference; new operators begin with what is there; times stay in order."""
+    servers, choice = broker.bootstrap_servers, Random(17)
+    name = topic_name("shop")
+    orders: dict[int, dict[str, int]] = {}
+    levels: dict[int, int] = {}
+    for relation in ("orders", "customers"):
+        create(servers, f"{name}.{relation}", 2)
+
+    def change(count: int) -> None:
+        messages: list[tuple[bytes, bytes | None]] = []
+        for _ in range(count):
+            key = choice.randrange(40)
+            orders.pop(key, None)
+            if choice.random() < 0.8:
+                orders[key] = {"customer": choice.randrange(5), "amount": choice.randrange(40)}
+            row = orders.get(key)
+            messages.append((b"%d" % key, None if row is None else json.dumps(row).encode()))
+        produce(servers, f"{name}.orders", messages)
+
+    def judge(least: int, makes: Callable[[list[int]], dict[str, int]], *, joined: bool) -> None:
+        large = [(key, row) for key, row in orders.items() if row["amount"] > least]
+        assert shown(servers, f"{name}.large") == counted(large)
+        amounts: dict[int, list[int]] = {}
+        for _, row in large:
+            amounts.setdefault(row["customer"], []).append(row["amount"])
+        totals = [(customer, makes(found)) for customer, found in amounts.items()]
+        assert shown(servers, f"{name}.totals") == counted(totals)
+        if joined:
+            rated = [
+                (key, {"amount": row["amount"], "level": levels[row["customer"]]})
+                for key, row in large
+                if row["customer"] in levels
+            ]
+            assert shown(servers, f"{name}.rated") == counted(rated)
+
+    pipeline = written(tmp_path, servers, name, {})
+    change(120)
+    replace(pipeline, sections=sections(name, 10, {"n": "count(*)"}, joined=False)).drained()
+    judge(10, lambda found: {"n": len(found)}, joined=False)
+
+    # A filter, an aggregate, an input and a join over it; records come meanwhile.
+    change(30)
+    levels |= {customer: 10 * customer for customer in range(4)}
+    produce(
+        servers,
+        f"{name}.customers",
+        [(b"%d" % key, json.dumps({"level": level}).encode()) for key, level in levels.items()],
+    )
+    totals = {"n": "count(*)", "most": "max(amount)"}
+    edited = replace(pipeline, sections=sections(name, 20, totals, joined=True))
+    edited.drained()
+    judge(20, lambda found: {"n": len(found), "most": max(found)}, joined=True)
+
+    # And it goes on from there as any pipeline does.
+    change(30)
+    edited.drained()
+    judge(20, lambda found: {"n": len(found), "most": max(found)}, joined=True)
+    for output in ("large", "totals", "rated"):
+        records = progress_of(servers, f"{name}.{output}")
+        assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+
+
+def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
+    return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
+
+
+def shown(servers: str, topic: str) -> Collection:
+    """What the updates of a topic come to; nothing is ever there less than no times."""
+    by_time: dict[int, list[tuple[tuple[Any, Any], int]]] = {}
+    for message in committed(servers, topic):
+        headers = dict(message.headers())
+        datum = (
+            canonical.decode(message.key()),
+            json.dumps(json.loads(message.value()), sort_keys=True),
+        )
+        by_time.setdefault(int(headers["time"]), []).append((datum, int(headers["diff"])))
+    found: Collection = Counter()
+    for time in sorted(by_time):
+        for datum, diff in by_time[time]:
+            found[datum] += diff
+        assert min(found.values(), default=0) >= 0, (time, found)
+    return +found

@@ -1,0 +1,50 @@
+"""What the docs show: fenced blocks, and command lines."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+EXAMPLES = tuple(sorted((ROOT / "examples").glob("*.yaml")))
+
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Indented lines of Markdown and of comments, up to a comment of the shell.
+_COMMAND = re.compile(r"^(?:    |#   )((?:\w+=\S+ )*ikebana [^\n]*)$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page; its name is the page and its number among all blocks there."""
+
+    name: str
+    language: str
+    text: str
+
+
+def blocks(language: str) -> list[Block]:
+    """All blocks of a language."""
+    found = []
+    for page in PAGES:
+        for number, match in enumerate(_FENCED.finditer(page.read_text()), 1):
+            if match[1] == language:
+                found.append(Block(f"{page.stem}-{number}", language, match[2]))
+    return found
+
+
+def named(name: str) -> Block:
+    """The block of a name."""
+    languages = ("yaml", "python", "json")
+    (found,) = [b for language in languages for b in blocks(language) if b.name == name]
+    return found
+
+
+def command_lines() -> Iterator[tuple[str, list[str]]]:
+    """The words of each command line of `ikebana`, with the file that shows it."""
+    for path in (*PAGES, *EXAMPLES):
+        for match in _COMMAND.finditer(path.read_text()):
+            words = shlex.split(match[1], comments=True)
+            while "=" in words[0]:
+                words = words[1:]
+            yield path.name, words

@@ -1,0 +1,255 @@
+"""Random pipelines as their users edit them: each feature of one before is kept, or drawn anew.
+
+All read the same topics: `orders` and `customers`, rows by key, `clicks`, rows that stay,
+`events` of a machine, and `given`, updates that have their times.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from hypothesis import strategies as st
+
+from ikebana import Plan
+from ikebana.processor.configuring.pipeline import parse
+from ikebana.testing import Topics
+
+# How times come about: two that we make, and records' own.
+Domain = Literal["offset", "ingest", "dated"]
+Features = dict[str, Any]
+Parts = dict[str, dict[str, Any]]
+
+ORDERS = {
+    "product": "VARCHAR",
+    "customer": "BIGINT",
+    "quantity": "BIGINT",
+    # Nobody selects it alone, so that decoding always keeps whole rows.
+    "note": "VARCHAR",
+}
+DATED = {"clock": "kafka", "ahead": "never"}
+_AGGREGATES = [
+    {"n": "count(*)"},
+    {"n": "count(*)", "q": "sum(quantity)"},
+    {"least": "min(quantity)", "kinds": "count(product)"},
+]
+_FEATURES: dict[str, Sequence[Any]] = {
+    "some": [
+        None,
+        "quantity > 3",
+        "quantity > 5",
+        "product = 'tea'",
+        "(10 / quantity)::BIGINT > 2",
+    ],
+    "until": [None, "quantity", "2*quantity"],
+    "since": [None, None, "quantity", "2*quantity"],
+    "totals": [None, *_AGGREGATES],
+    "by": ["product", "customer"],
+    "of": ["order", "some", "merged"],
+    "sizes": [False, True],
+    "largest": [None, "edited_functions:most", "edited_functions:two"],
+    "merged": [None, ["order", "some"], ["order", "order"]],
+    "customers": [False, True, True],
+    "named": [None, {"p": "o.product", "n": "c.name"}, {"q": "o.quantity", "n": "c.name"}],
+    "less": [False, False, True],
+    "counted": [False, True],
+    "priced": [False, False, True],
+    "clicks": [None, None, "n > 0", "n > 1"],
+    "status": [None, "machines:one_more", "machines:latest"],
+    "given": [None, None, "x", "y"],
+    "name": ["order", "order", "ordered"],
+}
+_OUTPUTS = ("one", "two", "three", "four")
+# Their collections have one value a key.
+_SINGLE = {"order", "some", "totals", "sizes", "customer", "status"}
+
+
+@st.composite
+def features(draw: st.DrawFn, before: Features | None = None) -> Features:
+    """What a pipeline has; of one before most is kept."""
+
+    def drawn(name: str, strategy: st.SearchStrategy[Any]) -> Any:
+        if before is not None and draw(st.sampled_from([True, True, False])):
+            return before[name]
+        return draw(strategy)
+
+    found = {name: drawn(name, st.sampled_from(values)) for name, values in _FEATURES.items()}
+    shown = ["order", "some", "soon", "later", "merged", "totals", "sizes", "largest", "customer"]
+    shown += ["named", "counted", "priced", "clicked", "status", "giving"]
+    for name in _OUTPUTS:
+        found[name] = drawn(name, st.sampled_from(shown))
+        found[f"{name} topic"] = drawn(f"{name} topic", st.sampled_from([name, name, f"{name}.b"]))
+        found[f"{name} upserts"] = drawn(f"{name} upserts", st.sampled_from([False, False, True]))
+    return found
+
+
+def parts_of(found: Features, domain: Domain) -> Parts:
+    """The inputs, operators and outputs that features come to."""
+    times = {"event_time": DATED} if domain == "dated" else {}
+    order = found["name"]
+    inputs: dict[str, Any] = {
+        "orders": {"topic": "orders", "format": "json", "columns": ORDERS, **times}
+    }
+    operators: dict[str, Any] = {"order": {"upsert": "orders"}}
+    if found["some"]:
+        operators["some"] = {"linear": "order", "where": found["some"]}
+    if found["until"] and domain != "offset":
+        operators["soon"] = {"linear": "order", "valid_until": found["until"]}
+    if found["since"] and domain == "dated":
+        operators["later"] = {"linear": "order", "valid_from": found["since"]}
+    if found["merged"] and set(found["merged"]) <= operators.keys():
+        operators["merged"] = {"concat": found["merged"]}
+    source = found["of"] if found["of"] in operators else "order"
+    if found["totals"]:
+        operators["totals"] = {
+            "reduce": source,
+            "by": found["by"],
+            "aggregates": found["totals"],
+        }
+        if found["sizes"] and "n" in found["totals"]:
+            operators["sizes"] = {"reduce": "totals", "by": "n", "aggregates": {"m": "count(*)"}}
+    if found["largest"]:
+        operators["largest"] = {
+            "reduce": source,
+            "by": found["by"],
+            "function": found["largest"],
+        }
+    if found["customers"]:
+        columns = {"name": "VARCHAR"}
+        inputs["customers"] = {
+            "topic": "customers",
+            "format": "json",
+            "columns": columns,
+            **times,
+        }
+        operators["customer"] = {"upsert": "customers"}
+        where = ["o.customer::VARCHAR = c.key::VARCHAR"]
+        if found["named"]:
+            operators["named"] = {
+                "delta_join": {"o": source, "c": "customer"},
+                "where": [*where, *(["o.product < c.name"] if found["less"] else [])],
+                "select": found["named"],
+            }
+            if found["counted"]:
+                n = {"n": "count(*)"}
+                operators["counted"] = {"reduce": "named", "by": "n", "aggregates": n}
+        if found["priced"]:
+            operators["priced"] = {
+                "as_of_join": {"o": "order", "c": "customer"},
+                "on": where,
+                "select": {"p": "o.product", "n": "c.name"},
+            }
+    if found["clicks"]:
+        columns = {"n": "BIGINT"}
+        inputs["clicks"] = {
+            "topic": "clicks",
+            "format": "json",
+            "mode": "append",
+            "columns": columns,
+            **times,
+        }
+        operators["clicked"] = {"linear": "clicks", "where": found["clicks"]}
+    if found["status"]:
+        inputs["events"] = {"topic": "events", "format": "json", **times}
+        operators["status"] = {"state_machine": "events", "step": found["status"]}
+    if found["given"] and domain == "dated":
+        columns = {"x": "BIGINT", "y": "BIGINT"}
+        inputs["given"] = {
+            "topic": "given",
+            "format": "diff",
+            "mode": "diffs",
+            "columns": columns,
+        }
+        operators["giving"] = {
+            "reduce": "given",
+            "by": found["given"],
+            "aggregates": {"n": "count(*)"},
+        }
+    outputs = {
+        name: {
+            "from": found[name],
+            "topic": found[f"{name} topic"],
+            **(
+                {"format": "upsert"} if found[f"{name} upserts"] and found[name] in _SINGLE else {}
+            ),
+        }
+        for name in _OUTPUTS
+        if found[name] in operators
+    }
+    # Whole rows are always read.
+    outputs["all"] = {"from": "order", "topic": "all"}
+    text = json.dumps([operators, outputs]).replace('"order"', json.dumps(order))
+    operators, outputs = json.loads(text)
+    return {"inputs": inputs, "operators": operators, "outputs": outputs}
+
+
+def plan_of(parts: Parts, domain: Domain) -> Plan:
+    """The plan of the pipeline's file."""
+    whole = {
+        "pipeline": "shop",
+        **parts,
+        "time": "offset" if domain == "offset" else "ingest",
+        "kafka": {"bootstrap.servers": "localhost:9092"},
+        "run": {"checkpoint": "./c"},
+    }
+    return parse(json.dumps(whole), "shop.yaml", environ={}).plan
+
+
+_orders = st.none() | st.fixed_dictionaries(
+    {
+        "product": st.sampled_from(["tea", "milk"]),
+        "customer": st.integers(0, 2),
+        # Text is no number: an error of its key.
+        "quantity": st.integers(0, 9) | st.integers(0, 9) | st.just("many"),
+        "note": st.just("n"),
+    }
+)
+_names = st.none() | st.fixed_dictionaries({"name": st.sampled_from(["milk", "tea", "salt"])})
+_numbers = st.fixed_dictionaries({"n": st.integers(0, 3)})
+# What is sent: a topic, a key, a value, and how much time has gone by.
+records = st.lists(
+    st.tuples(
+        st.one_of(
+            st.tuples(st.just("orders"), st.integers(0, 4), _orders),
+            st.tuples(st.just("orders"), st.integers(0, 4), _orders),
+            st.tuples(st.just("customers"), st.integers(0, 2), _names),
+            st.tuples(st.just("clicks"), st.integers(0, 2), _numbers),
+            st.tuples(st.just("events"), st.integers(0, 2), st.integers(0, 3)),
+            st.tuples(
+                st.just("given"),
+                st.integers(0, 2),
+                st.fixed_dictionaries({"x": st.integers(0, 1), "y": st.integers(0, 1)}),
+            ),
+        ),
+        st.integers(0, 2),
+    ),
+    max_size=7,
+)
+TOPICS = ("orders", "customers", "clicks", "events", "given")
+
+
+class Sender:
+    """Sends what is drawn, in the order of its times, and closes times."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics, self.time = topics, 1
+        for topic in TOPICS:
+            topics.create(topic)
+
+    def send(self, drawn: list[tuple[tuple[str, int, Any], int]]) -> None:
+        """Append records, of which none is late."""
+        for (topic, key, value), later in drawn:
+            self.time += later
+            if topic == "given":
+                self.topics.update(topic, key, value, self.time, 1)
+            else:
+                # A row that is gone is a tombstone.
+                self.topics.send(topic, b"%d" % key, value, timestamp=self.time)
+
+    def close(self) -> None:
+        """Let all inputs with times of their own say that theirs have gone by."""
+        self.time += 1
+        for topic in ("orders", "customers"):
+            self.topics.send(topic, b'"nobody"', None, timestamp=self.time)
+        self.topics.send("events", b'"nobody"', 0, timestamp=self.time)
+        self.topics.send("clicks", b'"nobody"', {"n": 0}, timestamp=self.time)
+        self.topics.close("given", self.time)

@@ -1,0 +1,101 @@
+"""Checkpoints, logs, markers and leases as plain values, for what is decided from them."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.deciding.commits import Lease, Marker, first_marker
+from ikebana.processor.deciding.starting import History, Shown, lasting_topics
+from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.planning import progress
+from ikebana.processor.timing.reclock import SourceOffset
+
+PLAN = Plan(
+    "shop",
+    inputs=(Input("changes", ("orders",)),),
+    operators=(Upsert("current", "changes"),),
+    outputs=(Output("out", "current", "out"),),
+    time="offset",
+)
+SHARDS = 2
+PAIR = (JoinInput("a", "current"), JoinInput("b", "current"))
+PAIRS = DeltaJoin("pairs", PAIR, ("a.key = b.key",), (("one", "a.key"),))
+WITH_PAIRS = replace(
+    PLAN,
+    operators=(*PLAN.operators, PAIRS),
+    outputs=(*PLAN.outputs, Output("pairs", "pairs", "pairs")),
+)
+
+
+def offset(batch: int, of: Plan = PLAN, **changed: Any) -> SourceOffset:
+    """The logged offset of a batch, which is one unit of time, after which all are level."""
+    at = batch + 1
+    names = progress.edges(of)
+    logged = SourceOffset(
+        batch, batch, at, {"orders": {0: at}}, of.fingerprint(), dict.fromkeys(names, at)
+    )
+    return msgspec.structs.replace(logged, **changed)
+
+
+def born(plan: Plan = PLAN, shards: int = SHARDS, **changed: Any) -> Birth:
+    """A checkpoint called "ours" that begins with batch 0."""
+    birth = newborn("/nowhere", plan, shards, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+    return msgspec.structs.replace(birth, id="ours", **changed)
+
+
+def marker(shard: int, batch: int, birth: Birth | None = None, /, **changed: Any) -> Marker:
+    """The marker of a shard that has committed a batch as instance 1."""
+    made = msgspec.structs.replace(
+        first_marker(birth or born(), PLAN, shard),
+        batch=batch,
+        offset=offset(batch).digest(),
+        incarnation=1,
+    )
+    return msgspec.structs.replace(made, **changed)
+
+
+def lease(**changed: Any) -> Lease:
+    """The lease of instance 1 on topics that are as in `topics`."""
+    ids = {name: topics()[name].id for name in lasting_topics(PLAN)}
+    return msgspec.structs.replace(Lease("ours", 0, 1, "a test", ids), **changed)
+
+
+def topics(**changed: Topic | None) -> dict[str, Topic]:
+    """The topics of PLAN once it has run; None takes one away."""
+    found: dict[str, Topic | None] = {
+        PLAN.markers_topic: Topic("m", SHARDS + 1),
+        **{topic: Topic(topic, 3) for o in PLAN.published for topic in (o.topic,)},
+        **{o.progress_topic: Topic(o.progress_topic, 1) for o in PLAN.published},
+        **changed,
+    }
+    return {name: topic for name, topic in found.items() if topic is not None}
+
+
+def record(batch: int, topic: str = "out", **changed: Any) -> ProgressRecord:
+    """The progress of a batch, over three partitions."""
+    made = ProgressRecord(
+        "ours", "shop", topic, batch, batch, batch + 1, 0, {0: 1, 1: 1, 2: 1}, "upserts"
+    )
+    return msgspec.structs.replace(made, **changed)
+
+
+def shown(batch: int | None, topic: str = "out", /, **changed: Any) -> Shown:
+    """What the brokers say of an output whose progress ends with a batch."""
+    last = None if batch is None else record(batch, topic)
+    return replace(Shown(last, 0, Topic(topic, 3), "delete"), **changed)
+
+
+def history(batch: int = 1, plan: Plan = PLAN, **changed: Any) -> History:
+    """Everything of one history, which has committed and published up to a batch."""
+    made = History(
+        plan,
+        born(plan),
+        Logged(offset(batch, plan), batch, batch),
+        {o.name: shown(batch, o.topic) for o in plan.published},
+        {shard: marker(shard, batch, offset=offset(batch, plan).digest()) for shard in range(2)},
+    )
+    return replace(made, **changed)

@@ -1,0 +1,181 @@
+"""What must hold of an output topic, judged from the topics alone.
+
+It shares no code with ikebana on purpose: it knows the record formats and nothing of
+how they came about.  Every prefix of closed times holds at most one value a key, once;
+progress has no gap; counts and end offsets are right; what all updates come to is
+the plain truth of the input.
+"""
+
+import json
+import time
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from support.waiting import wait_until
+
+Positions = dict[tuple[str, int], int]
+
+
+class Progress(NamedTuple):
+    """One progress record."""
+
+    checkpoint: str
+    batch: int
+    lower: int
+    upper: int
+    updates: int
+    ends: dict[int, int]
+
+
+def offsets(servers: str, topics: Iterable[str], *, committed_only: bool) -> Positions:
+    """The end of every partition of the topics that exist."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    known = admin.list_topics(timeout=30).topics
+    asked = {
+        TopicPartition(topic, partition): OffsetSpec.latest()
+        for topic in topics
+        if topic in known
+        for partition in known[topic].partitions
+    }
+    isolation = (
+        IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    )
+    if not asked:
+        return {}
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=30)
+    return {(at.topic, at.partition): answer.result().offset for at, answer in answers.items()}
+
+
+def committed(servers: str, topic: str) -> list[Message]:
+    """Every committed record, partition by partition, up to what is stable now."""
+    found: dict[int, list[Message]] = {}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 5,
+            "log_level": 0,
+        }
+    )
+    try:
+        known = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in known])
+        left, deadline = set(known), time.monotonic() + 60
+        while left:
+            assert time.monotonic() < deadline, f"could not read {topic}{sorted(left)}"
+            message = consumer.poll(0.1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found.setdefault(message.partition(), []).append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+    finally:
+        consumer.close()
+    return [message for partition in sorted(found) for message in found[partition]]
+
+
+def settled(servers: str, topic: str) -> list[Message]:
+    """Every committed record of a topic, once no transaction is open in it."""
+
+    def closed() -> bool:
+        return offsets(servers, [topic], committed_only=True) == offsets(
+            servers, [topic], committed_only=False
+        )
+
+    wait_until(closed, 60, f"the end of all transactions in {topic}")
+    return committed(servers, topic)
+
+
+def progress_of(servers: str, target: str) -> list[Progress]:
+    """The progress of an output so far; nothing if its topic is not there yet."""
+    topic = target + ".progress"
+    if not offsets(servers, [topic], committed_only=True):
+        return []
+    found = []
+    for message in committed(servers, topic):
+        told = json.loads(message.value())
+        ends = {int(partition): end for partition, end in told["ends"].items()}
+        known = {name: told[name] for name in ("checkpoint", "batch", "lower", "upper")}
+        found.append(Progress(**known, updates=told["count"], ends=ends))
+    return found
+
+
+def truth_of(servers: str, topic: str) -> dict[bytes, bytes]:
+    """What an upsert topic says in the end: the last value of each key."""
+    last = {message.key(): message.value() for message in settled(servers, topic)}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def judge(servers: str, target: str, truth: Mapping[bytes, bytes]) -> dict[str, int]:
+    """Count what is wrong with an output; nothing is wrong with an empty answer.
+
+    Batches whose progress records were deleted are taken on trust, their updates are
+    not.
+    """
+    records = settled(servers, target)
+    progress = progress_of(servers, target)
+    bad: Counter[str] = Counter()
+    for before, after in pairwise(progress):
+        bad["gap in progress"] += after.batch != before.batch + 1 or after.lower != before.upper
+        bad["ends go back"] += any(after.ends[p] < end for p, end in before.ends.items())
+        bad["another checkpoint"] += after.checkpoint != before.checkpoint
+    bad["empty interval"] = sum(one.lower >= one.upper for one in progress)
+    _placed(records, progress, bad)
+    _accumulated(records, truth, bad)
+    return {what: count for what, count in bad.items() if count}
+
+
+def _placed(records: list[Message], progress: list[Progress], bad: Counter[str]) -> None:
+    """Each update lies in its batch's interval of time, and in that of its offsets."""
+    uppers = [one.upper for one in progress]
+    first = progress[0].lower if progress else 0
+    counts: Counter[int] = Counter()
+    for record in records:
+        when, _ = _time_and_diff(record)
+        at = bisect_right(uppers, when)
+        if at == len(uppers):
+            bad["beyond the frontier"] += 1
+        elif when >= first:
+            counts[at] += 1
+            partition, offset = record.partition(), record.offset()
+            bad["after its batch's ends"] += offset >= progress[at].ends[partition]
+            if at:
+                bad["before its batch's ends"] += offset < progress[at - 1].ends[partition]
+    bad["wrong count"] = sum(counts[at] != one.updates for at, one in enumerate(progress))
+
+
+def _accumulated(records: list[Message], truth: Mapping[bytes, bytes], bad: Counter[str]) -> None:
+    changes: dict[bytes, dict[int, Counter[bytes]]] = defaultdict(lambda: defaultdict(Counter))
+    seen: Counter[tuple[bytes, bytes, int]] = Counter()
+    for record in records:
+        when, diff = _time_and_diff(record)
+        key, value = record.key(), record.value()
+        changes[key][when][value] += diff
+        seen[key, value, when] += 1
+    bad["not consolidated"] = sum(count > 1 for count in seen.values())
+    last: dict[bytes, bytes] = {}
+    for key, by_time in changes.items():
+        held: Counter[bytes] = Counter()
+        for _, change in sorted(by_time.items()):
+            held.update(change)
+            values = {value: count for value, count in held.items() if count}
+            bad["prefix"] += len(values) > 1 or any(count != 1 for count in values.values())
+        last.update((key, value) for value, count in held.items() if count)
+    bad["accumulated differs"] = len(set(last.items()) ^ set(truth.items()))
+
+
+def _time_and_diff(record: Message) -> tuple[int, int]:
+    headers = dict(record.headers() or ())
+    return int(headers["time"]), int(headers["diff"])

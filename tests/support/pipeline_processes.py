@@ -1,0 +1,488 @@
+"""Pipelines as fault tests run them: a file, a real process, and ways to end it.
+
+A pipeline runs as `ikebana run`, and all that it starts, the JVM and Python workers too,
+can be found and killed.  What is in the topics is for
+`judge` to tell.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from support.output_judge import Progress, committed, progress_of
+from support.process_trees import Family, kill, name_of
+from support.waiting import patient, wait_until
+
+START_S = 120.0
+Upserts = Iterable[tuple[bytes, bytes | None]]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One upsert pipeline `name`: from topic `source` to `target`, everything in `folder`."""
+
+    folder: Path
+    servers: str
+    name: str
+    source: str
+    domain: str = "offset"
+    checkpoint: Path = Path()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    limit: int = 500
+    output: str = ""
+
+    @property
+    def target(self) -> str:
+        return self.output or self.name + ".out"
+
+    @property
+    def topics(self) -> list[str]:
+        """What a run writes, but for the markers."""
+        outputs = [self.target, self.name + ".errors"]
+        return [topic for output in outputs for topic in (output, output + ".progress")]
+
+    @property
+    def place(self) -> Path:
+        return self.checkpoint if self.checkpoint.name else self.folder / "checkpoint"
+
+    def but(self, **run: object) -> "Pipeline":
+        """The same with other settings of `run`."""
+        return replace(self, settings={**self.settings, **run})
+
+    def file(self) -> Path:
+        """Write the pipeline file; JSON is YAML."""
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(json.dumps(self.document()))
+        return path
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline file."""
+        sections = {
+            "inputs": {"changes": {"topic": self.source, "format": {"key": "bytes"}}},
+            "operators": {"current": {"upsert": "changes"}},
+            "outputs": {"out": {"from": "current", "topic": self.target}},
+            "time": self.domain,
+        }
+        own = {"heartbeat": "500ms", "retained_batches": 1000, **self.settings}
+        return self.around(sections, **own)
+
+    def around(self, sections: Mapping[str, Any], **run: object) -> dict[str, Any]:
+        """A pipeline file of these sections, with where this one runs, and settings of `run`."""
+        return {
+            "pipeline": self.name,
+            **sections,
+            "kafka": {"bootstrap.servers": self.servers},
+            "source": {"max_records_per_batch": self.limit},
+            "run": {
+                "checkpoint": str(self.place),
+                "local_directory": str(self.folder / "local"),
+                "shards": 2,
+                "master": "local[2]",
+                "driver_memory": "512m",
+                **run,
+            },
+        }
+
+    def start(self, *options: str, fault: str | None = None) -> "Run":
+        """Start `ikebana run`; `fault` is a point of death without its once-file."""
+        environment = {k: v for k, v in os.environ.items() if k != "IKEBANA_FAULT"}
+        once = self.folder / "once"
+        if fault is not None:
+            point, batch, shard, *session = fault.split(":")
+            once.unlink(missing_ok=True)
+            environment["IKEBANA_FAULT"] = ":".join([point, batch, shard, str(once), *session])
+        # Spark leaves its working folder behind when it is killed.
+        environment["SPARK_LOCAL_DIRS"] = str(self.folder / "spark")
+        environment["TMPDIR"] = str(self.folder)
+        # Where functions of steps are found, here and in Spark's workers.
+        tests = Path(__file__).parents[1]
+        paths = [str(tests), str(tests.parent / "examples"), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
+        log = log.with_name(f"run-{log.name}.log")
+        command = [sys.executable, "-m", "ikebana", "run", str(self.file())]
+        return Run([*command, *options], environment, log, once)
+
+    def drained(self, *options: str, timeout_s: float = 120.0) -> "Run":
+        """Run until everything is done; fail if that does not end well."""
+        run = self.start("--once", *options)
+        with run:
+            assert run.wait(timeout_s) == 0, run.text
+        return run
+
+    def progress(self) -> list[Progress]:
+        """The progress published so far."""
+        return progress_of(self.servers, self.target)
+
+    def wait_for_batch(self, batch: int, timeout_s: float = START_S) -> None:
+        """Return when the progress of a batch, or a later one, is published."""
+
+        def published() -> bool:
+            found = self.progress()
+            return bool(found) and found[-1].batch >= batch
+
+        wait_until(published, timeout_s, f"progress of batch {batch} in {self.target}")
+
+    def wait_until_read(self, timeout_s: float = START_S) -> None:
+        """Return when the last batch has read the input up to its present end."""
+        ends = ends_of(self.servers, [self.source])
+
+        def read() -> bool:
+            positions = self.logged_positions(-1)
+            return all(
+                positions.get(f"{topic}[{partition}]", 0) >= end
+                for (topic, partition), end in ends.items()
+            )
+
+        wait_until(read, timeout_s, f"{self.source} read up to {ends}")
+        last = max(self.log("offsets"))
+        wait_until(lambda: last in self.log("commits"), timeout_s, f"commit of batch {last}")
+
+    def log(self, kind: str) -> list[int]:
+        """The batches in Spark's `offsets` or `commits` log."""
+        folder = self.place / kind
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def logged_positions(self, batch: int) -> dict[str, int]:
+        """Up to where a batch reads, by `topic[partition]`; -1 is the last batch."""
+        batches = self.log("offsets")
+        if not batches:
+            return {}
+        text = (self.place / "offsets" / str(batches[batch])).read_text()
+        positions = json.loads(text.splitlines()[2])["positions"]
+        return {f"{t}[{p}]": end for t, by in positions.items() for p, end in by.items()}
+
+
+@dataclass(frozen=True)
+class Written(Pipeline):
+    """A pipeline of these sections."""
+
+    sections: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline file."""
+        return self.around(
+            {**json.loads(self.sections), "time": self.domain},
+            local_directory=str(self.folder / f"local-{self.name}"),
+            heartbeat="500ms",
+        )
+
+
+def written(
+    folder: Path,
+    servers: str,
+    name: str,
+    sections: dict[str, Any],
+    domain: str = "ingest",
+    *,
+    limit: int = 100,
+) -> Written:
+    """A pipeline with a checkpoint of its own."""
+    return Written(
+        folder,
+        servers,
+        name,
+        "",
+        domain,
+        folder / f"checkpoint-{name}",
+        limit=limit,
+        sections=json.dumps(sections),
+    )
+
+
+class Run:
+    """A running `ikebana run`, with everything that it has started."""
+
+    def __init__(
+        self, command: list[str], environment: Mapping[str, str], log: Path, once: Path
+    ) -> None:
+        self.log = log
+        self.once = once
+        self.family = Family()
+        self.begun = time.monotonic()
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**environment, **self.family.environment},
+                cwd=log.parent,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def text(self) -> str:
+        """What it has printed."""
+        return self.log.read_text(errors="replace")
+
+    def poll(self) -> int | None:
+        """The exit status, if it has ended."""
+        return self._process.poll()
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end; return the exit status."""
+        try:
+            return self._process.wait(patient(timeout_s))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not ended within {timeout_s} s:\n{self.text}") from None
+
+    def wait_for(self, text: str, timeout_s: float = START_S) -> None:
+        """Return when it has printed `text`."""
+        wait_until(lambda: text in self.text or self.poll() is not None, timeout_s, text)
+        assert text in self.text, self.text
+
+    def wait_for_fault(self, timeout_s: float = START_S) -> None:
+        """Return when it has come to its point of death."""
+        wait_until(
+            lambda: self.once.exists() or self.poll() is not None, timeout_s, "the point of death"
+        )
+        assert self.once.exists(), self.text
+
+    def stop(self, timeout_s: float = START_S) -> int:
+        """Ask it to end with SIGTERM; return the exit status."""
+        os.kill(self.pid, signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers that Spark's daemon has forked."""
+        found = []
+        for process in self.family.alive():
+            with contextlib.suppress(psutil.Error):
+                daemon = "pyspark.daemon" in " ".join(process.cmdline())
+                if daemon and not process.children():
+                    found.append(process)
+        return found
+
+    def kill_driver(self) -> None:
+        """Kill the driver alone; the others notice by and by."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def kill_jvm(self) -> bool:
+        """Kill the JVM alone; whether there was one."""
+        return kill(p for p in self.family.alive() if name_of(p) == "java")
+
+    def kill_worker(self, choice: Random) -> bool:
+        """Kill one Python worker; whether there was one."""
+        workers = self.workers()
+        return kill([choice.choice(workers)] if workers else [])
+
+    def kill(self) -> None:
+        """Kill everything that it has started, and return when nothing is left of it."""
+        self.family.kill()
+        self._process.wait(10)
+
+
+class Load(threading.Thread):
+    """Upserts in transactions, some aborted, at a steady rate until it is stopped."""
+
+    def __init__(self, servers: str, topic: str, *, keys: int, rate: float, seed: int = 1) -> None:
+        super().__init__(daemon=True)
+        self.sent = self.aborted = 0
+        self.error: BaseException | None = None
+        self._servers = servers
+        self._topic = topic
+        self._rate = rate
+        self._random = Random(seed)
+        self._keys = keys
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._send()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def stop(self) -> None:
+        """End between two transactions, and return when that is done."""
+        self._end.set()
+        self.join()
+        assert self.error is None, self.error
+
+    def _send(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "transactional.id": self._topic + "-load",
+                "linger.ms": 5,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 500,
+                "compression.type": "lz4",
+            }
+        )
+        producer.init_transactions(60)
+        begun, choice = time.monotonic(), self._random
+        each = max(1, min(200, int(self._rate / 5)))
+        while not self._end.is_set():
+            producer.begin_transaction()
+            for key, value in upserts(each, self._keys, choice):
+                producer.produce(self._topic, key=key, value=value)
+            if choice.random() < 0.1:
+                _insist(producer.abort_transaction)
+                self.aborted += each
+                continue
+            try:
+                _insist(producer.commit_transaction)
+            except KafkaException as error:
+                # The broker was away for too long: nothing of it counts.
+                if not error.args[0].txn_requires_abort():
+                    raise
+                _insist(producer.abort_transaction)
+                self.aborted += each
+                continue
+            self.sent += each
+            self._end.wait(max(0.0, begun + self.sent / self._rate - time.monotonic()))
+
+
+def _insist(end: Callable[[float], object]) -> None:
+    """End a transaction, over broker failures; asked again, librdkafka goes on with it."""
+    while True:
+        try:
+            end(10)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
+
+
+def upserts(count: int, keys: int, choice: Random) -> Upserts:
+    """Upserts of few values, so that repetitions, returns and tombstones occur."""
+    for _ in range(count):
+        key = b"k%d" % min(choice.randrange(keys), choice.randrange(keys))
+        tombstone = choice.random() < 0.15
+        yield key, None if tombstone else b'{"v":%d}' % choice.randrange(4)
+
+
+def produce(
+    servers: str,
+    topic: str,
+    records: Upserts,
+    partition: int | None = None,
+    *,
+    transaction: str | None = None,
+) -> Producer:
+    """Produce and wait for the acknowledgements; a transaction is left open."""
+    settings: dict[str, str | int] = {"bootstrap.servers": servers, "log_level": 0}
+    if transaction is not None:
+        settings |= {"transactional.id": transaction}
+    producer = Producer(settings)
+    if transaction is not None:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    where = {} if partition is None else {"partition": partition}
+    for at, (key, value) in enumerate(records):
+        producer.produce(topic, key=key, value=value, **where)
+        if at % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(30) == 0
+    return producer
+
+
+def add_partitions(servers: str, topic: str, partitions: int) -> None:
+    """Raise the number of partitions."""
+    admin = admin_of(servers)
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+
+def admin_of(servers: str) -> AdminClient:
+    """A client for topics."""
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+
+def create(
+    servers: str, topic: str, partitions: int, settings: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic and wait until it can be written."""
+    admin = admin_of(servers)
+    new = NewTopic(topic, partitions, 1, config=dict(settings or {}))
+    admin.create_topics([new])[topic].result(30)
+
+    def led() -> bool:
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return len(found) == partitions and all(p.leader >= 0 for p in found.values())
+
+    wait_until(led, 30, f"leaders of {topic}")
+
+
+def recreate(servers: str, topic: str) -> None:
+    """Delete a topic and make another one of its name."""
+    admin = admin_of(servers)
+    partitions = len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, 30, f"end of {topic}")
+    create(servers, topic, partitions)
+
+
+def configure(servers: str, topic: str, name: str, value: str) -> None:
+    """Change one setting of a topic."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    # An answer never comes once its client is gone.
+    admin = admin_of(servers)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def delete_before(servers: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Delete the records of each partition before an offset; -1 means all."""
+    asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    admin = admin_of(servers)
+    for answer in admin.delete_records(asked).values():
+        answer.result(30)
+
+
+def ends_of(servers: str, topics: Iterable[str]) -> dict[tuple[str, int], int]:
+    """The high watermark of every partition of the topics that exist."""
+    from support.output_judge import offsets
+
+    return offsets(servers, topics, committed_only=False)
+
+
+def records_of(servers: str, topic: str) -> int:
+    """How many committed records there are to read."""
+    return len(committed(servers, topic))
+
+
+def put_back(copy: Path, place: Path) -> None:
+    """Replace a folder by an earlier copy of it."""
+    shutil.rmtree(place)
+    shutil.copytree(copy, place)
+
+
+def batches_told(text: str) -> list[int]:
+    """The batches that a run has printed."""
+    return [int(found) for found in re.findall(r"^batch (\d+):", text, re.MULTILINE)]

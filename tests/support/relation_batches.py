@@ -1,0 +1,161 @@
+"""What tests of arrangements share: courses of batches, and what a relation is by definition."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.kernels.half_join import LookupRow, Match
+from ikebana.processor.rows.rows import KeyedUpdate
+
+# One begins another, and one is empty.
+KEYS = [b"", b"k", b"kk", b"q"]
+# Three of the long ones make a group large; they differ at the end, and so do their keys.
+DATA = [b"", b"a", b"b", *(b"x" * 900 + b"%d" % at for at in range(4))]
+
+keys = st.sampled_from(KEYS)
+diffs = st.sampled_from([-2, -1, -1, 1, 1, 1, 2])
+
+
+class Batch(NamedTuple):
+    """What a micro-batch brings to an arrangement.
+
+    Lookups may be at any time from `since` on; those of later batches are at or after
+    `settled`.
+    """
+
+    interval: Interval
+    since: int
+    settled: int
+    updates: list[KeyedUpdate]
+    lookups: list[LookupRow]
+
+    @property
+    def upper(self) -> int:
+        return self.interval.upper
+
+
+@st.composite
+def courses(draw: st.DrawFn, data: Sequence[bytes] = tuple(DATA)) -> list[Batch]:
+    """Batches of any size, with readers that lag by any number of them."""
+    lower = since = 0
+    found = []
+    for _ in range(draw(st.integers(1, 5))):
+        upper = lower + draw(st.integers(0, 3))
+        batch = Batch(
+            Interval(lower, upper),
+            since,
+            draw(st.integers(since, upper)),
+            draw(updates(lower, upper, data)),
+            draw(lookups(since, upper)),
+        )
+        # A batch may begin with a greater since than the one before it has ended with.
+        since = draw(st.integers(batch.settled, upper))
+        lower = upper
+        found.append(batch)
+    return found
+
+
+def updates(
+    lower: int, upper: int, data: Sequence[bytes] = tuple(DATA)
+) -> st.SearchStrategy[list[KeyedUpdate]]:
+    """Updates of few data, so that they meet, in any order."""
+    if lower == upper:
+        return st.just([])
+    update = st.builds(
+        KeyedUpdate, keys, st.sampled_from(data), st.integers(lower, upper - 1), diffs
+    )
+    return st.lists(update, max_size=8)
+
+
+@st.composite
+def lookups(draw: st.DrawFn, since: int, upper: int) -> list[LookupRow]:
+    """Lookups that may be asked, each with a payload of its own."""
+    drawn = draw(
+        st.lists(st.tuples(keys, st.integers(since, upper), diffs, st.booleans()), max_size=5)
+    )
+    return [
+        # The times equal to the upper are not complete.
+        LookupRow(key, at, time, diff, sees_equal and time < upper)
+        for at, (key, time, diff, sees_equal) in enumerate(drawn)
+    ]
+
+
+def accumulated(
+    history: Iterable[KeyedUpdate], before: int
+) -> dict[bytes | None, dict[bytes, int]]:
+    """What each key has of updates before a time."""
+    sums: Counter[tuple[bytes | None, bytes]] = Counter()
+    for key, datum, time, diff in history:
+        sums[key, datum] += diff if time < before else 0
+    found: dict[bytes | None, dict[bytes, int]] = {}
+    for (key, datum), count in sums.items():
+        if count:
+            found.setdefault(key, {})[datum] = count
+    return found
+
+
+def matched(
+    history: Sequence[KeyedUpdate], asked: Iterable[LookupRow], *, outer: bool = False
+) -> list[Match]:
+    """The matches of lookups by definition, in order."""
+    found = []
+    for key, payload, time, diff, sees_equal in asked:
+        group = accumulated(history, time + sees_equal).get(key, {})
+        found += [Match(payload, datum, time, diff * n) for datum, n in group.items()]
+        if outer and not group:
+            found.append(Match(payload, None, time, diff))
+    return in_order(found)
+
+
+def in_order(matches: Iterable[Match]) -> list[Match]:
+    """Matches in an order of their own: that of a join is its own business."""
+    return sorted(matches, key=repr)
+
+
+def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
+    """Everything in a store."""
+    return list(store.scan(b""))
+
+
+def reopened(store: MemoryStore) -> MemoryStore:
+    """What a restart has: the entries, and nothing else."""
+    copy = MemoryStore()
+    for place, entry in entries(store):
+        copy.put(bytes(place), bytes(entry))
+    return copy
+
+
+class Counted(MemoryStore):
+    """A store that counts the entries that are asked for or come by, and those written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+        self.written = 0
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self.read += len(keys)
+        return super().get_many(keys)
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        for entry in super().scan(prefix, start):
+            self.read += 1
+            yield entry
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.written += 1
+        super().put(key, value)
+
+    def delete(self, key: bytes) -> None:
+        self.written += 1
+        super().delete(key)
+
+    def counted(self) -> tuple[int, int]:
+        """The entries read and written since this was called last."""
+        found = self.read, self.written
+        self.read = self.written = 0
+        return found

@@ -1,0 +1,346 @@
+"""Edits of a running plan, one by one: what stays, what outputs get, and what is refused."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ikebana import Plan
+from ikebana.errors import CheckpointError
+from ikebana.processor.batch import editing
+from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.planning import edits, edits_resolved
+from ikebana.processor.planning.edits import Edit
+from ikebana.testing import Run, Topics
+
+
+def plan_of(text: str) -> Plan:
+    time = "ingest" if "event_time" in text else "offset"
+    whole = f"""
+pipeline: shop
+kafka: {{bootstrap.servers: localhost:9092}}
+run: {{checkpoint: ./c}}
+time: {time}
+{text}
+"""
+    return parse(whole, "shop.yaml", environ={}).plan
+
+
+FIRST = """
+inputs:
+  orders:
+    topic: orders
+    format: json
+    columns: {product: VARCHAR, customer: BIGINT, quantity: BIGINT, note: VARCHAR}
+operators:
+  order: {upsert: orders}
+  large: {linear: order, where: quantity > 3}
+  totals: {reduce: order, by: product, aggregates: {n: count(*), q: sum(quantity)}}
+outputs:
+  all: {from: order, topic: all}
+  large: {from: large, topic: large}
+  totals: {from: totals, topic: totals}
+"""
+
+
+def started(text: str = FIRST, shards: int = 2) -> Run:
+    topics = Topics()
+    for number in range(12):
+        order(topics, number, "tea" if number % 3 else "milk", number)
+    run = Run(plan_of(text), topics, shards=shards)
+    run.read()
+    return run
+
+
+def edited(run: Run, plan: Plan) -> Edit:
+    """Go on with another plan; what changes."""
+    before = run.plan
+    run.restart(plan)
+    return edits.edit_of(before, run.plan)
+
+
+def order(topics: Topics, number: int, product: str, quantity: int | None) -> None:
+    value = {"product": product, "customer": number % 2, "quantity": quantity, "note": "n"}
+    body = None if quantity is None else json.dumps(value).encode()
+    topics.send("orders", b"%d" % number, body)
+
+
+def collection(run: Run, output: str) -> Counter[tuple[bytes | None, bytes]]:
+    found: Counter[tuple[bytes | None, bytes]] = Counter()
+    for key, value, _, diff in run.written.updates[output]:
+        found[key, value] += diff
+    return Counter({datum: count for datum, count in found.items() if count})
+
+
+def expected(run: Run, text: str, output: str) -> Counter[tuple[bytes | None, bytes]]:
+    fresh = Run(plan_of(text), run.topics)
+    fresh.read()
+    return collection(fresh, output)
+
+
+def test_an_added_output_gets_what_is_there() -> None:
+    run = started()
+    text = FIRST + "  again: {from: large, topic: again}\n"
+    edit = edited(run, plan_of(text))
+    assert edit.added == {"again"}
+    assert not edit.replaced | edit.fresh
+    run.read()
+    assert collection(run, "again") == expected(run, text, "again")
+    assert len(run.written.updates["again"]) == 8
+
+
+def test_a_changed_filter_gives_the_difference_alone() -> None:
+    run = started()
+    before = len(run.written.updates["large"])
+    text = FIRST.replace("quantity > 3", "quantity > 5")
+    edit = edited(run, plan_of(text))
+    assert edit.replaced == {"large"}
+    at = run.last.upper
+    run.read()
+    new = run.written.updates["large"][before:]
+    assert sorted((json.loads(u.value)["quantity"], u.time, u.diff) for u in new) == [
+        (4, at, -1),
+        (5, at, -1),
+    ]
+    order(run.topics, 5, "tea", 9)
+    run.read()
+    assert collection(run, "large") == expected(run, text, "large")
+
+
+def test_a_changed_reduction_begins_with_what_its_source_has() -> None:
+    run = started()
+    text = FIRST.replace("n: count(*)", "n: count(*), most: max(quantity)")
+    edit = edited(run, plan_of(text))
+    assert edit.fresh == {"totals@2"}
+    assert edit.gone == edit.replaced == {"totals"}
+    run.read()
+    assert collection(run, "totals") == expected(run, text, "totals")
+    order(run.topics, 0, "coffee", 7)
+    order(run.topics, 1, "tea", None)
+    run.read()
+    assert collection(run, "totals") == expected(run, text, "totals")
+    # And once more, back to what it was: a third generation.
+    assert edited(run, plan_of(FIRST)).fresh == {"totals@3"}
+    run.read()
+    assert collection(run, "totals") == expected(run, FIRST, "totals")
+    kept = {place.partition(b"\0")[0] for store in run.stores for place, _ in store.scan(b"")}
+    assert kept >= {b"reduce totals@3"}
+    assert not kept & {b"reduce totals", b"reduce totals@2"}
+
+
+def test_a_new_input_is_read_from_its_beginning() -> None:
+    run = started()
+    for number in range(2):
+        run.topics.send("customers", b"%d" % number, json.dumps({"name": f"c{number}"}).encode())
+    text = (
+        FIRST.replace(
+            "operators:\n",
+            "  customers: {topic: customers, format: json, columns: {name: VARCHAR}}\noperators:\n"
+            "  customer: {upsert: customers}\n"
+            "  named:\n"
+            "    delta_join: {o: order, c: customer}\n"
+            "    where: [o.customer::VARCHAR = c.key::VARCHAR]\n"
+            "    select: {product: o.product, name: c.name}\n",
+        )
+        + "  named: {from: named, topic: named}\n"
+    )
+    edited(run, plan_of(text))
+    run.read()
+    assert collection(run, "named") == expected(run, text, "named")
+    assert sum(collection(run, "named").values()) == 12
+
+
+def test_an_upsert_may_have_the_name_of_its_input() -> None:
+    """It keeps what it has had, which an input of updates does not."""
+    text = FIRST.replace("order: {upsert", "orders: {upsert").replace(
+        "linear: order,", "linear: orders,"
+    )
+    text = text.replace("reduce: order,", "reduce: orders,").replace(
+        "from: order,", "from: orders,"
+    )
+    run = started(text)
+    edited(run, plan_of(text.replace("quantity > 3", "quantity > 5")))
+    run.read()
+    assert len(collection(run, "large")) == 6
+
+
+def test_what_is_renamed_without_state_stays() -> None:
+    run = started()
+    text = FIRST.replace("large: {linear", "big: {linear").replace("from: large", "from: big")
+    edit = edited(run, plan_of(text))
+    before = {name: len(found) for name, found in run.written.updates.items()}
+    run.read()
+    assert edit.fresh == edit.gone == frozenset()
+    assert {name: len(found) for name, found in run.written.updates.items()} == before
+
+
+MACHINE = "status: {state_machine: events, step: 'machines:one_more'}"
+RENAMED = (
+    FIRST.replace("order: {upsert", "ordered: {upsert")
+    .replace("order, by", "ordered, by")
+    .replace("order, where", "ordered, where")
+    .replace("from: order,", "from: ordered,")
+    .replace("totals: {reduce", "sums: {reduce")
+    .replace("totals: {from: totals,", "sums: {from: sums,")
+)
+
+
+def test_what_is_renamed_keeps_its_state_and_its_topic() -> None:
+    run = started()
+    edit = edited(run, plan_of(RENAMED))
+    assert not edit.fresh | edit.gone | edit.added | edit.removed
+    # An operator's name is in the error records of its steps alone.
+    before = {name: len(found) for name, found in run.written.updates.items()}
+    run.read()
+    assert {name: len(found) for name, found in run.written.updates.items()} == before
+    order(run.topics, 0, "coffee", 7)
+    run.read()
+    assert collection(run, "totals") == expected(run, FIRST, "totals")
+    assert Counter(map(repr, run.collection("sums"))).total() == 3
+    edited(run, plan_of(RENAMED.replace("q: sum(quantity)", "q: max(quantity)")))
+    run.read()
+    # And back to the first names, with the first definition.
+    edited(run, plan_of(FIRST))
+    run.read()
+    assert collection(run, "totals") == expected(run, FIRST, "totals")
+
+
+@pytest.mark.parametrize(
+    ("now", "path"),
+    [
+        ("status: {state_machine: events, step: 'machines:latest'}", "status was changed"),
+        ("other: {state_machine: events, step: 'machines:latest'}", "other is new"),
+        ("other: {upsert: events}", "other is new"),
+    ],
+)
+def test_what_would_have_to_read_its_input_again_is_refused(now: str, path: str) -> None:
+    text = FIRST.replace("outputs:", f"  {MACHINE}\noutputs:").replace(
+        "inputs:\n", "inputs:\n  events: {topic: events, format: json}\n"
+    )
+    run = started(text)
+    with pytest.raises(CheckpointError, match=f'operators.{path}, and reads input "events"'):
+        edited(run, plan_of(text.replace(MACHINE, now)))
+
+
+def test_a_machine_of_a_greater_version_goes_on_with_its_states() -> None:
+    text = FIRST.replace(
+        "outputs:\n", f"  {MACHINE}\noutputs:\n  status: {{from: status, topic: status}}\n"
+    ).replace("inputs:\n", "inputs:\n  events: {topic: events, format: json}\n")
+    run = started(text)
+    for _ in range(3):
+        run.topics.send("events", 1, "e")
+    run.read()
+    tens = "step: 'machines:ten_more', version: 2, migrate: 'machines:ten_times'"
+    edit = edited(run, plan_of(text.replace("step: 'machines:one_more'", tens)))
+    assert not edit.fresh | edit.gone | edit.affected
+    assert run.collection("status") == [(1, 3)]
+    run.topics.send("events", 1, "e")
+    run.read()
+    assert run.collection("status") == [(1, 40)]
+
+
+def test_errors_follow_the_plan() -> None:
+    text = FIRST.replace("quantity > 3", "(10 / quantity)::BIGINT > 1 and note::BIGINT > 0")
+    run = started(text)
+    assert sum(collection(run, "errors").values()) > 0
+    edited(run, plan_of(FIRST))
+    run.read()
+    assert not collection(run, "errors")
+    edited(run, plan_of(text))
+    run.read()
+    assert collection(run, "errors") == expected(run, text, "errors")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "path"),
+    [
+        ("topic: orders\n", "topic: others\n", "inputs.orders"),
+        ("topic: large}", "topic: all}", "outputs.large"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(was: str, now: str, path: str) -> None:
+    run = started()
+    plan = plan_of(FIRST.replace(was, now)) if "all" not in now else None
+    if plan is None:
+        first = plan_of(FIRST)
+        outputs = tuple(
+            replace(o, format="upsert") if o.name == "all" else o for o in first.outputs
+        )
+        plan, path = replace(first, outputs=outputs), "outputs.all"
+    with pytest.raises(CheckpointError, match=path):
+        edited(run, plan)
+
+
+DATED = FIRST.replace(
+    "quantity: BIGINT, note: VARCHAR}",
+    "quantity: BIGINT, note: VARCHAR}\n    event_time: {clock: kafka, ahead: never}",
+)
+LARGER = DATED.replace("quantity > 3", "quantity > 5")
+COUNTED = LARGER.replace("n: count(*)", "n: count(*), most: max(quantity)")
+
+
+def dated(numbers: range, run: Run) -> Run:
+    """Send an order at each time, of which the last waits for what comes later."""
+    for number in numbers:
+        value = {"product": "tea", "customer": 0, "quantity": number, "note": "n"}
+        run.topics.send("orders", b"%d" % number, json.dumps(value).encode(), timestamp=number)
+    run.read()
+    return run
+
+
+@pytest.mark.parametrize("then", [LARGER, COUNTED, DATED])
+def test_a_second_edit_at_the_same_time_adds_to_what_the_first_gave(then: str) -> None:
+    """Where times are those of records, none is closed while nothing comes."""
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    at = run.last.upper
+    edited(run, plan_of(LARGER))
+    run.read()
+    edited(run, plan_of(COUNTED))
+    run.read()
+    edited(run, plan_of(then))
+    run.read()
+    assert run.last.upper == at
+    dated(range(10, 12), run)
+    for output in ("all", "large", "totals", "errors"):
+        fresh = dated(range(0), Run(plan_of(then), run.topics))
+        assert collection(run, output) == collection(fresh, output)
+
+
+@pytest.mark.parametrize("then", [LARGER, COUNTED, DATED])
+def test_a_plan_that_no_batch_has_run_leaves_nothing(then: str) -> None:
+    """Neither its names nor its topics are taken, and the next is an edit of what has run."""
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    tried = COUNTED + "  more: {from: totals, topic: more}\n"
+    edited(run, plan_of(tried))
+    edited(run, plan_of(then))
+    dated(range(10, 12), run)
+    edited(run, plan_of(tried))
+    dated(range(12, 14), run)
+    assert {shown(operator.name) for operator in run.plan.operators} == {
+        "order",
+        "large",
+        "totals",
+    }
+    assert "totals@2" in {operator.name for operator in run.plan.operators}
+    for output in ("all", "large", "totals", "more", "errors"):
+        fresh = dated(range(0), Run(plan_of(tried), run.topics))
+        assert collection(run, output) == collection(fresh, output)
+
+
+def test_while_a_portion_is_on_its_way_another_edit_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(editing, "PORTION", 2)
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    edited(run, plan_of(LARGER))
+    run.batch()
+    with pytest.raises(CheckpointError, match="on their way"):
+        edited(run, plan_of(COUNTED))
+    run.read()
+    edited(run, plan_of(COUNTED))
+
+
+def test_names_tell_generations_apart() -> None:
+    assert edits_resolved.generations(plan_of(FIRST), {"totals": 4})["totals"] == 4

@@ -1,0 +1,73 @@
+"""How far an edit is that fills: parts of the state one after the other, then new joins."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ikebana.processor.batch import editing
+from ikebana.processor.batch.dataflow import Emitted
+from ikebana.processor.batch.editing import Editing, portion
+from ikebana.processor.batch.fill_progress import fill_progress
+from ikebana.processor.deciding.commits import FillProgress
+from ikebana.processor.planning.edits import Edit, edit_of
+from ikebana.testing import Run
+from support.edited_shops import FIRST, JOINED, plan_of
+
+
+def emitted(**changed: Any) -> Emitted:
+    nothing: dict[str, Any] = {"updates": {}, "messages": {}, "hops": {}, "counted": Counter()}
+    return Emitted(**{**nothing, "seen": [], "facts": {}, "hydrated": [], **changed})
+
+
+@pytest.fixture
+def edit() -> Edit:
+    """A filter is another one, and a second input is joined."""
+    return edit_of(plan_of(FIRST), plan_of(JOINED.replace("quantity > 3", "quantity > 5")))
+
+
+def test_a_shard_says_in_which_part_it_is_and_how_many_keys_it_took(
+    edit: Edit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two keys of three, then the last one of them."""
+    run = Run(edit.before)
+    for number in range(3):
+        run.send("orders", number, {"product": "tea", "customer": 1, "quantity": 9})
+    run.read()
+    monkeypatch.setattr(editing, "PORTION", 2)
+    at = Editing(edit, time=run.last.upper, number=1, fills=True)
+
+    first, second = (portion(at, run.stores[0]) for _ in range(2))
+
+    assert edit.scanned == ("order", "totals")[: len(edit.scanned)]
+    assert (first.parts, first.keys, first.done) == (0, 2, False)
+    assert second.keys <= 2
+    assert second.parts >= 1
+
+
+def test_parts_come_first_and_then_joins(edit: Edit) -> None:
+    """A join that all shards are done with is not among those that get what was there."""
+    scanned = len(edit.scanned)
+    named = {"named": 9}
+
+    assert fill_progress(edit, emitted(filled=(0, 7)), fills=True, hydrating=named) == (
+        FillProgress(0, scanned + 1, "order", 7)
+    )
+    assert fill_progress(edit, emitted(), fills=False, hydrating=named) == (
+        FillProgress(scanned, scanned + 1, "named")
+    )
+    done = emitted(hydrated=["named"])
+    assert fill_progress(edit, done, fills=False, hydrating=named) == (
+        FillProgress(scanned + 1, scanned + 1, "named")
+    )
+    assert fill_progress(edit, emitted(), fills=False, hydrating={}) is None
+
+
+def test_an_edit_without_anything_to_fill_says_nothing() -> None:
+    """Its one batch has no part; and a join of an older version is one by itself."""
+    same = edit_of(plan_of(FIRST), plan_of(FIRST))
+
+    assert fill_progress(same, emitted(filled=(0, 0)), fills=True, hydrating={}) is None
+    assert fill_progress(None, emitted(), fills=False, hydrating={"named": 9}) == (
+        FillProgress(0, 1, "named")
+    )

@@ -1,0 +1,308 @@
+"""What is asked of Kafka's clients, and what their answers come to; the clients are scripted."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ikebana.codecs.progress import ProgressRecord, decode
+from ikebana.errors import AwayError, SourceError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.kafka import (
+    client,
+    markers,
+    own_topics,
+    progress_topic,
+    topics,
+    transactions,
+)
+from ikebana.processor.kafka.loopback import Ends, Trimming
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.transactions import TransactionalProducer
+from support.histories import PLAN, marker
+
+
+@dataclass(frozen=True)
+class Event:
+    """A message, or an error at an offset."""
+
+    at: int
+    code: int | None = None
+    of: str = "t"
+
+    def topic(self) -> str:
+        return self.of
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def error(self) -> KafkaError | None:
+        return None if self.code is None else KafkaError(self.code)
+
+
+@dataclass
+class Script:
+    """A consumer that gives these events, one at a time."""
+
+    events: deque[Event]
+
+    def poll(self, _: float) -> Event | None:
+        return self.events.popleft() if self.events else None
+
+    def consume(self, _: int, __: float) -> list[Event]:
+        return [self.events.popleft()] if self.events else []
+
+    def assign(self, _: object) -> None: ...
+    def unassign(self) -> None: ...
+    def incremental_unassign(self, _: object) -> None: ...
+
+
+EOF = KafkaError._PARTITION_EOF
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, events: Iterable[Event], wanted: Range, patience_s: float = 5
+) -> list[int]:
+    monkeypatch.setattr(client, "consumer", lambda _: Script(deque(events)))
+    found = Reader({}).read([wanted], patience_s)
+    return [message.offset() for _, messages in found for message in messages]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([Event(0), Event(1), Event(2)], [0, 1, 2], id="all of it"),
+        pytest.param([Event(0), Event(1), Event(3, EOF)], [0, 1], id="ends with a marker"),
+        pytest.param([Event(0), Event(5)], [0], id="a record beyond it"),
+        pytest.param(
+            [Event(1, EOF), Event(1), Event(2, EOF), Event(2)], [1, 2], id="not stable yet"
+        ),
+        pytest.param([Event(0, of="other"), Event(2)], [2], id="left over of another range"),
+    ],
+)
+def test_a_range_is_read_when_the_position_has_reached_its_end(
+    monkeypatch: pytest.MonkeyPatch, events: list[Event], expected: list[int]
+) -> None:
+    """R6. An end of the partition below the range's own means wait."""
+    assert read(monkeypatch, events, Range("t", 0, 0, 3)) == expected
+
+
+def test_a_long_range_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R6. Many are taken at once, and none is left."""
+    assert read(monkeypatch, map(Event, range(300)), Range("t", 0, 0, 300)) == [*range(300)]
+
+
+@pytest.mark.parametrize(
+    ("events", "error"),
+    [
+        pytest.param([Event(0, KafkaError._AUTO_OFFSET_RESET)], SourceError, id="gone"),
+        pytest.param([Event(0), Event(1, EOF)], AwayError, id="does not come"),
+    ],
+)
+def test_a_range_that_cannot_be_read_is_told(
+    monkeypatch: pytest.MonkeyPatch, events: list[Event], error: type[SourceError]
+) -> None:
+    """R6. It is never taken for a shorter one."""
+    with pytest.raises(error, match=r"t\[0\]@"):
+        read(monkeypatch, events, Range("t", 0, 0, 3), patience_s=0)
+
+
+def test_a_consumer_reads_what_is_committed_and_nothing_in_place_of_what_is_gone() -> None:
+    """R6. Whatever the user's settings say."""
+    theirs = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"}
+    found = client.consumer_settings(theirs)
+
+    assert found["auto.offset.reset"] == "error"
+    assert found["isolation.level"] == "read_committed"
+    assert found["enable.partition.eof"] == "true"
+
+
+def test_a_transaction_lasts_as_long_as_the_longest_batch() -> None:
+    """R5. One that the brokers end before would fail the batch."""
+    found = client.producer_settings({"transaction.timeout.ms": "1"}, "id", 90.5)
+
+    assert found["transaction.timeout.ms"] == "90500"
+    assert found["transactional.id"] == "id"
+
+
+def test_transactional_ids_are_those_of_a_checkpoint() -> None:
+    """R4. Another checkpoint's tasks neither fence ours nor are fenced."""
+    makers = (
+        markers.driver_id,
+        markers.trial_id,
+        lambda checkpoint: markers.task_id(checkpoint, 0),
+        lambda checkpoint: markers.task_id(checkpoint, 1),
+    )
+    ids = [make(checkpoint) for make in makers for checkpoint in ("one", "two")]
+
+    assert len({*ids}) == len(ids)
+
+
+@dataclass
+class Sent:
+    """A producer in a transaction: what is visible, and what is not yet."""
+
+    committed: list[tuple[str, Any]] = field(default_factory=list)
+    opened: list[tuple[str, Any]] = field(default_factory=list)
+
+    def begin_transaction(self) -> None:
+        self.opened = []
+
+    def produce(self, topic: str, value: Any = None, *_: Any, **__: Any) -> None:
+        self.opened.append((topic, value))
+
+    def abort_transaction(self, _: float) -> None:
+        self.opened = []
+
+    def commit_transaction(self, _: float) -> None:
+        self.committed += self.opened
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    producer = Sent()
+    monkeypatch.setattr(transactions, "transactional_producer", lambda *_: producer)
+    return producer
+
+
+def test_an_error_commits_nothing(sent: Sent) -> None:
+    """R1. Half a batch is never seen, and the error goes on."""
+    held = TransactionalProducer({}, "id", 1)
+
+    def half() -> None:
+        with held.transaction() as producer:
+            producer.produce("t", b"1")
+            raise ValueError("half")
+
+    with pytest.raises(ValueError, match="half"):
+        half()
+
+    assert sent.committed == []
+    with held.transaction() as producer:
+        producer.produce("t", b"2")
+    assert sent.committed == [("t", b"2")]
+
+
+@dataclass
+class Answer:
+    """A future that is done."""
+
+    of: Any
+
+    def result(self) -> Any:
+        if isinstance(self.of, Exception):
+            raise self.of
+        return self.of
+
+
+@dataclass
+class Offset:
+    offset: int
+
+
+@dataclass
+class Described:
+    topic_id: str
+    partitions: Sequence[int]
+
+
+class Answers:
+    """An admin client of topics with one partition, in which a transaction is open."""
+
+    STABLE, HIGH = 5, 8
+
+    def __init__(self) -> None:
+        self.deleted: list[dict[int, int]] = []
+        self.away = False
+
+    def describe_topics(self, asked: Any, **_: object) -> Mapping[str, Answer]:
+        return {name: Answer(Described("id", [0])) for name in asked.topic_names}
+
+    def list_offsets(
+        self, asked: Mapping[Any, object], isolation_level: IsolationLevel, **_: object
+    ) -> Mapping[Any, Answer]:
+        stable = isolation_level == IsolationLevel.READ_COMMITTED
+        return {at: Answer(Offset(self.STABLE if stable else self.HIGH)) for at in asked}
+
+    def delete_records(self, asked: Sequence[Any], **_: object) -> Mapping[Any, Answer]:
+        if self.away:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        self.deleted.append({at.partition: at.offset for at in asked})
+        return {}
+
+
+def as_admin(answers: Answers) -> AdminClient:
+    scripted: Any = answers
+    made: AdminClient = scripted
+    return made
+
+
+def test_ends_to_read_up_to_are_stable() -> None:
+    """R6. A reader of committed records cannot reach the high watermark."""
+    assert topics.ends(as_admin(Answers()), {"t": 1}) == {"t": {0: Answers.STABLE}}
+    assert topics.high_watermarks(as_admin(Answers()), {"t": 1}) == {"t": {0: Answers.HIGH}}
+
+
+def test_progress_ends_are_high_watermarks(sent: Sent) -> None:
+    """R20. The last stable offset moves only after a commit has returned."""
+    batch = [marker(0, 4, intervals={o.name: (4, 5) for o in PLAN.published})]
+
+    found = progress_topic.publish(
+        PLAN, TransactionalProducer({}, "id", 1), as_admin(Answers()), batch
+    )
+
+    assert [record.ends for record in found] == [{0: Answers.HIGH}] * len(PLAN.published)
+    assert [_decoded(value) for _, value in sent.committed] == found
+    assert [topic for topic, _ in sent.committed] == [o.progress_topic for o in PLAN.published]
+
+
+def _decoded(value: bytes) -> ProgressRecord:
+    return decode(value)
+
+
+def test_what_no_batch_reads_again_is_deleted() -> None:
+    """R13. What could not be deleted is, with more, after a later batch."""
+    admin = Answers()
+    trimming = Trimming(as_admin(admin), "loopback", retained=2)
+    for batch in range(5):
+        admin.away = batch == 3
+        trimming.after([marker(0, batch, hops_from=batch * 10)])
+
+    # After batch 4 those from 3 on are retained: 2 batches, and the one that may be redone.
+    assert admin.deleted == [{0: 20}]
+
+
+def test_the_loopback_topic_is_asked_once_for_each_batch() -> None:
+    """R13. What one batch has written, the next one reads."""
+    ends, asked = Ends(), iter([{0: 1}, {0: 2}])
+
+    found = [ends.after(batch, lambda: next(asked)) for batch in (0, 0, 1, 1)]
+
+    assert found == [{0: 1}, {0: 1}, {0: 2}, {0: 2}]
+
+
+def test_topics_are_made_to_last() -> None:
+    """R4, R10. Markers, diffs and progress have no retention; only the newest marker counts."""
+    settings = Settings("/nowhere", {"bootstrap.servers": "localhost:1"}, shards=2)
+    outputs = {output.topic for output in PLAN.published}
+
+    made = {
+        name: (count, its) for name, count, its in own_topics.missing(PLAN, settings, 2, outputs)
+    }
+
+    count, its = made.pop(PLAN.markers_topic)
+    assert count == 3
+    assert its["cleanup.policy"] == "compact"
+    assert not {"retention.ms", "retention.bytes"} & {*its}
+    assert {*made} == {output.progress_topic for output in PLAN.published}
+    for count, its in made.values():
+        assert count == 1
+        assert its["cleanup.policy"] == "delete"
+        assert (its["retention.ms"], its["retention.bytes"]) == ("-1", "-1")

@@ -1,0 +1,60 @@
+"""Links of the docs lead to files and headings that exist."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.doc_blocks import PAGES, ROOT
+
+ALL_PAGES = (*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = set()
+    for heading in _HEADING.findall(_FENCED.sub("", text)):
+        kept = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(kept.replace(" ", "-"))
+    return found
+
+
+def broken(page: Path) -> Iterator[str]:
+    """Links of a page to what is not there; the web's are not asked."""
+    for link in _LINK.findall(_FENCED.sub("", page.read_text())):
+        if "://" in link:
+            continue
+        place, _, anchor = link.partition("#")
+        target = page.parent / place if place else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            yield link
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Also those to a heading of a page."""
+    assert list(broken(page)) == []
+
+
+@pytest.mark.parametrize("link", ["other.md", "other.md#sparks-files", "#here"])
+def test_a_link_that_leads_somewhere_is_left_alone(tmp_path: Path, link: str) -> None:
+    """To a file, to a heading of it, and to one of the page itself."""
+    assert list(broken(_page(tmp_path, link))) == []
+
+
+@pytest.mark.parametrize("link", ["none.md", "other.md#nowhere", "#sparks-files"])
+def test_a_broken_link_is_seen(tmp_path: Path, link: str) -> None:
+    """Of a missing file and of a missing heading."""
+    assert list(broken(_page(tmp_path, link))) == [link]
+
+
+def _page(folder: Path, link: str) -> Path:
+    """A page with a link, beside another page."""
+    (folder / "other.md").write_text("# Spark's files\n")
+    (page := folder / "page.md").write_text(f"## Here\n\n[a link]({link})\n")
+    return page

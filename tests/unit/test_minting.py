@@ -1,0 +1,174 @@
+"""Which records a batch reads and what it learns: the corners of minting, each by itself."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ikebana import EventTime, Input, Output, Plan
+from ikebana.codecs.progress import pack_times
+from ikebana.processor.rows.rows import Seen
+from ikebana.processor.timing import diff_input, event_time
+from ikebana.processor.timing.diff_input import Closed, Span
+from ikebana.processor.timing.event_time import Dating, EventTimes
+from ikebana.processor.timing.input_times import Learned, learned
+from ikebana.processor.timing.reclock import Look, SourceOffset, mint
+from support.histories import WITH_PAIRS, offset, record
+
+
+def closed(*batches: tuple[int, int]) -> list[Closed]:
+    """Progress records by their upper, with the end of the topic's one partition."""
+    return [
+        Closed(record(at, upper=upper, ends={0: end}), at + 1)
+        for at, (upper, end) in enumerate(batches)
+    ]
+
+
+THREE = closed((5, 10), (10, 20), (20, 40))
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        pytest.param(5, 10, Span({0: 20}, {0: 20}, 2), id="a batch of the topic"),
+        pytest.param(5, 7, Span({0: 20}, {0: 10}, 1), id="a part: the next reads it again"),
+        pytest.param(7, 10, Span({0: 20}, {0: 20}, 2), id="the rest of it"),
+        pytest.param(5, 20, Span({0: 40}, {0: 40}, 3), id="two batches"),
+        pytest.param(0, 3, Span({0: 10}, None, None), id="within the first"),
+        pytest.param(10, 10, Span({}, {0: 20}, 2), id="time stands still"),
+    ],
+)
+def test_what_a_batch_reads_of_a_diff_topic(lower: int, upper: int, expected: Span) -> None:
+    """R10. Up to the first progress at or behind its upper, from the last at or before."""
+    assert diff_input.span(THREE, upper, lower) == expected
+
+
+@pytest.mark.parametrize(
+    ("lower", "limit", "expected"),
+    [
+        pytest.param(0, None, 20, id="no limit"),
+        pytest.param(0, 20, 10, id="as much as fits"),
+        pytest.param(0, 19, 5, id="one less"),
+        pytest.param(0, 1, 5, id="one batch at least"),
+        pytest.param(5, 35, 10, id="what is read counts"),
+        pytest.param(20, None, 20, id="nothing closed since"),
+    ],
+)
+def test_how_far_the_read_limit_lets_go(lower: int, limit: int | None, expected: int) -> None:
+    """R10. The limit is met by an upper among those of the progress."""
+    positions = {0: 0}
+
+    assert diff_input.reach(THREE, positions, lower, limit) == expected
+
+
+def test_the_greatest_time_is_not_the_last() -> None:
+    """R9. Times come in no order; the frontier is made of the greatest."""
+    known = event_time.merged({"t": {0: 5, 1: 7}}, {"t": {0: 3, 1: 9}, "u": {0: 1}})
+    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], Dating(0, None))
+
+    assert known == {"t": {0: 5, 1: 9}, "u": {0: 1}}
+    assert dated.greatest == 9
+
+
+def test_the_greatest_time_of_a_tombstone_moves_nothing() -> None:
+    """R9. Nor does one that is too far ahead."""
+    found = EventTimes(None).of_rows([None] * 3, [b"{}", b"{}", None], [4, 90, 9], Dating(0, 50))
+
+    assert found.times == [4, "event time is too far ahead of the clock", 9]
+
+
+FACTS = Plan(
+    "p",
+    (Input("facts", ("facts",), "cdcv2-json", mode="diffs"),),
+    (),
+    (Output("out", "facts", "out"),),
+)
+
+
+def test_what_a_batch_has_found_is_learned_after_it() -> None:
+    """R9. New facts of all shards are added up; statements say how many there are."""
+    news = Learned([], [{"facts": pack_times({3: 2})}, {"facts": pack_times({3: 1, 4: 1})}])
+
+    found = learned(FACTS, {}, news, {}, {"facts": {0: 1}}, {})
+
+    coverage = found["facts"].coverage
+    assert coverage is not None
+    assert coverage.found == pack_times({3: 3, 4: 1})
+
+
+def test_what_is_known_is_of_the_batches_before() -> None:
+    """R9. The least of the partitions, less the lateness; one that was not seen holds it."""
+    event = EventTime(clock="kafka", lateness_ms=2, ahead_ms=None)
+    plan = Plan(
+        "p",
+        (Input("a", ("a",), "diff", mode="diffs"), Input("b", ("b",), event_time=event)),
+        (),
+        (Output("out", "a", "out"),),
+    )
+    seen = [Seen("b", "b", 0, greatest=9), Seen("b", "b", 0, greatest=6)]
+
+    both = [*seen, Seen("b", "b", 1, greatest=7)]
+    frontiers = [
+        learned(plan, {}, Learned(told, []), {}, {"b": {0: 9, 1: 9}}, {})["b"].frontier
+        for told in (seen, both)
+    ]
+
+    assert frontiers == [0, 5]
+
+
+def hopping(**changed: Any) -> SourceOffset:
+    """The last batch of a join; all its operators are at 4."""
+    return msgspec.structs.replace(offset(3, WITH_PAIRS), hops={0: 0, 1: 0}, **changed)
+
+
+TO_READ = Look({"orders": {0: 50}}, {"orders": {0: 0}}, hops={0: 1, 1: 9})
+
+
+def test_a_batch_that_takes_a_portion_of_what_hops_reads_nothing_else() -> None:
+    """R2, R13. The source waits, time stands still, and every shard takes some."""
+    last = hopping()
+
+    found = mint(WITH_PAIRS, last, TO_READ, limit=None, now_ms=99, most_hops=2)
+
+    assert found.batch == last.batch + 1
+    assert found.positions == last.positions
+    assert found.upper == last.upper
+    assert found.hops == {0: 1, 1: 2}
+    assert set(found.frontiers.values()) == {last.upper}
+
+
+def test_the_last_portion_lets_the_source_go_on() -> None:
+    """R13. What is left fits into the batch."""
+    found = mint(WITH_PAIRS, hopping(), TO_READ, limit=None, now_ms=99, most_hops=10)
+
+    assert found.hops == {0: 1, 1: 9}
+    assert found.positions == {"orders": {0: 50}}
+
+
+@pytest.mark.parametrize(
+    ("most", "hydrates", "left"),
+    [
+        pytest.param(10, True, {"pairs": 4}, id="all hops are taken"),
+        pytest.param(9, False, {"pairs": 4}, id="some are left"),
+    ],
+)
+def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
+    *, most: int, hydrates: bool, left: dict[str, int]
+) -> None:
+    """R16. In portions: what is found goes through the loopback topic."""
+    last = hopping(hydrating={"pairs": 4}, hydrates=True)
+
+    found = mint(WITH_PAIRS, last, TO_READ, limit=None, now_ms=99, most_hops=most)
+
+    assert (found.hydrates, found.hydrating) == (hydrates, left)
+
+
+@pytest.mark.parametrize(("most", "left"), [(10, {}), (9, {"pairs": 4})])
+def test_a_new_join_has_begun_when_what_it_got_is_taken(most: int, left: dict[str, int]) -> None:
+    """R16. What is still in the loopback topic may be of its first time."""
+    last = hopping(hydrating={"pairs": 4}, hydrates=True)
+    look = TO_READ._replace(hydrated={"pairs"})
+
+    found = mint(WITH_PAIRS, last, look, limit=None, now_ms=99, most_hops=most)
+
+    assert found.hydrating == left

@@ -1,0 +1,195 @@
+"""`ikebana new`: what is proposed for a topic, by the messages that real producers wrote."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ikebana.errors import ConfigError
+from ikebana.processor.cli.main import cli
+from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.explain.explanation import explained
+from ikebana.processor.proposing.formats import Sample
+from ikebana.processor.proposing.proposal import Proposal, propose
+from ikebana.processor.proposing.writing import sample, written
+from support.doc_blocks import ROOT
+from support.recorded_mariadb import FOLDER, Recorded
+
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def stored(folder: str, *names: str) -> list[Sample]:
+    """Messages as they stand in the folder of a producer, without their keys."""
+    return [Sample(None, (GOLDEN / folder / f"{name}.json").read_bytes()) for name in names]
+
+
+def captured(name: str) -> list[Sample]:
+    """What a producer said of a real MariaDB."""
+    import msgspec
+
+    lines = (FOLDER / f"{name}.jsonl").read_bytes().splitlines()
+    records = [msgspec.json.decode(line, type=Recorded) for line in lines]
+    parts = [each.parts(avro=name in ("confluent", "headers")) for each in records]
+    return [Sample(key, value, tuple(n for n, _ in headers)) for key, value, headers in parts]
+
+
+def said(*values: Any, key: Any = 1) -> list[Sample]:
+    """Values as JSON."""
+    return [Sample(json.dumps(key).encode(), json.dumps(value).encode()) for value in values]
+
+
+def plan_of(proposal: Proposal) -> Any:
+    """What the written file comes to: it is read, planned and explained."""
+    plan, settings = parse(written(proposal, "b:1"), "new.yaml", environ={})
+    assert explained(plan, settings).fingerprint
+    (source,) = plan.inputs
+    return source
+
+
+@pytest.mark.parametrize(
+    ("samples", "form"),
+    [
+        pytest.param(
+            stored("maxwell", "insert", "update", "table_alter"), "maxwell", id="maxwell"
+        ),
+        pytest.param(stored("canal", "insert", "delete", "alter"), "canal", id="canal"),
+        pytest.param(stored("goldengate", "insert", "update"), "goldengate", id="goldengate"),
+        pytest.param(stored("dms", "insert", "load", "create_table"), "dms", id="dms"),
+        pytest.param(captured("maxwell"), "maxwell", id="Maxwell of a real MariaDB"),
+        pytest.param(captured("canal"), "canal", id="Canal of a real MariaDB"),
+        pytest.param(captured("json"), "debezium-json", id="Debezium of a real MariaDB"),
+        pytest.param(captured("confluent"), "avro", id="Confluent's Avro"),
+        pytest.param(said({"n": 1}, {"n": 2}), "json", id="JSON"),
+        pytest.param([Sample(b"1", b"\xff\xfe")], "bytes", id="no JSON"),
+        pytest.param([Sample(b"1", b'"x"', ("time", "diff"))], "diff", id="updates"),
+        pytest.param(said({"updates": [[{"value": 1}, 0, 1]]}), "cdcv2-json", id="CDCv2"),
+        pytest.param(said({"id": 1, "__deleted": "false"}), "debezium-flat-json", id="flat"),
+    ],
+)
+def test_formats_are_known_by_their_messages(samples: list[Sample], form: str) -> None:
+    """And the file that is written is a pipeline."""
+    proposal = propose("t", samples)
+
+    assert proposal.value == form
+    assert plan_of(proposal).value_format == form
+
+
+def test_columns_have_the_types_that_fit_all_messages() -> None:
+    """In the order in which they appear; what is mixed is JSON, and so is what is unknown."""
+    proposal = propose(
+        "orders",
+        said(
+            {"id": 1, "price": 5, "note": None, "ok": True, "who": "ann", "on": [1]},
+            {"id": 2, "price": 2.5, "who": 7, "big": 1 << 70, "note": None},
+        ),
+    )
+
+    assert dict(proposal.columns) == {
+        "id": "BIGINT",
+        "price": "DOUBLE",
+        "note": "JSON",
+        "ok": "BOOLEAN",
+        "who": "JSON",
+        "on": "JSON",
+        "big": "HUGEINT",
+    }
+    assert any("Of note only nulls were seen" in note for note in proposal.notes)
+    # `on` is true in YAML, unless it is quoted.
+    assert [column.name for column in plan_of(proposal).columns] == [*dict(proposal.columns)]
+
+
+def test_rows_are_those_within_changes() -> None:
+    """Not the envelope around them."""
+    canal = propose("t", stored("canal", "insert", "alter"))
+    debezium = propose("t", captured("json"))
+
+    assert dict(canal.columns)["balance"] == "VARCHAR"
+    assert "isDdl" not in dict(canal.columns)
+    assert {"id", "name"} <= dict(debezium.columns).keys()
+    assert "op" not in dict(debezium.columns)
+
+
+def test_one_of_several_tables_is_read() -> None:
+    """That with the most messages; the others are named."""
+    row = {"database": "shop", "type": "insert", "primary_key_columns": ["id"]}
+    proposal = propose(
+        "maxwell",
+        said(
+            {**row, "table": "orders", "data": {"id": 1, "n": 2}},
+            {**row, "table": "orders", "data": {"id": 2, "n": 2}},
+            {**row, "table": "people", "data": {"id": 2, "name": "ann"}},
+        ),
+    )
+
+    assert plan_of(proposal).tables == r"shop\.orders"
+    assert [name for name, _ in proposal.columns] == ["id", "n"]
+    assert any("others are shop.people" in note for note in proposal.notes)
+
+
+@pytest.mark.parametrize(
+    ("keys", "form", "mode"),
+    [
+        pytest.param([b"1", b'"a"'], "json", "upsert", id="JSON"),
+        pytest.param([b"N1", b"N2"], "bytes", "upsert", id="bytes"),
+        pytest.param([None, None], "json", "append", id="none"),
+    ],
+)
+def test_keys(keys: list[bytes | None], form: str, mode: str) -> None:
+    """How they are read, and what messages without any are."""
+    proposal = propose("t", [Sample(key, b'{"n":1}') for key in keys])
+    source = plan_of(proposal)
+
+    assert (source.key_format, source.mode) == (form, mode)
+
+
+def test_what_dms_does_not_tell_is_a_guess_that_is_named() -> None:
+    """An input of it needs a key."""
+    proposal = propose("t", stored("dms", "insert"))
+
+    assert plan_of(proposal).key == ("id",)
+    assert any("check that key" in note for note in proposal.notes)
+
+
+def test_nothing_seen_is_said() -> None:
+    """An empty topic, and one of tombstones."""
+    empty, deleted = propose("t", []), propose("t", [Sample(b"1", None)])
+
+    assert "no messages" in empty.notes[0]
+    assert "of which 0 have a value" in deleted.notes[0]
+    assert plan_of(empty).value_format == plan_of(deleted).value_format == "json"
+
+
+@pytest.mark.parametrize("topic", ["a.b-c_d", "2024", "_", "on", "-", "shop.public.orders"])
+def test_names_of_topics_become_names_of_the_plan(topic: str) -> None:
+    """Whatever a topic may be called."""
+    assert plan_of(propose(topic, said({"n": 1}))).topics == (topic,)
+
+
+def test_avro_has_a_registry() -> None:
+    """That which is given, else one to be named."""
+    proposal = propose("t", captured("confluent"))
+
+    _, settings = parse(written(proposal, "b:1", "http://r:1"), "new.yaml", environ={})
+    assert settings.registry == {"url": "http://r:1"}
+    assert "A guess" in written(proposal, "b:1")
+
+
+def test_without_a_topic_it_is_a_sample(tmp_path: Path) -> None:
+    """Which runs as it is, and is not written over another file."""
+    path = tmp_path / "first.yaml"
+    told = CliRunner().invoke(cli, ["new", str(path), "--brokers", "there:1"])
+
+    assert told.exit_code == 0, told.output
+    assert path.read_text() == sample("there:1")
+    plan, settings = parse(path.read_text(), "first.yaml", environ={})
+    assert explained(plan, settings).fingerprint
+    assert settings.kafka["bootstrap.servers"] == "there:1"
+
+    refused = CliRunner().invoke(cli, ["new", str(path)])
+    assert isinstance(refused.exception, ConfigError)
+    assert "exists already" in str(refused.exception)
+    forced = CliRunner().invoke(cli, ["new", str(path), "--force"])
+    assert forced.exit_code == 0
+    assert "localhost:9092" in path.read_text()

@@ -1,0 +1,240 @@
+"""What is decided of a batch: adopted or computed, published, trimmed, learned from markers."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.manifest import Dropped, Manifest
+from ikebana.arrangements.run import Run
+from ikebana.codecs.progress import pack_times
+from ikebana.errors import CheckpointError, FencedError
+from ikebana.processor import task
+from ikebana.processor.deciding.commits import Marker, first_marker, hydrated_in
+from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, verdict
+from ikebana.processor.deciding.publishing import closings
+from ikebana.processor.deciding.refusal import Reason, Refusal
+from ikebana.processor.deciding.trimming import Unread
+from ikebana.processor.planning import planner
+from ikebana.processor.rows.envelope import Tick, pack
+from ikebana.processor.rows.rows import Symbols
+from ikebana.processor.task import Job
+from support.histories import PLAN, born, marker, offset
+
+STATE = Manifest("ours", 0, 3, [Run("a run", 0, 3, "state", 1, 1)])
+OTHER_STATE = replace(STATE, version=4)
+
+
+def tick(batch: int, **changed: Any) -> Tick:
+    logged = offset(batch)
+    made = Tick(
+        batch=batch,
+        lower=batch,
+        upper=batch + 1,
+        offset=logged.digest(),
+        plan=logged.plan,
+        intervals={"current": (batch, batch + 1)},
+        behind=0,
+        adopted=False,
+    )
+    return replace(made, **changed)
+
+
+def last(batch: int, **changed: Any) -> Marker:
+    return marker(0, batch, manifest=STATE, **changed)
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "state", "expected"),
+    [
+        pytest.param(last(4), tick(5), STATE, Compute(STATE), id="the next batch"),
+        pytest.param(last(5), tick(5), OTHER_STATE, Adopt(last(5)), id="committed already"),
+        pytest.param(last(5), tick(5, adopted=True), STATE, Adopt(last(5)), id="adopted whole"),
+        pytest.param(
+            last(4), tick(5, adopted=True), STATE, Reason.OTHER_BATCH, id="adopted and not there"
+        ),
+        pytest.param(last(4), tick(6), STATE, Reason.OTHER_BATCH, id="one is left out"),
+        pytest.param(last(5), tick(4), STATE, Reason.OTHER_BATCH, id="one of before"),
+        pytest.param(
+            last(5, offset="other"), tick(5), STATE, Reason.OTHER_OFFSET, id="another offset"
+        ),
+        pytest.param(
+            last(5, plan="other"), tick(5), STATE, Reason.OTHER_OFFSET, id="another plan"
+        ),
+        pytest.param(last(4), tick(5), OTHER_STATE, Reason.OTHER_STATE, id="another state"),
+        pytest.param(
+            last(4, epoch=0), tick(5), OTHER_STATE, Reason.OTHER_STATE, id="not rescaled since"
+        ),
+        pytest.param(last(4, incarnation=2), tick(5), STATE, Reason.REPLACED, id="replaced"),
+        pytest.param(
+            last(5, incarnation=2), tick(5), STATE, Reason.REPLACED, id="replaced, and committed"
+        ),
+        pytest.param(last(4, incarnation=0), tick(5), STATE, Reason.REPLACED, id="not claimed"),
+        pytest.param(None, tick(5), STATE, Reason.NO_MARKER, id="no marker"),
+    ],
+)
+def test_a_task_adopts_computes_or_stops(
+    found: Marker | None, asked: Tick, state: Manifest, expected: object
+) -> None:
+    """R4, R5, R19. A replay adopts what is committed, and computes nothing twice."""
+    made = verdict(Holder(PLAN, 0, 1, 0), asked, found, state)
+
+    assert (made.reason if isinstance(made, Refusal) else made) == expected
+
+
+def test_after_a_rescaling_the_state_is_a_new_one() -> None:
+    """The last marker's manifest was of other shards."""
+    made = verdict(Holder(PLAN, 1, 1, 0), tick(5), last(4, epoch=0), OTHER_STATE)
+
+    assert made == Compute(OTHER_STATE)
+
+
+def test_a_replaced_task_stops_for_good_and_a_rolled_back_one_is_told() -> None:
+    """R5. They are different errors: one says that all is well elsewhere."""
+    newer = verdict(Holder(PLAN, 0, 1, 0), tick(5), last(4, incarnation=2), STATE)
+    rolled_back = verdict(Holder(PLAN, 0, 1, 0), tick(5), last(7), STATE)
+
+    assert isinstance(newer, Refusal)
+    assert isinstance(rolled_back, Refusal)
+    assert isinstance(newer.error(), FencedError)
+    assert "(number 1)" in newer.message
+    assert isinstance(rolled_back.error(), CheckpointError)
+
+
+@pytest.mark.parametrize("ticks", [0, 2])
+def test_a_shard_gets_one_tick(ticks: int) -> None:
+    """R1. Without it, or with another batch's, what has come is not a whole batch."""
+    with pytest.raises(AssertionError, match=f"{ticks} ticks"):
+        task.unpacked([pack(tick(5))] * ticks)
+
+
+def job(folder: Path, retained: int) -> Job:
+    return Job(
+        plan=PLAN,
+        kafka={},
+        sink_kafka={},
+        checkpoint="ours",
+        epoch=0,
+        incarnation=1,
+        first_batch=0,
+        location=str(folder / "checkpoint"),
+        local=str(folder / "local"),
+        labels=(0, 1),
+        seeds={},
+        retained=retained,
+        max_batch_s=60,
+    )
+
+
+def test_a_batch_keeps_the_files_of_as_many_batches_as_are_retained(tmp_path: Path) -> None:
+    """R12. What a batch drops is deleted when no restorable manifest names it any more."""
+    run = job(tmp_path, retained=3)
+    shard = Folder.at(run.location, "shards", "0000")
+    symbols = Symbols("changes", 0, 0, 0, [b'"k"'], [b"0"], [0])
+    manifest = task.compute(run, tick(0), Manifest("ours", 0), [symbols]).manifest
+    dropped, _ = shard.write("000000000001-000000000000-delta", ".run", [b"dropped"])
+    manifest = replace(manifest, dropped=[Dropped(4, dropped)])
+
+    there = []
+    for batch in (5, 6, 7):
+        symbols = Symbols("changes", 0, 0, batch, [b'"k"'], [b"%d" % batch], [batch])
+        manifest = task.compute(run, tick(batch), manifest, [symbols]).manifest
+        there.append((dropped in shard.names(), dropped in {d.name for d in manifest.dropped}))
+
+    assert there == [(True, True), (True, True), (False, False)]
+
+
+BATCH = [
+    marker(
+        shard,
+        4,
+        counts={"out": 2 + shard},
+        times={"out": pack_times({4: 1 + shard})},
+        intervals={"out": (4, 5), "errors": (3, 5)},
+    )
+    for shard in range(2)
+]
+ENDS = {output.topic: {0: 7} for output in PLAN.published}
+
+
+def test_progress_is_made_of_the_markers_of_all_shards() -> None:
+    """R3, R4. Counts are added up, intervals are those of the outputs."""
+    found = {c.output.name: c for c in closings(PLAN, BATCH, ENDS)}
+
+    out, errors = found["out"].record, found["errors"].record
+    assert (out.checkpoint, out.pipeline, out.batch) == ("ours", "shop", 4)
+    assert (out.lower, out.upper, out.count, out.ends) == (4, 5, 5, {0: 7})
+    assert (errors.lower, errors.upper, errors.count) == (3, 5, 0)
+    assert (out.promise, errors.promise) == ("upserts", planner.promise(PLAN, PLAN.published[-1]))
+    assert found["out"].times == {4: 3}
+
+
+def test_the_progress_of_a_new_output_begins_at_0() -> None:
+    """What is before its operator's first time is closed, and empty."""
+    found = {c.output.name: c.record.lower for c in closings(PLAN, BATCH, ENDS, {"out"})}
+
+    assert found == {"out": 0, "errors": 3}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param([["a", "b"], ["b"]], {"b"}, id="all shards"),
+        pytest.param([["a"], []], set(), id="one shard"),
+        pytest.param([["a"]], set(), id="one has said nothing"),
+    ],
+)
+def test_a_new_join_has_begun_when_all_shards_say_so(
+    found: list[list[str]], expected: set[str]
+) -> None:
+    """R16. Until then its first stage stands still."""
+    told = [marker(shard, 3, hydrated=names) for shard, names in enumerate(found)]
+
+    assert hydrated_in(told, 3, shards=2) == expected
+
+
+def test_only_the_last_batch_tells_of_new_joins() -> None:
+    """R16. What is in the loopback topic since then is not read yet."""
+    told = [marker(0, 3, hydrated=["a"]), marker(1, 2, hydrated=["a"])]
+
+    assert hydrated_in(told, 3, shards=2) == set()
+    assert hydrated_in(told, 2, shards=2) == set()
+
+
+@dataclass
+class Trimmed:
+    """What is to be trimmed after each of some batches, if it is done each time."""
+
+    unread: Unread
+    found: list[dict[int, int]] = field(default_factory=list)
+
+    def after(self, *batches: dict[int, int]) -> list[dict[int, int]]:
+        for at, begins in enumerate(batches):
+            due = self.unread.after([marker(s, at, hops_from=f) for s, f in begins.items()])
+            self.unread.trimmed(due)
+            self.found.append(dict(due))
+        return self.found
+
+
+def test_records_are_trimmed_that_no_retained_batch_reads() -> None:
+    """R13. Batch 2 is the third: with two retained, the first is not run again."""
+    found = Trimmed(Unread(2)).after({0: 5, 1: 0}, {0: 9, 1: 1}, {0: 9, 1: 3}, {0: 10, 1: 4})
+
+    assert found == [{}, {}, {0: 5}, {0: 9, 1: 1}]
+
+
+def test_what_is_trimmed_is_not_trimmed_again() -> None:
+    """While nothing hops the brokers are not asked."""
+    assert Trimmed(Unread(1)).after({0: 5}, {0: 5}, {0: 5}) == [{}, {0: 5}, {}]
+
+
+def test_a_first_marker_is_of_the_batch_before_the_first() -> None:
+    """R4. A checkpoint that was rescaled goes on from its seeds."""
+    seeded = born(first_batch=6, seeds={0: STATE}, epoch=1)
+
+    first = first_marker(seeded, PLAN, 0)
+    assert (first.batch, first.epoch, first.manifest) == (5, 1, STATE)
+    assert first_marker(seeded, PLAN, 1).manifest == Manifest("ours", 1)

@@ -1,0 +1,120 @@
+"""What source tasks hand to the shards of a batch's offsets, with topics in memory for Kafka's."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from ikebana import Column, EventTime, Input, Output, Plan, Upsert
+from ikebana.processor.kafka.reader import Range
+from ikebana.processor.rows.envelope import Tick, unpack
+from ikebana.processor.rows.rows import Ignored, Symbols
+from ikebana.processor.spark import worker
+from ikebana.processor.spark.source import SourceConfig, StreamReader
+from ikebana.processor.timing import reclock
+from ikebana.processor.timing.reclock import SourceOffset
+
+ROW = '{"database":"shop","table":"%s","type":"insert","primary_key_columns":["id"],"data":%s}'
+
+
+class KafkaMessage(NamedTuple):
+    """A message as Kafka's client gives it."""
+
+    at: int
+    content: bytes
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return None
+
+    def value(self) -> bytes:
+        return self.content
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_000 + self.at
+
+
+class Fetching:
+    """Gives what ranges have, and remembers which were asked for."""
+
+    def __init__(self, held: Sequence[bytes]) -> None:
+        self._held = held
+        self.asked: list[Range] = []
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[tuple[Range, list[KafkaMessage]]]:
+        self.asked += ranges
+        for each in ranges:
+            found = range(each.start, each.end)
+            yield each, [KafkaMessage(at, self._held[at]) for at in found]
+
+
+class Source(StreamReader):
+    """The source of a pipeline that reads such messages."""
+
+    def __init__(self, config: SourceConfig, fetching: Fetching) -> None:
+        super().__init__(config)
+        self._fetching = fetching
+
+    def _connected(self) -> Any:
+        return self._fetching
+
+
+@pytest.mark.parametrize("event", [None, EventTime(clock="kafka")], ids=["ingest", "event time"])
+def test_a_topic_of_two_inputs_is_fetched_once(
+    event: EventTime | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both decode what has been read, each its own table, with the time that its records have."""
+    # It changes how garbage is collected in a worker, which this process is not.
+    monkeypatch.setattr(worker, "settle", lambda: None)
+    columns = (Column("id", "BIGINT"),)
+    inputs = tuple(
+        Input(name, ("t",), "maxwell", columns=columns, tables=f"shop.{name}", event_time=event)
+        for name in ("a", "b")
+    )
+    plan = Plan(
+        "p",
+        inputs,
+        tuple(Upsert(f"{i.name}_now", i.name) for i in inputs),
+        tuple(Output(i.name, f"{i.name}_now", f"{i.name}.out") for i in inputs),
+    )
+    held = [(ROW % (table, f'{{"id":{at}}}')).encode() for at, table in enumerate("abbc")]
+    before = SourceOffset(-1, 0, 0, {"t": {0: 1}}, plan.fingerprint())
+    look = reclock.Look({"t": {0: 4}}, {})
+    after = reclock.mint(plan, before, look, limit=None, now_ms=5_000)
+    fetching = Fetching(held)
+    config = SourceConfig(
+        plan=plan,
+        kafka={},
+        start=before,
+        labels=[7],
+        readers=4,
+        max_records=100,
+        heartbeat_s=0,
+        stop="",
+        incarnation=1,
+    )
+    source = Source(config, fetching)
+
+    shares = source.partitions(before.to_json(), after.to_json())
+    rows = [
+        unpack(chunk.as_py())
+        for share in shares
+        for batch in source.read(share)
+        for chunk in batch.column("chunk")
+    ]
+
+    assert fetching.asked == [Range("t", 0, 1, 4)]
+    assert len([row for row in rows if isinstance(row, Tick)]) == 1
+    times = [1_001, 1_002] if event else after.upper - 1
+    assert [
+        (row.input, row.keys, row.offsets, row.times) for row in rows if isinstance(row, Symbols)
+    ] == [("b", [b'{"id":1}', b'{"id":2}'], [1, 2], times)]
+    assert [(row.counts, row.counted) for row in rows if isinstance(row, Ignored)] == [
+        ({"table": 3}, False),
+        ({"table": 1}, True),
+    ]

@@ -1,0 +1,238 @@
+"""Which starts go on, and which are refused and why: tables of what is found."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from ikebana import Output, Plan
+from ikebana.errors import CheckpointError
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
+from ikebana.processor.deciding.commits import Lease
+from ikebana.processor.deciding.refusal import Reason, Refusal
+from ikebana.processor.deciding.starting import GoOn, History, judge, lease_refusal
+from ikebana.processor.deciding.topic import Topic
+from support.histories import (
+    PLAN,
+    WITH_PAIRS,
+    born,
+    history,
+    lease,
+    marker,
+    offset,
+    record,
+    shown,
+    topics,
+)
+
+ERRORS = PLAN.published[-1]
+
+
+def refused(found: object) -> Reason | None:
+    return found.reason if isinstance(found, Refusal) else None
+
+
+@pytest.mark.parametrize(
+    ("before", "birth", "existing", "reason"),
+    [
+        pytest.param(None, born(), {}, None, id="nothing has run"),
+        pytest.param(lease(), born(), topics(), None, id="this checkpoint"),
+        pytest.param(lease(epoch=1), born(epoch=1), topics(), None, id="as often rescaled"),
+        pytest.param(lease(), born(epoch=1), topics(), None, id="rescaled since"),
+        pytest.param(
+            lease(checkpoint="other"),
+            born(),
+            topics(),
+            Reason.PIPELINE_OF_ANOTHER_CHECKPOINT,
+            id="another checkpoint",
+        ),
+        pytest.param(lease(epoch=1), born(), topics(), Reason.RESCALED_SINCE, id="an old form"),
+        pytest.param(lease(), born(), topics(out=None), Reason.TOPIC_DELETED, id="deleted"),
+        pytest.param(
+            lease(), born(), topics(out=Topic("2", 3)), Reason.TOPIC_MADE_ANEW, id="made anew"
+        ),
+        pytest.param(
+            lease(topic_ids={}), born(), topics(out=Topic("2", 3)), None, id="a new output"
+        ),
+    ],
+)
+def test_the_lease_says_whose_the_pipeline_is(
+    before: Lease | None, birth: Birth, existing: dict[str, Topic], reason: Reason | None
+) -> None:
+    """R4. Asked before any shard is fenced."""
+    assert refused(lease_refusal(PLAN, birth, before, existing)) is reason
+
+
+def test_the_loopback_topic_is_to_stay_the_same_too() -> None:
+    """R4. What hops is in it, and nowhere else."""
+    before = lease(topic_ids={WITH_PAIRS.loopback_topic: "1"})
+
+    found = lease_refusal(WITH_PAIRS, born(WITH_PAIRS), before, topics())
+
+    # Without hops nothing is expected of it.
+    assert refused(lease_refusal(PLAN, born(), before, topics())) is None
+    hops = replace(WITH_PAIRS, operators=(*PLAN.operators, _hopping()))
+    assert refused(found) is None
+    assert refused(lease_refusal(hops, born(hops), before, topics())) is Reason.TOPIC_DELETED
+
+
+def _hopping() -> Any:
+    pairs = WITH_PAIRS.operators[-1]
+    return msgspec.structs.replace(pairs, where=("a.value = b.key",))
+
+
+def with_output(**changed: Any) -> History:
+    """A history whose first output is other than it should be."""
+    return history(outputs={"out": shown(1, **changed), "errors": shown(1, ERRORS.topic)})
+
+
+def as_format(form: Any) -> Plan:
+    return replace(PLAN, outputs=(Output("out", "current", "out", format=form),))
+
+
+def with_markers(**changed: Any) -> History:
+    """A history in which shard 1 says something else."""
+    return history(markers={0: marker(0, 1), 1: marker(1, 1, **changed)})
+
+
+OTHER_PLAN = offset(1, plan="another")
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(history(), None, id="one history"),
+        pytest.param(history(logged=Logged(offset(1), 1, 0)), None, id="one batch to finish"),
+        pytest.param(
+            with_output(last=record(1, checkpoint="other")),
+            Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
+            id="another checkpoint's output",
+        ),
+        pytest.param(
+            with_output(last=record(2)), Reason.ROLLED_BACK, id="progress beyond the log"
+        ),
+        pytest.param(with_output(policy="compact,delete"), Reason.COMPACTED, id="compacted"),
+        pytest.param(
+            replace(with_output(policy="compact"), plan=as_format("upsert")),
+            None,
+            id="a compacted upsert output",
+        ),
+        pytest.param(with_output(topic=Topic("out", 4)), None, id="more partitions of updates"),
+        *(
+            pytest.param(
+                replace(with_output(topic=Topic("out", 4)), plan=as_format(form)),
+                Reason.OTHER_PARTITIONS,
+                id=f"more partitions of {form}",
+            )
+            for form in ("upsert", "debezium-json")
+        ),
+        pytest.param(
+            with_markers(checkpoint="other"),
+            Reason.MARKER_OF_ANOTHER_CHECKPOINT,
+            id="another checkpoint's marker",
+        ),
+        pytest.param(
+            with_markers(epoch=1), Reason.MARKER_OF_ANOTHER_CHECKPOINT, id="rescaled since"
+        ),
+        pytest.param(with_markers(batch=2), Reason.ROLLED_BACK, id="a marker beyond the log"),
+        pytest.param(with_markers(batch=0), Reason.MARKER_BEHIND, id="a marker behind"),
+        pytest.param(with_markers(offset="other"), Reason.OTHER_OFFSET, id="another offset"),
+        pytest.param(
+            history(markers={0: marker(0, 1), 1: None}), Reason.NO_MARKER, id="no marker"
+        ),
+        pytest.param(
+            history(
+                logged=Logged(None, -1, -1),
+                outputs={o.name: shown(None, o.topic) for o in PLAN.published},
+                markers={0: None, 1: None},
+            ),
+            None,
+            id="nothing has run",
+        ),
+        pytest.param(
+            history(logged=Logged(OTHER_PLAN, 1, 0)),
+            Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
+            id="an unfinished batch of another plan",
+        ),
+        pytest.param(
+            history(
+                logged=Logged(offset(1, plan="another", frontiers={"a": 1, "b": 2}), 1, 1),
+            ),
+            Reason.UPDATES_ON_THEIR_WAY,
+            id="another plan, not level",
+        ),
+        pytest.param(
+            history(logged=Logged(offset(1, plan="another", hydrating={"pairs": 1}), 1, 1)),
+            Reason.UPDATES_ON_THEIR_WAY,
+            id="another plan, hydrating",
+        ),
+    ],
+)
+def test_checkpoint_markers_and_outputs_are_of_one_history(
+    found: History, reason: Reason | None
+) -> None:
+    """R4, R18. Everything that is not is refused by name."""
+    assert refused(judge(found)) is reason
+
+
+def test_a_changed_plan_goes_on_when_all_is_level() -> None:
+    """Of another plan is only what names it; what it has written is finished."""
+    logged = offset(1, plan="another")
+    markers = {shard: marker(shard, 1, offset=logged.digest()) for shard in range(2)}
+
+    found = judge(history(logged=Logged(logged, 1, 1), markers=markers))
+
+    assert refused(found) is None
+
+
+def test_a_new_join_shows_itself_in_a_new_topic() -> None:
+    """R16. What an older output of the name wrote would be taken for its own."""
+    logged = Logged(offset(1), 1, 1)
+    outputs = {o.name: shown(1, o.topic) for o in WITH_PAIRS.published}
+    markers = {shard: marker(shard, 1) for shard in range(2)}
+    birth = born()
+    edited = msgspec.structs.replace(birth, edits=1, before=birth.plan, plan=described(WITH_PAIRS))
+    found = history(plan=WITH_PAIRS, birth=edited, logged=logged, outputs=outputs, markers=markers)
+
+    assert refused(judge(found)) is Reason.TOPIC_OF_AN_OLDER_OUTPUT
+    new = replace(found, outputs={**outputs, "pairs": shown(None, "pairs")})
+    assert refused(judge(new)) is not Reason.TOPIC_OF_AN_OLDER_OUTPUT
+
+
+def test_shards_that_come_back_by_a_rescaling_need_no_marker_of_their_own() -> None:
+    """A shard that had been taken away says nothing of the one that is there now."""
+    birth = born(epoch=2, first_batch=2)
+    gone = marker(1, 0, retired=True, epoch=1)
+    markers = {0: marker(0, 1, epoch=1), 1: gone}
+    found = history(birth=birth, logged=Logged(None, 1, 1), markers=markers)
+
+    assert refused(judge(found)) is None
+    committed = replace(found, logged=Logged(offset(2), 2, 2))
+    assert refused(judge(replace(committed, markers={0: marker(0, 2, epoch=2), 1: gone}))) is (
+        Reason.NO_MARKER
+    )
+
+
+def test_a_start_knows_what_is_published_what_is_new_and_what_waits() -> None:
+    """An output that has lost its progress is not new, and others say what is published."""
+    outputs = {"out": shown(None, begins=3), "errors": shown(1, ERRORS.topic)}
+    markers = {0: marker(0, 1, waiting=2), 1: marker(1, 1, waiting=3)}
+
+    found = judge(history(outputs=outputs, markers=markers))
+    fresh = judge(history(outputs={**outputs, "out": shown(None)}))
+
+    assert found == GoOn(published=1, new=frozenset(), waiting=5)
+    assert isinstance(fresh, GoOn)
+    assert fresh.new == {"out"}
+
+
+def test_a_refusal_is_an_error_with_its_remedy() -> None:
+    """The words are for people, the reason for tables like these."""
+    found = judge(with_output(last=record(1, checkpoint="other")))
+
+    assert isinstance(found, Refusal)
+    error = found.error()
+    assert isinstance(error, CheckpointError)
+    assert error.message.startswith('output topic "out" belongs to another checkpoint (other')
+    assert error.hint is not None

@@ -1,0 +1,185 @@
+"""State files and the local database: what a crash, a late deletion or an old copy may not do."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ikebana.arrangements import run as runs
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.manifest import Dropped, Manifest
+from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases
+from ikebana.arrangements.run import Change, Head
+from ikebana.arrangements.shard import Shard, opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder that has a file already, so that it is not made any more."""
+    made = Folder.at(str(tmp_path), "checkpoint", "shards")
+    made.write("first", ".run", [b"first"])
+    return made
+
+
+def test_a_file_is_durable_before_its_name_is_told(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R12. Written aside, synced, renamed, and then its folder is synced."""
+    done: list[tuple[str, str]] = []
+    sync, rename = os.fsync, os.rename
+
+    def synced(opened: int) -> None:
+        done.append(("sync", os.readlink(f"/proc/self/fd/{opened}")))
+        sync(opened)
+
+    def renamed(source: str, target: str) -> None:
+        done.append(("rename", target))
+        rename(source, target)
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        # What is not whole has none of the names that anybody looks for.
+        assert [name for name in folder.names() if not name.startswith(".")] == before
+        yield b"whole"
+
+    before = folder.names()
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    name, _ = folder.write("second", ".run", pieces())
+
+    (first, aside), *rest = done
+    assert first == "sync"
+    assert os.path.basename(aside).startswith(".second-")
+    assert rest == [("rename", f"{folder.path}/{name}"), ("sync", folder.path)]
+
+
+def test_a_new_folder_is_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R12. A synced file in a folder that a crash takes back is gone as well."""
+    done = set()
+    sync = os.fsync
+
+    def synced(opened: int) -> None:
+        done.add(os.readlink(f"/proc/self/fd/{opened}"))
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    folder = Folder.at(str(tmp_path), "a", "b")
+    folder.write("first", ".run", [b"first"])
+
+    assert {folder.path, str(tmp_path / "a"), str(tmp_path)} <= done
+
+
+def long(key: int) -> Change:
+    """An entry that does not compress."""
+    return key.to_bytes(4, "big"), os.urandom(1_000)
+
+
+def test_the_local_database_has_no_log(tmp_path: Path) -> None:
+    """R12. A log that a crash has cut could be replayed onto a state that it does not follow."""
+    database = LocalDatabases(tmp_path, "ours").open(0)
+    database.apply([[long(at) for at in range(100)]], "state")
+
+    logs = list(database.path.glob("*.log"))
+    assert logs
+    assert sum(log.stat().st_size for log in logs) == 0
+    database.close()
+
+
+def test_a_scan_of_a_damaged_block_does_not_end_early(tmp_path: Path) -> None:
+    """Entries that cannot be read are no end of the entries."""
+    databases = LocalDatabases(tmp_path, "ours")
+    database = databases.open(0)
+    database.apply([[long(at) for at in range(200)]], "state")
+    database.close()
+    (file,) = database.path.glob("*.sst")
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 16] = bytes(16)
+    file.write_bytes(content)
+
+    damaged = databases.open(0)
+    read: list[tuple[bytes, bytes]] = []
+    with pytest.raises(LocalDamageError):
+        read.extend(damaged.scan(b""))
+    assert len(read) < 200
+    damaged.discard()
+
+
+class Kept:
+    """A shard that has run three batches, and files beside it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.files = Folder.at(str(tmp_path), "shards")
+        self.local = LocalDatabases(tmp_path / "local", "ours")
+        self.manifest = Manifest("ours", 0)
+        for batch in range(3):
+            self.manifest = self.committed(self.manifest, batch)
+
+    def committed(self, manifest: Manifest, batch: int, retained: int = 3) -> Manifest:
+        with opened(self.files, self.local, manifest) as shard:
+            shard.attempt(lambda store: store.put(b"k", b"%d" % batch))
+            return shard.commit(batch, retained)
+
+    def put(self, upper: int, kind: str = "delta") -> str:
+        stem = f"{upper:012d}-{upper - 1:012d}-{kind}"
+        return self.files.write(stem, ".run", [b"a file"])[0]
+
+    def cleaned(self, manifest: Manifest, batch: int, retained: int) -> set[str]:
+        """What goes in a batch."""
+        before = {*self.files.names()}
+        with opened(self.files, self.local, manifest) as shard:
+            shard.clean(batch, retained)
+        return before - {*self.files.names()}
+
+
+def test_a_file_goes_when_no_restorable_manifest_names_it(tmp_path: Path) -> None:
+    """R12. Dropped in batch 5, it is named by manifests up to 4: batch 8 may not go back there."""
+    kept = Kept(tmp_path)
+    name = kept.put(1)
+    manifest = replace(kept.manifest, dropped=[Dropped(5, name)])
+
+    assert kept.cleaned(manifest, batch=7, retained=3) == set()
+    assert kept.cleaned(manifest, batch=8, retained=3) == {name}
+
+
+def test_a_drop_is_remembered_until_its_file_is_gone(tmp_path: Path) -> None:
+    """R12. A manifest that forgot it earlier would leave the file for ever."""
+    kept = Kept(tmp_path)
+    manifest = replace(kept.manifest, dropped=[Dropped(5, kept.put(1))])
+
+    remembered = [bool(kept.committed(manifest, batch, retained=3).dropped) for batch in (7, 8)]
+
+    assert remembered == [True, False]
+
+
+def test_orphans_go_that_end_before_the_base(tmp_path: Path) -> None:
+    """R12. What ends at the base may be a rival's that is committed next."""
+    kept = Kept(tmp_path)
+    base = runs.write(kept.files, Head("ours", 0, 0, 5, ["state"]), [(b"k", b"1")], "base")
+    before, at, behind = kept.put(4), kept.put(5), kept.put(9)
+    due = kept.put(4, "run")
+    manifest = Manifest("ours", 0, 5, [base], [Dropped(0, due)])
+
+    gone = kept.cleaned(manifest, batch=9, retained=3)
+
+    assert {before, due} <= gone
+    assert {at, behind} <= {*kept.files.names()}
+
+
+def test_a_base_brings_no_older_copy_up_to_date(tmp_path: Path) -> None:
+    """A base names no deletions: what it lacks would stay in a copy from before."""
+    files = Folder.at(str(tmp_path), "shards")
+    local = LocalDatabases(tmp_path / "local", "ours")
+    old = runs.write(files, Head("ours", 0, 0, 1, ["old"]), [(b"gone", b"1")], "delta")
+    with opened(files, local, Manifest("ours", 0, 1, [old])):
+        pass
+    base = runs.write(files, Head("ours", 0, 0, 2, ["old", "new"]), [(b"k", b"2")], "base")
+
+    with opened(files, local, Manifest("ours", 0, 2, [base])) as shard:
+        assert scanned(shard) == [(b"k", b"2")]
+
+
+def scanned(shard: Shard) -> list[tuple[bytes, bytes]]:
+    return shard.attempt(lambda store: list(store.scan(b"")))

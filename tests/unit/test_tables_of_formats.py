@@ -1,0 +1,98 @@
+"""The tables of formats: every name has a row, and what the rows say holds together."""
+
+from typing import get_args
+
+import pytest
+
+from ikebana import ConfigError, Input
+from ikebana.codecs.cdcv2 import Updates
+from ikebana.codecs.change import Wanted
+from ikebana.codecs.formats import (
+    FACT_FORMATS,
+    FORMATS,
+    OUTPUT_FORMATS,
+    SINGLE_VALUE_FORMATS,
+    Format,
+    KeyFormat,
+    OutputFormat,
+    fact_codec,
+)
+
+
+class NoSchemas:
+    """A registry that nobody asks, as long as no message is read."""
+
+    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
+        raise AssertionError(id)
+
+
+def test_every_name_has_a_row_and_every_row_a_name() -> None:
+    """Types know the names, the tables what they mean."""
+    assert tuple(FORMATS) == get_args(Format)
+    assert set(OUTPUT_FORMATS) == set(get_args(OutputFormat))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rows_and_changes_have_a_codec_and_facts_their_own(name: str) -> None:
+    """What is neither is read by its progress."""
+    its = FORMATS[name]
+
+    assert (its.codec is not None) == (its.kind in ("rows", "changes"))
+    assert (its.facts is not None) == (its.kind == "facts")
+    if its.codec is not None:
+        made = its.codec(Wanted(key=("id",)), its.usual_key, NoSchemas())
+        assert {"key", "changes"} <= set(dir(made))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_only_changes_tell_what_was_there(name: str) -> None:
+    """A row is alone, and an update says by its diff what goes."""
+    its = FORMATS[name]
+
+    assert its.kind == "changes" or not (its.old_images or its.source_clocks or its.keys_alike)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("json", "json"),
+        ("bytes", "bytes"),
+        ("avro", "avro"),
+        ("debezium-avro", "avro"),
+        ("maxwell", "json"),
+        ("diff", "json"),
+        ("cdcv2-avro", "json"),
+    ],
+)
+def test_the_key_of_a_format_that_is_said_alone(name: str, key: KeyFormat) -> None:
+    """As the pipeline file reads `format: avro`."""
+    assert FORMATS[name].usual_key == key
+
+
+def test_what_readers_of_outputs_go_by() -> None:
+    """An output's format is of one kind."""
+    kinds = {
+        name: (its.as_updates, its.facts is not None, its.single_value)
+        for name, its in OUTPUT_FORMATS.items()
+    }
+
+    assert all(sum(kind) == 1 for kind in kinds.values())
+    assert SINGLE_VALUE_FORMATS == ("upsert", "debezium-json")
+    assert FACT_FORMATS == ("cdcv2-json", "cdcv2-avro")
+    assert [name for name, its in OUTPUT_FORMATS.items() if its.latest] == ["upsert"]
+
+
+@pytest.mark.parametrize("name", FACT_FORMATS)
+def test_facts_are_read_as_they_are_written(name: str) -> None:
+    """By one encoding, in and out."""
+    facts = OUTPUT_FORMATS[name].facts
+    assert facts is not None
+    (message,) = facts().encode_updates([(b"1", b"2", 3, 4)], 1_000)
+
+    assert fact_codec(name).decode(message) == Updates([(b"1", b"2", 3, 4)])
+
+
+def test_a_format_that_is_none_is_refused_by_name() -> None:
+    """Where the input is made, with what it may have been meant for."""
+    with pytest.raises(ConfigError, match=r"the format 'dbz'; there are avro, bytes, "):
+        Input("i", ("t",), "dbz")  # type: ignore[arg-type]

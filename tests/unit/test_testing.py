@@ -1,0 +1,248 @@
+"""`ikebana.testing`, as users test their pipelines with it, and `ikebana.load`."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ikebana as ik
+from ikebana.errors import CheckpointError, RecordError
+from ikebana.processor.planning.plan import OnError
+from ikebana.testing import Run, evaluate
+from support.doc_blocks import ROOT
+
+FIRST = ROOT / "examples" / "first.yaml"
+COLUMNS = [ik.Column("c", "VARCHAR"), ik.Column("n", "BIGINT")]
+
+
+def sums(*, on_error: OnError = "record") -> ik.Pipeline:
+    """Sums of another key than that of the upserts: what is summed up hops between shards."""
+    shop = ik.Pipeline("shop", on_error=on_error)
+    orders = shop.topic("orders", columns=COLUMNS).upsert()
+    orders.reduce(by="c", name="sums", n="sum(n)").to("sums")
+    return shop
+
+
+def fed(run: Run) -> Run:
+    """Twelve orders of three customers, each of which has 4 of n = 1."""
+    for number in range(12):
+        run.send("orders", number, {"c": f"c{number % 3}", "n": 1})
+    return run
+
+
+SUMS = [(f"c{number}", {"n": 4}) for number in range(3)]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+@pytest.mark.parametrize("committed", [(), (0,), (0, 1, 4)], ids=str)
+def test_a_death_changes_nothing(shards: int, committed: tuple[int, ...]) -> None:
+    """Whichever shards have committed, and in whichever batch."""
+    run = fed(Run(sums(), shards=shards))
+    own = [shard for shard in committed if shard < shards]
+    batches = 0
+    while run.crash(committed=own, limit=5):
+        run.crash(committed=own)
+        run.restart()
+        assert run.batch()
+        batches += 1
+
+    assert batches >= 3
+    assert sorted(run.collection("sums")) == SUMS
+    assert run.errors() == []
+
+
+def test_nobody_sees_a_batch_before_it_is_finished() -> None:
+    """Frontiers stay, and so does what outputs have."""
+    run = fed(Run(sums(), shards=2))
+    assert run.crash(committed=[0])
+
+    assert (run.updates("sums"), run.frontier("sums"), run.last.batch) == ([], 0, -1)
+
+
+@pytest.mark.parametrize("kind", ["map", "reduce", "machine"])
+def test_a_function_that_depends_on_more_than_its_arguments_is_told(kind: str) -> None:
+    """The batch that is run again gives something else, and it is said what."""
+    numbers: Iterator[int] = itertools.count()
+
+    def numbered(*_: Any) -> Any:
+        return (1, next(numbers)) if kind == "map" else [next(numbers)]
+
+    pipeline = ik.Pipeline("p")
+    topic = pipeline.topic("t")
+    if kind == "machine":
+        made: Any = topic.machine(lambda *_: [next(numbers)])
+    else:
+        rows = topic.upsert()
+        made = rows.map(numbered) if kind == "map" else rows.reduce(numbered, name="r")
+    made.to("out")
+    run = Run(pipeline)
+    run.send("t", "a", 1)
+    run.crash()
+
+    with pytest.raises(CheckpointError, match=r"batch 0 of shard 0, run again, gives other") as e:
+        run.batch()
+    assert 'output "out"' in str(e.value)
+    assert "clock, chance" in str(e.value)
+
+
+def test_a_batch_that_fails_fails_again_until_errors_are_recorded() -> None:
+    """It is in the log; the policy is what may change."""
+    run = Run(sums(on_error="fail"))
+    run.send("orders", 1, b"{")
+    for _ in range(2):
+        with pytest.raises(RecordError, match="could not decode value as JSON"):
+            run.read()
+
+    run.restart(sums())
+    run.read()
+
+    assert [error["offset"] for error in run.errors()] == [0]
+
+
+def joined(where: str = "o.c = p.key::VARCHAR") -> ik.Pipeline:
+    """Sums, and a join that an older run has not."""
+    shop = sums()
+    prices = shop.topic("prices", columns=[ik.Column("p", "BIGINT")]).upsert()
+    orders = shop.topic("orders", columns=COLUMNS).upsert()
+    shop.join({"o": orders, "p": prices}, where=where, select={"p": "p.p"}, name="j").to("j")
+    return shop
+
+
+def test_a_restart_refuses_what_a_checkpoint_refuses() -> None:
+    """A new input, here; what may not change is named."""
+    run = fed(Run(sums()))
+    run.read()
+
+    with pytest.raises(CheckpointError, match=r"inputs\.prices is new|inputs"):
+        run.restart(joined())
+    assert run.plan == sums().plan()
+
+
+def test_a_changed_pipeline_waits_until_all_is_finished() -> None:
+    """An unfinished batch is one of the old plan, and so is what is on its way."""
+    run = fed(Run(joined(), shards=2))
+    run.crash()
+    with pytest.raises(CheckpointError, match="batch 0 of the old one is unfinished"):
+        run.restart(joined("o.c = p.key::VARCHAR AND o.n > 1"))
+
+    run.batch()
+    with pytest.raises(CheckpointError, match="still on their way"):
+        run.restart(joined("o.c = p.key::VARCHAR AND o.n > 1"))
+    with pytest.raises(CheckpointError, match="on their way between shards"):
+        run.rescale(3)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (3, 2)])
+def test_shards_may_be_more_or_fewer(before: int, after: int) -> None:
+    """What they keep lies in the shard of its key, and the exchange goes on."""
+    run = fed(Run(sums(), shards=before))
+    run.read()
+    run.rescale(after)
+    for number in range(6):
+        run.send("orders", number, None)
+    run.read()
+
+    assert sorted(run.collection("sums")) == [(c, {"n": 2}) for c, _ in SUMS]
+
+
+def test_latest_begins_at_the_end() -> None:
+    """What is there before the pipeline begins is not read."""
+    pipeline = ik.Pipeline("p")
+    pipeline.topic("t", start="latest").upsert().to("out")
+    before = Run(pipeline)
+    before.send("t", 1, "before")
+    run = Run(pipeline, before.topics)
+    run.send("t", 2, "behind")
+    run.read()
+
+    assert run.collection("out") == [(2, "behind")]
+
+
+def test_collections_of_the_past_and_of_negative_counts() -> None:
+    """A collection is as of a time; what counts less than nothing is no row."""
+    pipeline = ik.Pipeline("p")
+    rows = pipeline.topic("t").upsert()
+    rows.to("out")
+    (-rows).named("negative").to("negative")
+    run = Run(pipeline)
+    run.send("t", 1, "a")
+    run.batch(now_ms=10)
+    run.send("t", 1, "b")
+    run.batch(now_ms=20)
+
+    assert run.collection("out", as_of=15) == [(1, "a")]
+    assert run.collection("out") == [(1, "b")]
+    assert run.collection("out", as_of=9) == []
+    with pytest.raises(ik.ConfigError, match="has a negative count"):
+        run.collection("negative")
+
+
+def test_what_is_not_there_is_named() -> None:
+    """Topics, outputs and data that are no message."""
+    run = Run(sums())
+    with pytest.raises(ik.ConfigError, match='does not read topic "order"') as e:
+        run.send("order", 1, 1)
+    assert "It reads orders." in str(e.value)
+    for ask in (run.updates, run.frontier, run.messages, run.collection):
+        with pytest.raises(ik.ConfigError, match='has no output "sum"'):
+            ask("sum")
+    with pytest.raises(ik.ConfigError, match=r'a message of topic "orders".*cannot be written'):
+        run.send("orders", 1, object())
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_shards_change_nothing_of_an_evaluation(shards: int) -> None:
+    """Updates are those of one shard."""
+    records: dict[str, list[tuple[Any, Any, int]]] = {
+        "orders": [(n, {"c": f"c{n % 3}", "n": n}, n) for n in range(9)],
+        "prices": [(f"c{n}", {"p": n}, 4) for n in range(3)],
+    }
+    one, several = (evaluate(joined(), records, shards=n) for n in (1, shards))
+
+    assert one["sums"]
+    assert one["j"]
+    for name, updates in one.items():
+        assert sorted(several[name], key=repr) == sorted(updates, key=repr)
+
+
+def test_a_file_is_a_pipeline() -> None:
+    """It evaluates, runs in memory, is explained, and makes the plan that it says."""
+    first = ik.load(FIRST, environ={})
+
+    assert isinstance(first, ik.Pipeline)
+    assert first.evaluate(flights=[(b"N1", {"at": "JFK"}, 0)])["diffs"]
+    run = Run(first)
+    run.send("flights", b"N1", {"at": "JFK"})
+    run.read()
+    assert run.collection("diffs") == [(b"N1", {"at": "JFK"})]
+    assert "flights" in str(first.explain())
+
+
+def test_the_settings_of_a_file_are_those_of_its_run() -> None:
+    """Others beside them would be in two places."""
+    first = ik.load(FIRST, environ={})
+
+    _, settings = first._ready(None, None, None)
+    assert settings.checkpoint == "./checkpoint-first"
+    _, given = first._ready("there:1", "elsewhere", None)
+    assert (given.checkpoint, given.kafka["bootstrap.servers"]) == ("elsewhere", "there:1")
+    with pytest.raises(ik.ConfigError, match=r"has the settings of .*first\.yaml"):
+        first.start(settings={"run": {"shards": 2}})
+
+
+def test_a_module_has_pipelines_and_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are pipelines, by `module:name`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loaded_shop.py").write_text(
+        "import ikebana as ik\n"
+        "shop = ik.Pipeline('shop')\n"
+        "shop.topic('orders').upsert().to('out')\n"
+        "plan = shop.plan()\n"
+    )
+    shop, plan = ik.load("loaded_shop:shop"), ik.load("loaded_shop:plan")
+
+    assert shop.plan() == plan.plan()
+    with pytest.raises(ik.ConfigError, match='has no "shops"'):
+        ik.load("loaded_shop:shops")
