@@ -168,9 +168,12 @@ class _Filler:
 
     def _retract_errors(self, plan: Plan, branch: Branch, made: Sequence[KeyedUpdate]) -> None:
         """Take back what reductions that end have said of single rows."""
-        gone = {*branch.inlets, *branch.hops} & self._edit.gone
+        ended = [name for name in (*branch.inlets, *branch.hops) if name in self._edit.gone]
         for reduction in plan.reductions:
-            if reduction.name in gone and reduction.function is None:
+            if reduction.function is not None:
+                continue
+            # A concatenation of a collection with itself comes in twice.
+            for _ in range(ended.count(reduction.name)):
                 aggregates = ways.aggregates_of(plan, reduction)
                 rows = list(keyed(made))
                 self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))

@@ -76,9 +76,13 @@ class Edit:
         """Whether what a branch of a side makes of contents goes anywhere."""
         return bool(self.shown_by(branch, sign) or (sign > 0 and self.taken_from(branch)))
 
-    def shown_by(self, branch: Branch, sign: Side) -> frozenset[str]:
-        """The outputs that get what a branch of a side makes of contents."""
-        return (self.affected if sign > 0 else self.replaced) & set(branch.outputs)
+    def shown_by(self, branch: Branch, sign: Side) -> list[str]:
+        """The outputs that get what a branch of a side makes of contents.
+
+        An output of a concatenation of a collection with itself is named twice.
+        """
+        changed = self.affected if sign > 0 else self.replaced
+        return [name for name in branch.outputs if name in changed]
 
     def taken_from(self, branch: Branch) -> frozenset[str]:
         """The fresh operators that begin with what a branch of the new plan makes of contents."""

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import CheckpointError
@@ -133,7 +133,6 @@ class Edited:
         return source.partition("@")[0] in ("soon",)
 
 
-@settings(max_examples=15)
 @given(st.data(), DOMAINS, st.randoms(use_true_random=False))
 def test_outputs_are_those_of_the_plan_of_now(
     data: st.DataObject, domain: Domain, choice: Random

@@ -91,6 +91,22 @@ def test_an_added_output_gets_what_is_there() -> None:
     assert len(run.written.updates["again"]) == 8
 
 
+def test_a_concatenation_of_a_collection_with_itself_counts_twice() -> None:
+    twice = FIRST.replace("outputs:", "  twice: {concat: [order, order]}\noutputs:")
+    run = started(twice)
+    added = twice + "  doubled: {from: twice, topic: doubled}\n"
+    edited(run, plan_of(added))
+    order(run.topics, 3, "tea", None)
+    run.read()
+    assert collection(run, "doubled") == expected(run, added, "doubled")
+    assert set(collection(run, "doubled").values()) == {2}
+    # What goes again is taken back twice, too.
+    replaced = added.replace("{from: twice, topic", "{from: order, topic")
+    edited(run, plan_of(replaced))
+    run.read()
+    assert collection(run, "doubled") == expected(run, replaced, "doubled")
+
+
 def test_a_changed_filter_gives_the_difference_alone() -> None:
     run = started()
     before = len(run.written.updates["large"])
