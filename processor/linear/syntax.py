@@ -67,7 +67,7 @@ def select_of(text: str) -> Node:
     answer = tree_of(text)
     if answer["error"]:
         problem = first_line(answer["error_message"])
-        raise ExpressionError(f"{problem}{_remedy(problem)}")
+        raise ExpressionError(f"{problem}{_remedy(problem, text)}")
     if len(answer["statements"]) != 1:
         raise ExpressionError(_NOT_ONE)
     node: Node = answer["statements"][0]["node"]
@@ -80,7 +80,7 @@ def select_of(text: str) -> Node:
     return node
 
 
-def _remedy(problem: str) -> str:
+def _remedy(problem: str, text: str) -> str:
     """What to write instead, where a syntax error suggests it."""
     near = _NEAR.match(problem)
     if near is None:
@@ -90,9 +90,26 @@ def _remedy(problem: str) -> str:
         return '; a name that SQL reserves stands in double quotes, as in "left".amount'
     if word.rstrip("s") in _UNITS:
         return "; a length of time is an interval, as in INTERVAL 1 HOUR"
-    if word in _CONNECTIVES or not word.isidentifier():
+    if not word.isidentifier():
+        # A reserved name may be taken for a keyword, so that the error is at what follows it.
+        before = re.search(rf"(\w+)\s*{re.escape(word)}", text)
+        if before is None or before[1].lower() not in _reserved() - _CONNECTIVES:
+            return ""
+        word = before[1]
+    if word in _CONNECTIVES:
         return ""
-    return '; names that SQL reserves stand in double quotes, as in "at"'
+    return f'; names that SQL reserves stand in double quotes, as in "{word}"'
+
+
+@functools.cache
+def _reserved() -> frozenset[str]:
+    """Words that are no names of columns unless they are quoted."""
+    rows = asked(
+        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN (?, ?)",
+        "reserved",
+        "type_function",
+    )
+    return frozenset(str(word) for (word,) in rows)
 
 
 def _more_than_one(node: Node) -> Iterator[str]:

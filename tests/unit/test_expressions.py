@@ -133,6 +133,17 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
         ("ATTACH '/tmp/x'", "Catalog Error: Type with name ATTACH does not exist!"),
         ("x IS NULL AND X IS NULL", '"X" and "x" differ in case alone, which SQL does not see'),
         ("at", 'syntax error at or near "at"; names that SQL reserves stand in double quotes'),
+        (
+            "order > 5",
+            'syntax error at or near ">"; names that SQL reserves stand in double quotes, '
+            'as in "order"',
+        ),
+        (
+            "at > 5",
+            'syntax error at or near ">"; names that SQL reserves stand in double quotes, '
+            'as in "at"',
+        ),
+        ("a > and > 5", 'syntax error at or near "and"'),
         ("1" + "+1" * 400, "it is nested too deeply"),
     ],
 )
