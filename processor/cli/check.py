@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ikebana.processor.cli.connection import connected
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import NoDiffError
@@ -58,7 +59,7 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
             sys.exit(EXIT_OFFENCE)
         not_closed = reading.not_closed(ends)
         if verifier.verdict() == "not verifiable":
-            click.echo(f"{topic}: {not_closed:,} updates")
+            click.echo(f"{topic}: {counted(not_closed, 'update')}")
             click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
             sys.exit(EXIT_NOT_VERIFIABLE)
         summary = verifier.summary()
@@ -69,7 +70,7 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
             sys.exit(EXIT_NOT_VERIFIABLE)
         click.echo(_told(topic, summary))
         click.echo(f"accumulated: {_size(summary)}")
-        click.echo(f"not closed yet: {not_closed:,} updates")
+        click.echo(f"not closed yet: {counted(not_closed, 'update')}")
         if not reading.complete:
             click.echo(
                 f"verified from time {summary.verified_from}: earlier progress was deleted, so "
@@ -88,12 +89,14 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
 
 
 def _told(topic: str, summary: Summary) -> str:
-    told = f"{topic}: {summary.batches:,} batches, {summary.updates:,} updates"
+    batches, updates = counted(summary.batches, "batch"), counted(summary.updates, "update")
+    told = f"{topic}: {batches}, {updates}"
     return told if summary.frontier is None else f"{told}, frontier {moment(summary.frontier)}"
 
 
 def _size(summary: Summary) -> str:
-    return f"{summary.keys:,} keys, {summary.data:,} values, {summary.total:,} with their counts"
+    keys, values = counted(summary.keys, "key"), counted(summary.data, "value")
+    return f"{keys}, {values}, {summary.total:,} with their counts"
 
 
 class _Display:

@@ -21,6 +21,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.cli.values import Time
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import EPOCH_MS, moment, span
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
@@ -100,7 +101,8 @@ def follow_command(
                 counted=OUTPUT_FORMATS[form].as_updates,
             )
         click.echo(
-            f"{topic}: {tally.batches:,} batches, {tally.updates:,} updates, "
+            f"{topic}: {counted(tally.batches, 'batch')}, "
+            f"{counted(tally.updates, 'update')}, "
             f"{tally.data:,} data, sum {tally.total:,}"
             + ("" if tally.frontier is None else f", frontier {moment(tally.frontier)}"),
             err=True,

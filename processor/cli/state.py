@@ -19,6 +19,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.parts import operator_of
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.kernels import upsert
@@ -110,7 +111,7 @@ def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> 
     told = arrangements_in(birth)
     for operator, number in sorted(count.items()):
         of = f", {told[operator]}" if operator in told else ""
-        click.echo(f"operator {operator}{of}: {number:,} entries")
+        click.echo(f"operator {operator}{of}: {counted(number, 'entry')}")
     click.echo(f"verified: {sum(len(manifest.runs) for manifest in manifests)} files are sound")
 
 

@@ -4,8 +4,13 @@
 def counted(count: int, word: str) -> str:
     """A number of things.
 
-    >>> counted(1, "pass"), counted(2, "pass"), counted(3, "step")
-    ('1 pass', '2 passes', '3 steps')
+    >>> counted(1, "pass"), counted(2, "batch"), counted(3, "key"), counted(0, "entry")
+    ('1 pass', '2 batches', '3 keys', '0 entries')
     """
-    plural = word + ("es" if word.endswith("s") else "s")
+    if word.endswith(("s", "ch")):
+        plural = word + "es"
+    elif word.endswith("y") and word[-2] not in "aeiou":
+        plural = word[:-1] + "ies"
+    else:
+        plural = word + "s"
     return f"{count:,} {word if count == 1 else plural}"

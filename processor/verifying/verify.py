@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.processor.ground import counting
 from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 
 Verdict = Literal["ok", "offence", "not verifiable"]
@@ -213,9 +214,9 @@ def batch_offence(
             )
             return Offence(sentence, number, place)
     if counted and len(batch.updates) != progress.count:
+        updates = counting.counted(len(batch.updates), "update")
         sentence = (
-            f'batch {number} of "{topic}" has {len(batch.updates):,} updates, its progress '
-            f"counts {progress.count:,}"
+            f'batch {number} of "{topic}" has {updates}, its progress counts {progress.count:,}'
         )
         return Offence(sentence, number)
     return None

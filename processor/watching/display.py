@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground import log_lines
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
@@ -110,8 +111,9 @@ class BatchDisplay:
         self._upper = report.upper
         self._waiting = report.waiting
         told = (
-            f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s, "
-            f"{self._updates:,} updates so far, frontier {moment(report.upper)}, "
+            f"batch {report.batch}: {counted(report.records, 'record')} in "
+            f"{report.seconds:.1f} s, "
+            f"{counted(self._updates, 'update')} so far, frontier {moment(report.upper)}, "
             f"{report.behind:,} offsets behind"
         )
         if report.counts[ERRORS]:
@@ -154,7 +156,8 @@ class BatchDisplay:
         """Sum the run up."""
         self._line(
             f"{self._plan.name}: {'stopped' if stopped else 'caught up'} after "
-            f"{self._batches:,} batches, {self._records:,} records, {self._updates:,} updates"
+            f"{counted(self._batches, 'batch')}, {counted(self._records, 'record')}, "
+            f"{counted(self._updates, 'update')}"
             + (f", {self._errors:,} changes of errors" if self._errors else "")
             + (f"; {_listed(self._counted)}" if self._counted else "")
             + (f", frontier {moment(self._upper)}" if self._batches else "")

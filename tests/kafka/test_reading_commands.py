@@ -158,8 +158,8 @@ def test_check_says_ok_and_what_there_is(people: Written, ikebana: Callable[...,
 
     assert result.out.splitlines() == [
         f"{people.name}: 2 batches, 5 updates, frontier 20",
-        "accumulated: 1 keys, 1 values, 1 with their counts",
-        "not closed yet: 1 updates",
+        "accumulated: 1 key, 1 value, 1 with their counts",
+        "not closed yet: 1 update",
         "ok",
     ]
     assert result.status == 0
@@ -184,7 +184,7 @@ def test_check_counts_the_records_of_a_batch(
     people.progress(30, 0)
     result = ikebana("check", people.name)
 
-    assert f'batch 2 of "{people.name}" has 1 updates, its progress counts 0' in result.out
+    assert f'batch 2 of "{people.name}" has 1 update, its progress counts 0' in result.out
     assert result.status == 1
 
 
@@ -222,7 +222,7 @@ def test_check_starts_where_progress_starts(
     people.delete_before(people.name + ".progress", 0, 2)
     result = ikebana("check", people.name)
 
-    assert f"{people.name}: 1 batches, 1 updates, frontier 20" in result.out
+    assert f"{people.name}: 1 batch, 1 update, frontier 20" in result.out
     assert "verified from time 10: earlier progress was deleted, so 4 updates before" in result.out
     assert result.out.endswith("ok\n")
     assert result.status == 0

@@ -117,7 +117,7 @@ def test_no_progress_is_not_verifiable() -> None:
         ),
         pytest.param(
             ClosedBatch(progress(1, 10, 20, 2), [at(120, "david", "bowie", 10, 1)]),
-            'batch 1 of "t" has 1 updates, its progress counts 2',
+            'batch 1 of "t" has 1 update, its progress counts 2',
             id="a record is missing",
         ),
         pytest.param(
