@@ -137,8 +137,10 @@ def _print(
             "" if error.key is None else text(error.key),
         ]
         if asked:
+            # An error of rows in the state is of no one record.
+            gone = "" if error.place is None else "gone"
             value = record[1] if record is not None else None
-            cells.append("gone" if record is None else "null" if value is None else text(value))
+            cells.append(gone if record is None else "null" if value is None else text(value))
         table.add_row(*map(Text, cells))
     console = Console(highlight=False)
     if not console.is_terminal:
