@@ -79,7 +79,7 @@ _MUTANTS = (
     ),
     Mutant(
         "processor/reading/intake.py",
-        "_refuse_strange(taken, self._types, messages, where)",
+        "_refuse_strange(taken, self._types, messages, origin)",
         "pass",
     ),
     Mutant("processor/reading/intake.py", "taken.wide.append(len(keys))", "pass"),

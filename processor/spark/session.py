@@ -4,6 +4,7 @@ Some of these are frozen into a checkpoint by its first batch (the state store p
 and the number of state partitions); the others can change from restart to restart.
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -87,6 +88,9 @@ _LOCAL_FAILURES = 4
 _DYING_S = 10.0
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
+# Py4J logs this of a call that the end of the JVM has cut off, with a traceback.  The same
+# error is raised to the caller, which tells it, or is ending the JVM itself.
+_CUT_OFF = "Exception while sending command."
 
 
 def spark_settings(settings: Settings, name: str) -> dict[str, str]:
@@ -183,6 +187,7 @@ class Spark:
         if self.alive:
             return
         self._end(within_s=0.0)
+        logging.getLogger().addFilter(is_news)
         java = find_java(os.environ)
         settings = self._settings
         options = spark_settings(settings, self._name)
@@ -254,6 +259,11 @@ class Spark:
         finally:
             if workers is not None:
                 workers.end()
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger says what no exception says."""
+    return record.msg != _CUT_OFF
 
 
 def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:

@@ -1,12 +1,18 @@
 """Spark's settings for a run: which are ours, and what follows from where it runs."""
 
+import logging
+import socket
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
 
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.session import spark_settings
+from ikebana.processor.spark.session import is_news, spark_settings
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 KAFKA = {"bootstrap.servers": "b:1"}
@@ -57,3 +63,33 @@ def test_the_folder_of_a_run_is_made_when_it_is_needed_and_removed(
 
     folder.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_call_that_the_end_of_the_jvm_cuts_off_is_told_by_its_caller(
+    caplog: pytest.LogCaptureFixture, *, dropped: bool
+) -> None:
+    """Py4J logs it too, with a traceback; what else is logged is heard."""
+    root = logging.getLogger()
+
+    def cut_off(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                asked, _ = listener.accept()
+                with asked:
+                    asked.recv(1024)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=cut_off, args=[listener], daemon=True).start()
+        at = GatewayParameters(port=listener.getsockname()[1])
+        if dropped:
+            root.addFilter(is_news)
+        try:
+            with pytest.raises(Py4JError):
+                JavaGateway(gateway_parameters=at).jvm.System.nanoTime()
+            root.error("something else")
+        finally:
+            root.removeFilter(is_news)
+            listener.shutdown(socket.SHUT_RDWR)
+    assert "something else" in caplog.messages
+    assert ("Exception while sending command." in caplog.messages) != dropped
