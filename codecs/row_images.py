@@ -129,7 +129,7 @@ class RowImages:
         return canonical.write(row)
 
     def readable_columns(self, told: Any) -> Sequence[str]:
-        """Find the key's columns in a message that is damaged elsewhere; raises as decoding does."""
+        """Find the key's columns in a message that is damaged elsewhere; raises as decoding."""
         return self._key or self.key_columns(msgspec.convert(told or (), tuple[str, ...]))
 
     def readable_key(self, image: bytes | msgspec.Raw, told: Any) -> bytes | None:

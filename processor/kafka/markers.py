@@ -90,7 +90,8 @@ def _decoded(message: Message, kind: type[Record]) -> Record:
     except msgspec.MsgspecError as error:
         raise CheckpointError(
             f"cannot read {message.topic()}[{message.partition()}]@{message.offset()}: {error}",
-            hint="The markers topic holds what no ikebana of this version wrote.",
+            hint="Another version of ikebana or another program wrote this record. Use the "
+            "version that last ran the pipeline, and let nobody else write to the topic.",
         ) from None
 
 

@@ -147,13 +147,13 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
         if (lacking := ours.refused(name)) is not None:
             yield lacking
         elif not isinstance(state, Found):
-            remedy = "Create it, or mend its name in the pipeline file."
+            remedy = "Create it, or correct its name in the pipeline file."
             yield Check(what, "failed", "does not exist", remedy)
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
             yield Check(
                 what,
                 "failed",
-                "was deleted and made anew: its offsets mean other records now",
+                "was deleted and made anew: its offsets now name other records",
                 "Start with a new checkpoint and new output topics.",
             )
         else:

@@ -196,7 +196,7 @@ def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None, ran: Birt
         raise CheckpointError(
             f'the plan of checkpoint "{checkpoint.location}" was changed by another instance of '
             "the pipeline while this one started",
-            hint="Start again, if this is the plan that is to run.",
+            hint="Start again if this is the plan that should run.",
         )
     if birth != known:
         checkpoint.write(birth)
