@@ -31,12 +31,14 @@ _BIRTH = "ikebana.json"
 class Birth(msgspec.Struct, frozen=True):
     """The metadata of a checkpoint.
 
-    `epoch` counts how often it was rescaled; `first_batch` is our number of Spark's
-    batch 0; `seeds` are the manifests with which its shards began if it was rescaled.  `plan`
-    is the plan of the last run, and `released` are parts of the state that removed operators
-    have left.  `edits` counts the changes of the plan, `before` is the plan
-    before the last edit, and `generations` has what names have been used (`planning.edits`),
-    `generations_before` those of before that edit.
+    * `epoch`: the number of rescalings.
+    * `first_batch`: ikebana's number of Spark's batch 0.
+    * `seeds`: the manifests with which the shards began, if the checkpoint was rescaled.
+    * `plan`, `before`: the plan of the last run, and the plan before the last edit.
+    * `edits`: the number of edits of the plan.
+    * `generations`, `generations_before`: the names that have been used (`edits_resolved`), now
+      and before the last edit.
+    * `released`: the parts of the state that removed operators have left.
     """
 
     id: str
@@ -56,7 +58,7 @@ class Birth(msgspec.Struct, frozen=True):
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """The last batches in Spark's two logs, in our numbers; below `first_batch`: none."""
+    """The last batches in Spark's two logs, by ikebana's numbers; `first_batch` - 1 for none."""
 
     offset: SourceOffset | None
     batch: int
@@ -170,7 +172,7 @@ class Checkpoint:
                 self._system.delete_file(path)
 
     def logged(self, first_batch: int) -> Logged:
-        """The last entries of Spark's offset and commit logs.
+        """Read the last entries of Spark's offset and commit logs.
 
         Raises: CheckpointError, if they cannot be read.
         """
