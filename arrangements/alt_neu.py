@@ -1,12 +1,11 @@
 """Alt/Neu times: just before a time, and just after it.
 
-Alt t < Neu t, and both are equal to t when they are compared with any other time.  So an
-as-of join can be written with joins alone: `differentiate` makes an update live for the
-one instant between Alt t and Neu t, whatever joins with it then meets the other side as
-it stands at t, and `integrate` makes of what lived for an instant an update at t again.
+Alt t < Neu t, and both compare like t with any other time.  With them an as-of join can be
+written as a plain join: `differentiate` lets each update exist only from Alt t to Neu t, the join
+matches it with the other side as of t, and `integrate` turns the results into updates at t.
 
-Join and meet are those of a lattice; here times are totally ordered, so they are the
-greater and the lesser one.
+Join and meet are those of the lattice of times; times are totally ordered here, so they are the
+greater and the lesser time.
 
 Source of the method: the AltNeu times of differential dataflow's `dogsdogsdogs`.
 """
@@ -47,28 +46,28 @@ class AltNeu:
                 return NotImplemented
 
     def __hash__(self) -> int:
-        # Equal to a plain time, so of one hash with it.
+        # It may equal a plain time, so it must have the same hash.
         return hash(self.time)
 
     def __repr__(self) -> str:
         return f"{'Neu' if self.neu else 'Alt'}({self.time})"
 
     def join(self, other: "AltNeu") -> "AltNeu":
-        """The least time that is not before either."""
+        """Compute the least time that is not before either."""
         return max(self, other)
 
     def meet(self, other: "AltNeu") -> "AltNeu":
-        """The greatest time that is not beyond either."""
+        """Compute the greatest time that is not after either."""
         return min(self, other)
 
 
 def alt(time: int) -> AltNeu:
-    """The time itself, before what happens at it."""
+    """Make the moment just before the updates of a time."""
     return AltNeu(time, neu=False)
 
 
 def neu(time: int) -> AltNeu:
-    """The same time, after what happens at it."""
+    """Make the moment just after the updates of a time."""
     return AltNeu(time, neu=True)
 
 
@@ -81,7 +80,9 @@ class Instant(NamedTuple):
 
 
 def differentiate(updates: Iterable[Update[Any]]) -> list[Instant]:
-    """Let every update live for an instant: +diff at Alt of its time, -diff at Neu.
+    """Let every update exist for an instant: +diff at Alt of its time, -diff at Neu.
+
+    Takes updates `(data, time, diff)`, and returns two instants for each.
 
     >>> differentiate([Update("a", 3, 2)])
     [Instant(data='a', time=Alt(3), diff=2), Instant(data='a', time=Neu(3), diff=-2)]
@@ -94,9 +95,9 @@ def differentiate(updates: Iterable[Update[Any]]) -> list[Instant]:
 
 
 def integrate(instants: Iterable[Instant]) -> list[Update[Any]]:
-    """Make updates of what lives for an instant: drop Neu, and take Alt for the time.
+    """Undo `differentiate`: keep the instants at Alt, as updates of their time; drop those at Neu.
 
-    integrate(differentiate(x)) is x.
+    For any updates x, `integrate(differentiate(x)) == x`.
 
     >>> integrate(differentiate([Update("a", 3, 2)]))
     [Update(data='a', time=3, diff=2)]

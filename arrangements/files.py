@@ -1,10 +1,9 @@
 """The durable files of a shard's runs: immutable, under names that are never reused.
 
-A file's name ends in the hash of its content, so what is read is checked against its
-own name, and a damaged file is known for what it is.  A file exists whole or not at
-all: on a local file system it is written aside, synced, renamed, and its folder is
-synced before anyone is told its name; an object store shows an object only once it
-is complete.
+A file's name ends in the hash of its content, so every read finds out whether the file is
+damaged.  A file exists whole or not at all.  On a local file system it is written under
+another name, synced, and renamed, and its folder is synced, before its name is returned.  An
+object store shows an object only when it is complete.
 """
 
 import hashlib
@@ -40,20 +39,19 @@ class FileStore(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Every file, also what killed writers have left.
+        """List all files, also those that killed writers have left.
 
-        Such a file is not whole; its name is that of the file it was to be, but for a
-        dot before it and the hash.
+        Such a file is incomplete.  Its name begins with a dot and lacks the hash.
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file; one that is gone already is no error."""
+        """Remove a file; it is no error if there is none."""
         ...
 
 
 def is_local(location: str) -> bool:
-    """Whether a checkpoint location is on a file system of this machine's."""
+    """Whether a checkpoint location is on a file system of this machine."""
     return _is_path(location) or location.startswith("file:")
 
 
@@ -62,12 +60,12 @@ def _is_path(location: str) -> bool:
 
 
 def file_system(location: str) -> tuple[fs.FileSystem, str]:
-    """The file system and the path of a checkpoint location, a path or a URI.
+    """Find the file system and the path of a checkpoint location, which is a path or a URI.
 
-    Spark's names for object stores (`s3a://`) and the plain ones are both understood.
+    Object stores may have Spark's names (`s3a://`) or the plain ones.
 
     Raises:
-        CheckpointError: the location is not one that can be reached.
+        CheckpointError: pyarrow has no file system for the location.
     """
     for spark, plain in (("s3a://", "s3://"), ("s3n://", "s3://"), ("gcs://", "gs://")):
         if location.startswith(spark):
@@ -82,7 +80,7 @@ def file_system(location: str) -> tuple[fs.FileSystem, str]:
 
 
 class Folder:
-    """A folder on any file system that pyarrow reaches."""
+    """A folder on any file system that pyarrow supports."""
 
     def __init__(self, system: fs.FileSystem, path: str) -> None:
         self._system = system
@@ -92,7 +90,7 @@ class Folder:
 
     @classmethod
     def at(cls, location: str, *below: str) -> "Folder":
-        """The folder `below` a checkpoint location."""
+        """Make the folder `below` a checkpoint location; nothing is read or written."""
         system, path = file_system(location)
         return cls(system, "/".join([path.rstrip("/"), *below]))
 
@@ -108,7 +106,7 @@ class Folder:
             unsynced.append(os.path.dirname(unsynced[-1]))
         self._system.create_dir(self.path, recursive=True)
         if self._local:
-            # A synced file in a folder that a crash takes back is gone as well.
+            # A crash may undo an unsynced folder, and a synced file in it is lost too.
             for folder in unsynced:
                 _sync(folder)
 
@@ -129,7 +127,7 @@ class Folder:
         return name, size
 
     def _write_remote(self, stem: str, suffix: str, pieces: Iterable[bytes]) -> tuple[str, int]:
-        # The name needs the hash of all pieces, so they are spooled first.
+        # The name has the hash of all pieces, so they are spooled first.
         with tempfile.TemporaryFile() as spool:
             digest, size = _copy(pieces, spool.write)
             spool.seek(0)
@@ -161,7 +159,7 @@ class Folder:
         return sorted(self.sizes())
 
     def sizes(self) -> dict[str, int]:
-        """The size of every file, in bytes, by its name."""
+        """List the size of every file, in bytes, by its name."""
         found = self._system.get_file_info(
             fs.FileSelector(self.path, allow_not_found=True, recursive=False)
         )
@@ -175,7 +173,7 @@ class Folder:
 
 
 def damaged(path: str, reason: str) -> StateFileError:
-    """The error for a file whose content is not what was written."""
+    """Make the error for a file whose content is not what was written."""
     return StateFileError(
         f'state file "{path}" is damaged: {reason}',
         hint="Restore it from a backup of the checkpoint, or start with a new checkpoint "

@@ -1,8 +1,8 @@
 """Times, intervals and frontiers.
 
-A time is an integer and times are totally ordered, so a frontier is one time: what is
-still to come is beyond it, `frontier <= time`.  A micro-batch is a closed interval
-`[lower, upper)`; the `lower` of each is the `upper` of the one before.
+A time is an integer.  Times are totally ordered, so a frontier is one time: all updates still to
+come have times with `frontier <= time`.  A micro-batch closes an interval `[lower, upper)`, and
+the `lower` of each is the `upper` of the one before.
 """
 
 from dataclasses import dataclass

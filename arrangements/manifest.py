@@ -1,8 +1,8 @@
-"""A manifest: the list of runs that make up a shard at a version; it is authoritative.
+"""A manifest: the list of runs that make up a shard at a version.
 
-It is what Spark's state row of the shard holds, and what a Kafka marker carries.  A
-state is named by an id; the ids along `runs` are the line that a local copy must be
-on to be of use.  Version numbers only order and name files: ids decide.
+It is authoritative, and is stored in Spark's state row of the shard and in the Kafka marker.
+Each state has an id.  A local copy can be brought up to date only if the id of its state is among
+those of the manifest's `runs`.  Version numbers only order and name files.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from ikebana.arrangements.run import Run
 
 FORMAT = 1
 
-# So many runs of one length are merged into one.
+# The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A file that the manifest of `batch` ceased to name."""
+    """A file that the manifest of `batch` no longer names."""
 
     batch: int
     name: str
@@ -36,21 +36,21 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str | None:
-        """The id of the state at this version; None while it is empty."""
+        """The id of the state at this version; None if it is empty."""
         return self.runs[-1].state if self.runs else None
 
     @property
     def size(self) -> int:
-        """Bytes of the files that it names."""
+        """The size of the named files in bytes."""
         return sum(run.size for run in self.runs)
 
 
 def to_merge(runs: Sequence[Run]) -> int:
-    """How many runs at the end of the list are due to become one; 0 for none.
+    """Count the runs at the end of the list that are due to be merged into one; 0 for none.
 
-    When what follows the first run outweighs it, all are merged and the first is a new
-    base.  Else runs of equally many versions are merged eight by eight, so that a
-    change is rewritten about log(versions) times before it reaches a base.
+    When the runs after the first are together at least as large as it, all are merged into a new
+    base.  Otherwise runs of equally many versions are merged eight by eight, so that a change is
+    rewritten about log(versions) times before it reaches a base.
     """
     rest = runs[1:]
     if len(rest) < MERGE_WIDTH:
@@ -59,7 +59,7 @@ def to_merge(runs: Sequence[Run]) -> int:
         return len(runs)
     versions = [run.upper - run.lower for run in rest]
     length, count = min(versions[-MERGE_WIDTH:]), 0
-    # Eight of one length become one of eight times that, which may be the eighth again.
+    # The merged run has eight times the length, and may be the eighth of its own length.
     while len(versions) - count >= MERGE_WIDTH - bool(count):
         group = (
             versions[-MERGE_WIDTH:] if not count else versions[-count - MERGE_WIDTH + 1 : -count]

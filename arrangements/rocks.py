@@ -1,8 +1,8 @@
-"""A shard's local database: RocksDB, as a cache of what the file store holds.
+"""A shard's local database: RocksDB, as a cache of the file store.
 
-It always stands at one committed state, whose id lies in the same database and moves
-in the same atomic write as the data.  A database without an id is empty or unfinished
-and of no use.  Only this module knows rocksdict.
+It always has exactly one committed state, whose id is in the database and changes in the same
+atomic write as the data.  A database without an id is empty or unfinished, and is built again.
+Only this module imports rocksdict.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ from rocksdict import (
 from ikebana.arrangements.run import Change
 
 _STATE = b"\x00state"
-# Entries stand behind a byte that no name of ours begins with.
+# The keys of entries begin with this byte, those of the database's own values with another.
 _ENTRY = b"e"
 _WRITE_BUFFER = 16 << 20
 _BLOCK_CACHE = 32 << 20
-# Every batch adds a file, and a merge may rewrite much of what is there: it is to be rare.
+# Every batch adds a file, and a merge may rewrite much of the data, so it should be rare.
 _FILES_TO_MERGE = 16
 _POLL_S = 0.002
 
 
 class LocalDamageError(Exception):
-    """The local database is unreadable; it has to be built again from the file store."""
+    """The local database cannot be read, and has to be built again from the file store."""
 
 
 class LocalDatabase:
@@ -47,15 +47,15 @@ class LocalDatabase:
     def __init__(self, path: Path, database: Rdict) -> None:
         self.path = path
         self._database = database
-        # Without a log whatever is on disk is some earlier state, even when files have
+        # Without a log, the data on disk are always some earlier state, even when files have
         # lost their ends; a log could be replayed onto a state that it does not follow.
-        # What a killed process had not flushed comes from the file store again.
+        # Writes that a killed process has not flushed come from the file store again.
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True
 
     @property
     def state(self) -> str | None:
-        """The id of the state that it stands at."""
+        """The id of the database's state; None if it is empty or unfinished."""
         with _damage():
             found = self._database.get(_STATE)
         return found.decode() if found else None
@@ -71,7 +71,7 @@ class LocalDatabase:
         if (end := _after(lower)) is not None:
             options.set_iterate_upper_bound(end)
         with _damage():
-            # Not items(): that ends at a damaged block as if there were no more entries.
+            # items() would end at a damaged block as if there were no more entries.
             entry = self._database.iter(read_opt=options)
             entry.seek(lower + start)
             try:
@@ -80,21 +80,21 @@ class LocalDatabase:
                     entry.next()
                 entry.status()
             finally:
-                # As long as it lives, in a traceback say, RocksDB keeps the folder locked.
+                # While the iterator lives, such as in a traceback, RocksDB locks the folder.
                 del entry
 
     def apply(self, blocks: Iterable[list[Change]], state: str) -> None:
-        """Write the changes and move to `state`.
+        """Write the changes and set the id to `state`.
 
-        While several blocks are on their way the database has no state: a crash
-        leaves something that is thrown away, never something in between.
+        While several blocks are being written, the database has no id.  So after a crash in
+        between it is discarded.
         """
         held: list[Change] | None = None
         for block in blocks:
             if held is not None:
                 self._write(held, None)
             held = block
-        # Here the whole file has been read, and so is known to be sound.
+        # The last block is written with the id only now, when the whole file has proved sound.
         self._write(held or [], state)
 
     def _write(self, changes: list[Change], state: str | None) -> None:
@@ -113,35 +113,35 @@ class LocalDatabase:
             self._database.write(batch, self._unlogged)
 
     def close(self) -> None:
-        """Give the folder back; the data stay.  Once closed, this does nothing."""
+        """Close the database and unlock the folder; a second call does nothing."""
         with _damage(), contextlib.suppress(DbClosedError):
-            # RocksDB merges files beside the batch.  A close throws away what it has done by
-            # then: a merge that takes longer than each batch would be begun anew in each.
+            # RocksDB merges files in the background, and a close would discard an unfinished
+            # merge: one that takes longer than a batch would never end.
             while self._database.property_int_value("rocksdb.num-running-compactions"):
                 time.sleep(_POLL_S)
             self._database.close()
 
     def discard(self) -> None:
         """Close and remove the folder."""
-        # A damaged database may not even close; its folder goes all the same.
+        # The folder is removed even if a damaged database cannot be closed.
         with contextlib.suppress(Exception):
             self._database.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 class LocalDatabases:
-    """The folders of this host's local databases of one checkpoint.
+    """The folders of this host's local databases for one checkpoint.
 
-    A folder that another process holds, say a worker that its driver has given up,
-    is left alone: a fresh one beside it is used and removed afterwards.  One that a
-    killed process left is removed by whoever next opens the folder itself.
+    If another process has locked a folder, such as a worker that its driver has given up, a new
+    folder beside it is used, and removed afterwards.  If a killed process left such a folder, it
+    is removed when the shard's own folder is next opened.
     """
 
     def __init__(self, root: Path, checkpoint: str) -> None:
         self._folder = root / checkpoint
 
     def open(self, shard: int) -> LocalDatabase:
-        """Open the database of a shard, whatever state it stands at."""
+        """Open the database of a shard, whatever its state is."""
         path = self._folder / f"{shard:04d}"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -157,7 +157,7 @@ class LocalDatabases:
         return LocalDatabase(path, opened)
 
     def release(self, database: LocalDatabase) -> None:
-        """Close; keep the folder for the next micro-batch unless it was a stand-in."""
+        """Close; keep the folder for the next micro-batch unless it was a temporary one."""
         if "-" in database.path.name:
             database.discard()
             return
@@ -183,13 +183,13 @@ def _open(path: Path) -> Rdict:
     table.set_bloom_filter(10, False)  # noqa: FBT003 - rocksdict's own signature
     table.set_block_cache(Cache(_BLOCK_CACHE))
     options.set_block_based_table_factory(table)
-    # Named, or else a database that is there already keeps the options it was made with.
+    # The column family is named, or an existing database would keep its old options.
     return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
 
 
 def _sweep(path: Path) -> None:
     try:
-        # Refused while the process that made it still has it open.
+        # RocksDB refuses this while the process that made the folder has it open.
         Rdict.destroy(str(path))
     except Exception:  # noqa: BLE001 - rocksdict raises bare exceptions
         return
@@ -201,13 +201,13 @@ def _damage() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # rocksdict passes RocksDB's own words on in a bare Exception.
+        # rocksdict raises errors of RocksDB as bare Exceptions.
         if type(error) is Exception:
             raise LocalDamageError(str(error)) from error
         raise
 
 
 def _after(prefix: bytes) -> bytes | None:
-    """The least key that is greater than all keys with this prefix."""
+    """Compute the least key that is greater than all keys with this prefix; None if none is."""
     cut = prefix.rstrip(b"\xff")
     return cut[:-1] + bytes([cut[-1] + 1]) if cut else None

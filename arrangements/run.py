@@ -1,13 +1,12 @@
 """Runs: sorted changes of a shard between two versions, in one immutable file.
 
-A delta is the run of one version; runs are merged into longer ones as they gather; a
-base is a run from the beginning, and so holds no deletions.  Applying a run to any
-state that lies within it gives the state at its end, for every key that changed holds
-its last value there.
+A delta is a run of one version.  Runs are merged into longer ones as their number grows.  A base
+is a run from the beginning, so it has no deletions.  A run has the last value of every key that
+has changed, so applying it to any state between its versions gives the state at its end.
 
-File: 8 bytes of magic and format, then blocks.  A block is two 4-byte lengths (stored,
-plain), the CRC-32 of these and of what follows, and zstd-compressed msgpack.  The
-first block is the `Head`, each further one a list of (key, value or None) in key order.
+A file is 8 bytes of magic and format, then blocks.  A block is two 4-byte lengths (stored,
+plain), the CRC-32 of these and of the stored bytes, and zstd-compressed msgpack.  The first
+block is the `Head`, each further one a list of (key, value or None) in key order.
 """
 
 import heapq
@@ -35,10 +34,10 @@ _NAME = re.compile(
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What a run is, as its file says it.
+    """The first block of a run's file, which describes the run.
 
-    `states` names the states that lie within the run, oldest first: the one after
-    each of its versions.  The last is the state at its end.
+    `states` has the id of the state after each of its versions, oldest first; the last is the
+    state at its end.
     """
 
     checkpoint: str
@@ -49,7 +48,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run as a manifest names it: versions `lower < v <= upper`."""
+    """The entry of a run in a manifest; the run has the versions `lower < v <= upper`."""
 
     name: str
     lower: int
@@ -65,7 +64,7 @@ class _Counted(NamedTuple):
 
 
 def write(files: FileStore, head: Head, changes: Iterable[Change], kind: str) -> Run:
-    """Write changes, which must be in key order, as one file."""
+    """Write changes, which must be in key order, as one file; return its manifest entry."""
     counted = _encode(head, changes)
     stem = f"{head.upper:012d}-{head.lower:012d}-{kind}"
     name, size = files.write(stem, _SUFFIX, counted.blocks)
@@ -73,10 +72,10 @@ def write(files: FileStore, head: Head, changes: Iterable[Change], kind: str) ->
 
 
 def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
-    """The head of a run and its changes, block by block, in key order.
+    """Read the head of a run and its changes, block by block, in key order.
 
-    Only when the last block has been taken is the whole file known to be sound: what
-    is built from the blocks must not be used before.
+    The file is known to be sound only after the last block: results that are built from the
+    blocks must not be used before.
 
     Raises:
         StateFileError: the file is missing or damaged.
@@ -90,10 +89,10 @@ def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
 
 
 def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
-    """The changes of adjoining runs, given oldest first, as of one run."""
+    """Merge the changes of adjoining runs, given oldest first, into those of one run."""
     opened = [_aged(files, name, age) for age, name in enumerate(names)]
     last: bytes | None = None
-    # At equal keys the youngest comes first, and it alone counts.
+    # Of equal keys the youngest entry comes first, and only that counts.
     for key, _, value in heapq.merge(*opened, key=_key_then_youngest):
         if key != last:
             yield key, value
@@ -101,9 +100,9 @@ def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
 
 
 def bounds(name: str) -> tuple[int, int] | None:
-    """The versions (lower, upper) in a run's name, or None if it is no run.
+    """Read the versions (lower, upper) from the name of a run's file; None for other files.
 
-    What a killed writer of a run has left is taken for the run that it was to be.
+    An incomplete file that a killed writer has left counts as a run.
     """
     found = _NAME.fullmatch(name)
     return (int(found[2]), int(found[1])) if found else None
@@ -159,8 +158,8 @@ def _blocks(files: FileStore, name: str) -> Iterator[bytes]:
     while lengths := content.take(_LENGTHS):
         check = content.take(_CHECK)
         stored = content.take(int.from_bytes(lengths[:4], "big"))
-        # The hash of the whole comes too late for a reader of the head, or for a
-        # decoder that would be handed whatever bytes there are.
+        # The hash of the whole file is checked only at the end.  The head is used before, and a
+        # decoder must not get damaged bytes.
         if check != _check(lengths, stored):
             content.drain()
             raise damaged(name, "a block does not have its checksum")
@@ -176,7 +175,7 @@ def _changes(blocks: Iterator[bytes], name: str) -> Iterator[list[Change]]:
 
 
 class _Content:
-    """Bytes taken in the lengths that the format wants, not those the file gives."""
+    """Regroups the pieces of a file into the lengths that the format needs."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -193,6 +192,6 @@ class _Content:
         return taken
 
     def drain(self) -> None:
-        """Read to the end, where a file that is damaged says so itself."""
+        """Read to the end, where the file store checks the hash."""
         for _ in self._pieces:
             pass

@@ -1,17 +1,16 @@
 """A shard: the keys of one state partition, exactly at a committed version.
 
-The protocol, which makes a rollback unnecessary:
+This protocol makes rollbacks unnecessary:
 
-* The manifest that the caller hands in is committed; what it names is the truth.
-* A batch reads the local database at that manifest through an overlay, and writes its
-  changes as a delta file that the *new* manifest names.  It never touches the
-  database.
-* The next batch, which is handed the new manifest once that is committed, first brings
-  the database up to it.
+* The caller passes in the committed manifest, which is authoritative.
+* A batch reads the local database at that manifest through an overlay, and writes its changes as
+  a delta file, which the *new* manifest names.  It does not write to the database.
+* The next batch, which gets the new manifest after that is committed, first applies the delta
+  to the database.
 
-So the database is never ahead of what is committed.  A failed attempt leaves a file
-that no manifest names, and no trace elsewhere.  A local copy that is missing, behind,
-foreign, locked or damaged costs time and nothing else.
+So the database is never ahead of the committed state.  A failed attempt leaves only a file that
+no manifest names.  A local copy that is missing, behind, foreign, locked or damaged costs time
+and nothing else.
 """
 
 import uuid
@@ -31,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class Shard:
-    """The shard of a manifest, open for one batch."""
+    """A shard at the version of a manifest, open for one batch."""
 
     def __init__(self, files: FileStore, local: LocalDatabases, manifest: Manifest) -> None:
         if manifest.format != FORMAT:
@@ -55,7 +54,7 @@ class Shard:
         with suppress(LocalDamageError):
             self._overlay = Overlay(self._database)
             return step(self._overlay)
-        # Not while the error is at hand: what it refers to keeps the folder locked.
+        # After the except clause: the error refers to objects that keep the folder locked.
         self._rebuild()
         self._overlay = Overlay(self._database)
         return step(self._overlay)
@@ -63,8 +62,8 @@ class Shard:
     def commit(self, batch: int, retained: int) -> Manifest:
         """Make the changes durable; return the manifest that names them.
 
-        The manifest counts only once the caller has committed it.  Files that this
-        manifest or one of the last `retained` batches named are kept.
+        The manifest takes effect when the caller has committed it.  Files that this manifest or
+        one of the last `retained` batches names are kept.
         """
         manifest = self.manifest
         changes = self._overlay.changes
@@ -87,15 +86,15 @@ class Shard:
         )
 
     def clean(self, batch: int, retained: int) -> int:
-        """Delete what no restorable manifest can name; return the number of files.
+        """Delete files that no restorable manifest names; return their number.
 
-        These are the files that were dropped long enough ago and, beside them, orphans
-        of failed attempts that end before the base.  What a newer attempt, even a
-        rival's, has written ends later and is left.
+        These are files that were dropped more than `retained` batches ago, and orphans of failed
+        attempts that end before the base.  Files of newer attempts, even of a rival instance,
+        end later and are kept.
         """
         due = [drop.name for drop in self.manifest.dropped if drop.batch <= batch - retained]
         if due:
-            # What a restorable manifest names is in the line, or was dropped from it since.
+            # A restorable manifest names only files of this one, or files dropped since.
             named = {run.name for run in self.manifest.runs}
             named |= {drop.name for drop in self.manifest.dropped}
             base = self.manifest.runs[0].upper
@@ -109,11 +108,11 @@ class Shard:
         return len(due)
 
     def close(self) -> None:
-        """Give the local database back."""
+        """Release the local database."""
         self._local.release(self._database)
 
     def _merged(self) -> tuple[list[Run], list[Run]]:
-        """The committed runs to keep and the run, if one is due, that replaces the rest."""
+        """Merge runs if a merge is due; return the runs to keep, and the merged one if any."""
         manifest = self.manifest
         count = to_merge(manifest.runs)
         if not count:
@@ -136,7 +135,7 @@ class Shard:
         return [], [self._base()]
 
     def _base(self) -> Run:
-        """Everything at the committed version, scanned from the local database."""
+        """Write a base of the committed version, scanned from the local database."""
         manifest = self.manifest
         assert manifest.state is not None
         head = Head(manifest.checkpoint, manifest.shard, 0, manifest.version, [manifest.state])
@@ -150,7 +149,7 @@ class Shard:
         return runs.write(self._files, head, entries(), "base")
 
     def _current(self) -> LocalDatabase:
-        """The local database, brought to the manifest's version."""
+        """Open the local database, and bring it to the manifest's version."""
         database = self._local.open(self.manifest.shard)
         try:
             todo = self._missing(database.state)
@@ -178,7 +177,7 @@ class Shard:
         return database
 
     def _missing(self, state: str | None) -> list[Run] | None:
-        """The runs that bring a copy at `state` up to date, or None if it is not in line."""
+        """Find the runs that bring a copy at `state` up to date; None if no runs do."""
         line = self.manifest.runs
         for at, known in enumerate(line):
             if known.state == state:
@@ -186,7 +185,7 @@ class Shard:
         if state is None:
             return None
         for at, known in enumerate(line):
-            # A base names no deletions: it does not bring an older copy up to date.
+            # A base has no deletions, so it cannot bring an older copy up to date.
             if known.lower and state in runs.read(self._files, known.name)[0].states:
                 return list(line[at:])
         return None
@@ -194,7 +193,7 @@ class Shard:
 
 @contextmanager
 def opened(files: FileStore, local: LocalDatabases, manifest: Manifest) -> Iterator[Shard]:
-    """A shard that is closed again whatever happens."""
+    """Open a shard, and close it again whatever happens."""
     shard = Shard(files, local, manifest)
     try:
         yield shard
@@ -203,17 +202,17 @@ def opened(files: FileStore, local: LocalDatabases, manifest: Manifest) -> Itera
 
 
 def entries(files: FileStore, manifest: Manifest) -> Iterator[tuple[bytes, bytes]]:
-    """Every entry of a shard at its version, in key order, without a local database."""
+    """Yield every entry of a shard at its version, in key order, without a local database."""
     for key, value in runs.merge(files, [run.name for run in manifest.runs]):
         if value is not None:
             yield key, value
 
 
 def verify(files: FileStore, manifest: Manifest) -> None:
-    """Read every file that a manifest names and see that they make up one line.
+    """Read every file that a manifest names, and check that they follow one another.
 
     Raises:
-        StateFileError: which file is missing, damaged or out of line.
+        StateFileError: a file is missing, damaged, or does not fit the manifest.
     """
     version = 0
     for known in manifest.runs:

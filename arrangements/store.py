@@ -1,9 +1,8 @@
-"""The ordered map of bytes to bytes that kernels see, and how a batch changes it.
+"""The ordered map of bytes to bytes that kernels read and write.
 
-A kernel reads and writes a `Store` and does not know what keeps it: memory in
-`evaluate`, RocksDB in a shard.  A batch never changes what it reads: it works on an
-`Overlay`, whose changes become one delta when the batch is committed.  `Part` gives
-each operator its own key space in one store.
+A kernel uses a `Store`, which is in memory in `evaluate`, and over RocksDB in a shard.  A batch
+never changes the committed data: it works on an `Overlay`, whose changes become one delta when
+the batch is committed.  `Part` gives each operator a key space of its own in one store.
 
 The observable behaviour of every store is that of `MemoryStore`; one contract suite
 tests them all.
@@ -16,20 +15,20 @@ from typing import Protocol
 
 
 class Readable(Protocol):
-    """What can be read: by keys, or in key order."""
+    """A map that can be read by keys, or in key order."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Look up keys; the answers stand in the order asked, None where absent."""
+        """Look up keys; return the values in the order of the keys, None for absent ones."""
         ...
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries whose key starts with `prefix`, in key order.
 
-        With a `start`, those from `prefix + start` on: what was deleted before it costs
-        nothing, where a scan that passes it may pay for each.
+        With a `start`, yield those from `prefix + start` on.  Deleted keys before the start then
+        cost nothing, while a scan over them may pay for each.
 
-        The entries are those at the time of the call or later: a scan must not be
-        relied on while the same keys are written.
+        Writes after the call may show or not, so the scanned keys should not be written
+        during a scan.
         """
         ...
 
@@ -42,12 +41,12 @@ class Store(Readable, Protocol):
         ...
 
     def delete(self, key: bytes) -> None:
-        """Remove one entry; an absent key is no error."""
+        """Remove one entry; it is no error if the key is absent."""
         ...
 
 
 class MemoryStore:
-    """A store in memory: a dict, and its keys in order when someone scans."""
+    """A store in memory: a dict, whose keys are sorted for scans."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, bytes] = {}
@@ -79,12 +78,12 @@ class MemoryStore:
 
 
 class Overlay:
-    """A store over something readable: reads see the writes, the base does not."""
+    """A store over a readable base: reads see the writes, and the base does not change."""
 
     def __init__(self, base: Readable) -> None:
         self._base = base
         self.changes: dict[bytes, bytes | None] = {}
-        # The changed keys in order, while that is known: a kernel may scan for every key.
+        # The changed keys in order, or None: cached because a kernel may scan for every key.
         self._sorted: list[bytes] | None = []
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -97,7 +96,7 @@ class Overlay:
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         changed = self._changed(prefix, start)
-        # At equal keys merge takes the first iterable's entry first: the change wins.
+        # Of equal keys merge yields the first iterable's entry first, so the change wins.
         merged = heapq.merge(
             ((key, self.changes.get(key)) for key in changed),
             self._base.scan(prefix, start),
@@ -120,7 +119,7 @@ class Overlay:
         self.changes[key] = None
 
     def _changed(self, prefix: bytes, start: bytes) -> list[bytes]:
-        """The changed keys that begin with `prefix`, in order, from `prefix + start` on."""
+        """List the changed keys that begin with `prefix`, in order, from `prefix + start` on."""
         if self._sorted is None:
             self._sorted = sorted(self.changes)
         keys = self._sorted
@@ -133,8 +132,8 @@ class Overlay:
 class Part:
     """The entries of a store under one prefix, as a store of its own.
 
-    No prefix may begin another: callers use prefixes of one length or ones that end
-    in a separator that occurs nowhere else in them.
+    No prefix of a part may begin with the prefix of another.  Callers use prefixes of one
+    length, or with a separator at the end that occurs nowhere else in them.
     """
 
     def __init__(self, store: Store, prefix: bytes) -> None:

@@ -1,10 +1,10 @@
-"""An update `(data, time, diff)` and the three things that are done to streams of them.
+"""Updates `(data, time, diff)`, and the operations on streams of them.
 
-A collection at a time t is the sum of the diffs of each data over the updates with
-time <= t.  Two streams of updates are equal when their consolidations are.
+A collection as of time t has each data with the sum of its diffs over the updates with
+time <= t.  Two streams of updates are equal if their consolidations are equal.
 
-Data are equal when their canonical JSON is: 1 is 1.0 and is not true, whatever Python says.
-Data that have no JSON form are equal when Python says so.
+Data are equal if their canonical JSON is equal: 1 equals 1.0, and does not equal True, unlike in
+Python.  Data without a JSON form are compared by Python's `==`.
 """
 
 import math
@@ -14,10 +14,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 Data = TypeVar("Data", bound=Hashable)
 
-# A diff that is stored or sent lies between this and its negative, a time between 0 and this.
+# Stored and sent diffs lie between this and its negative, times between 0 and this.
 LARGEST = (1 << 63) - 1
 TOO_LARGE = "a diff is beyond 64 bits"
-"""What an operator says of a product that it cannot give."""
+"""The reason in the error record of a product of diffs that is too large."""
 
 
 class Update(NamedTuple, Generic[Data]):
@@ -29,7 +29,9 @@ class Update(NamedTuple, Generic[Data]):
 
 
 def consolidate(updates: Iterable[Update[Data]]) -> list[Update[Data]]:
-    """Sum diffs of equal `(data, time)` pairs, drop those that cancel, order by time.
+    """Sum diffs of equal `(data, time)` pairs, drop sums of zero, and order by time.
+
+    Takes and returns updates `(data, time, diff)`; no result has diff 0.
 
     >>> consolidate([Update("a", 3, 1), Update("b", 3, 1), Update("a", 3, -1)])
     [Update(data='b', time=3, diff=1)]
@@ -48,7 +50,7 @@ def consolidate(updates: Iterable[Update[Data]]) -> list[Update[Data]]:
 def sums(
     updates: Iterable[tuple[bytes | None, bytes, int, int]],
 ) -> dict[tuple[bytes | None, bytes, int], int]:
-    """The diffs of equal (key, value, time) summed, in order of first appearance.
+    """Sum the diffs of equal (key, value, time), in order of first appearance; zeros stay.
 
     >>> sums([(b"1", b"{}", 3, 1), (b"1", b"{}", 3, -1)])
     {(b'1', b'{}', 3): 0}
@@ -106,7 +108,7 @@ class Collection(MutableMapping[Data, int]):
 
 
 def pieces(diff: int) -> Iterator[int]:
-    """A sum of diffs as diffs that can be stored and sent, of which none is 0.
+    """Split a sum of diffs into diffs that can be stored and sent, none of which is 0.
 
     >>> [*pieces(-3)], [*pieces(0)], [*pieces(2**64)]
     ([-3], [], [9223372036854775807, 9223372036854775807, 2])
@@ -119,12 +121,14 @@ def pieces(diff: int) -> Iterator[int]:
 
 
 def within(diff: int) -> int:
-    """The diff, or its sign if it is too large: what an error record of it counts."""
+    """Return the diff, or its sign if it is too large: the count of an error record about it."""
     return diff if -LARGEST <= diff <= LARGEST else (1 if diff > 0 else -1)
 
 
 def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Collection[Data]:
-    """Sum diffs over times <= `as_of`; data whose sum is zero are absent.
+    """Sum diffs over times <= `as_of`: the collection as of then, without data whose sum is 0.
+
+    Takes updates `(data, time, diff)`, in any order, and returns counts by data.
 
     >>> accumulate([Update("a", 1, 1), Update("b", 2, 1), Update("a", 3, -1)], 2)
     {'a': 1, 'b': 1}
@@ -133,7 +137,7 @@ def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Collection[Data]:
 
 
 def _identity(data: Any) -> Hashable:
-    """What two data have in common exactly if they are equal."""
+    """Make a hashable value that is equal for equal data, and differs for different data."""
     kind = type(data)
     if kind is bytes or kind is str or kind is int:
         return data  # type: ignore[no-any-return]
@@ -141,7 +145,7 @@ def _identity(data: Any) -> Hashable:
         case bool():
             return bool, data
         case float() if math.isfinite(data):
-            # Its text, since that is what JSON has of it.
+            # JSON has the shortest text of a float, so that defines equality.
             return Decimal(str(data))
         case tuple() | list():
             return tuple, tuple(map(_identity, data))
@@ -153,5 +157,9 @@ def _identity(data: Any) -> Hashable:
 
 
 def negate(updates: Iterable[Update[Data]]) -> list[Update[Data]]:
-    """Negate every diff: the sum with the original is the empty collection."""
+    """Negate every diff: the sum with the original is the empty collection.
+
+    >>> negate([Update("a", 3, 2)])
+    [Update(data='a', time=3, diff=-2)]
+    """
     return [update._replace(diff=-update.diff) for update in updates]

@@ -1,12 +1,12 @@
-"""Avro messages whose schemas are in a registry, and keyed upserts written so.
+"""Decode Avro messages whose schemas are in a registry, and keyed upserts in this form.
 
-A message is read with the schema that it was written with, found by the id it carries,
-and with the pinned reader schema, if there is one, whose defaults fill what an older
-writer did not have.  What comes out is canonical JSON data: records and maps are objects,
-enumerations texts, unions their plain value, bytes and fixed base64 text, a float the
-shortest decimal that names it.  The semantic types of Kafka Connect and Debezium
-(`connect.name`) come first, then Avro's logical types: decimals are exact numbers,
-timestamp-* are in UTC with a "Z", local-timestamp-* without.  A duration stays bytes.
+A message carries the id of the schema that it was written with, and is decoded with that
+schema.  If a reader schema is pinned, its defaults fill fields that an older writer did not
+have.  The result is canonical JSON data: records and maps are objects, enumerations texts,
+unions their plain value, bytes and fixed base64 text, a float the shortest decimal that names
+it.  The semantic types of Kafka Connect and Debezium (`connect.name`) come first, then Avro's
+logical types: decimals are exact numbers, timestamp-* are in UTC with a "Z",
+local-timestamp-* without.  A duration stays bytes.
 
 fastavro reads all of a body, without logical types, and unwanted columns are dropped
 unconverted.  A reader schema of the wanted columns alone is no faster (14.3 us, against
@@ -44,7 +44,7 @@ _LOGICAL = {
     **{f"{zone}timestamp-{unit}": f"timestamp-{unit}"
        for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
 }  # fmt: skip
-# What fastavro raises at damaged bytes.
+# The exceptions that fastavro raises at damaged bytes.
 _DAMAGED = (
     *(EOFError, IndexError, KeyError, MemoryError, OverflowError, RecursionError),
     *(StopIteration, TypeError, ValueError, struct.error),
@@ -52,7 +52,7 @@ _DAMAGED = (
 
 
 class SchemaUnknown(Exception):
-    """There is no schema for an id, or none that Avro can read with; `reason` says which."""
+    """A schema id is unknown, or its schema cannot be used; `reason` says which."""
 
     def __init__(self, reason: str = "schema id is unknown") -> None:
         super().__init__(reason)
@@ -60,24 +60,25 @@ class SchemaUnknown(Exception):
 
 
 class Schemas(Protocol):
-    """Where writers' schemas are found."""
+    """A source of writers' schemas, such as a registry."""
 
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as registries call it
-        """The schema of an id, with all that it refers to, as `self_contained` gives it.
+        """Look up the schema of an id, with its references, as `self_contained` returns it.
 
         Raises:
-            SchemaUnknown: there is none.
+            SchemaUnknown: the id has no schema, or one that cannot be used.
         """
         ...
 
 
 class Fields(NamedTuple):
-    """What of a record is wanted: some fields (None for all), and what their values mean.
+    """The fields of a record to decode, and the encodings of their values.
 
-    `only` maps a field's name to what of its own record is wanted.  `encodings` are for
-    fields whose meaning the schema leaves open.  What `absent` says of a value as Avro has
-    it makes the field UNSET; `converted` are then the fields whose other values anybody
-    reads, None for all.
+    * `only`: the fields to decode, None for all, each with the fields of its own record.
+    * `encodings`: the conversions of fields whose meaning the schema leaves open.
+    * `absent`: a test of the values that Avro has; a field that passes becomes UNSET.
+    * `converted`: with `absent`, the fields whose values are read, None for all.  The others
+      are tested, but not converted.
     """
 
     only: Mapping[str, "Fields"] | None = None
@@ -90,12 +91,12 @@ ALL = Fields()
 
 
 def self_contained(schema: Any, references: Sequence[Any] = ()) -> Any:
-    """A schema with full names, in which each type is defined where it is first named.
+    """Resolve a schema: names become full, and each type is defined where it first occurs.
 
     `references` are the schemas that it refers to, each after those that it needs itself.
 
     Raises:
-        SchemaUnknown: it is no Avro schema, or names a type that is nowhere defined.
+        SchemaUnknown: it is no Avro schema, or names a type that is not defined.
     """
     known: dict[str, Any] = {}
     try:
@@ -149,13 +150,13 @@ def _named(schema: Any, namespace: str, known: dict[str, Any], seen: set[str]) -
 
 class _Node(NamedTuple):
     bare: Any
-    """The type's form alone, for fastavro."""
+    """The type without logical types, for fastavro."""
     convert: Convert | None = None
-    """Makes JSON data of what fastavro reads, unless that is null; None if it is already."""
+    """Converts the values of fastavro, except null, to JSON data; None if they are that."""
     least: int = 1
-    """0 if a value may take no byte at all."""
+    """The least size of a value: 0 if it may take no bytes, else 1."""
     meant: bool = False
-    """Whether the schema says what the value means."""
+    """Whether the schema defines the meaning of the value."""
 
 
 class _Unfit(Exception):
@@ -165,12 +166,12 @@ class _Unfit(Exception):
 
 
 class _Compiler:
-    """Makes nodes of a self-contained schema; of a pinned one defaults may be read."""
+    """Compiles a self-contained schema to nodes; a pinned one keeps its defaults."""
 
     def __init__(self, *, pinned: bool) -> None:
         self._pinned = pinned
         self.types: dict[str, Any] = {}
-        """All that have names."""
+        """The schemas of all named types, by name."""
         self._open: list[str] = []
         self._made: dict[tuple[str, int], _Node] = {}
         self.recursive = False
@@ -198,7 +199,7 @@ class _Compiler:
             case "array":
                 items = self.node(schema["items"])
                 if items.least == 0:
-                    # A count of 2^62 takes nine bytes, and every item memory.
+                    # Nine bytes of a message could ask for 2^62 items, which all take memory.
                     raise SchemaUnknown("its schema has an array of items without bytes")
                 return _Node({"type": kind, "items": items.bare}, _each(items.convert, list))
             case "map":
@@ -213,7 +214,7 @@ class _Compiler:
     def _record(self, schema: Mapping[str, Any], wanted: Fields) -> _Node:
         name, only = schema["name"], wanted.only
         self.types[name] = schema
-        # A record within itself finds this, and what it will have become when it is used.
+        # A record within itself gets this node, whose conversion is known only at the end.
         made: list[Convert | None] = [None]
         self._made[name, id(wanted)] = _Node(name, lambda value: _applied(made[0], value))
         self._open.append(name)
@@ -246,7 +247,7 @@ class _Compiler:
         return done
 
     def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        # Writers' defaults are not used, and not always such as Avro allows.
+        # Defaults of writers are not used, and some of them are such as Avro forbids.
         parts = ("default", *_FORM) if self._pinned else _FORM
         return {part: schema[part] for part in parts if part in schema}
 
@@ -280,7 +281,7 @@ class _Compiler:
         return _Node(bare, convert, 1, any(node.meant for node in found))
 
 
-# What makes the form of a type or a field.
+# The attributes that make up the form of a type or a field.
 _FORM = ("type", "name", "aliases", "symbols", "size")
 _READ_AS = {
     **{"boolean": bool, "int": int, "long": int, "float": float, "double": float},
@@ -327,7 +328,7 @@ def _picked(
         return None
 
     def record(value: dict[str, Any]) -> dict[str, Any]:
-        # Never in place: a default is one object for all messages.
+        # Not in place, because a default is one object that all messages share.
         made = value.copy() if names is None else {name: value[name] for name in names}
         name = ""
         try:
@@ -352,7 +353,7 @@ def _each(convert: Convert | None, kind: type) -> Convert | None:
 
 
 def _bytes(value: bytes | str) -> bytes:
-    # A default is text, whose code points are the bytes.
+    # A default of type bytes is a text, whose code points are the bytes.
     return value.encode("latin-1") if isinstance(value, str) else value
 
 
@@ -407,10 +408,10 @@ class _Plan(NamedTuple):
 
 
 def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
-    """How messages of a schema are read.
+    """Plan how messages of a schema are decoded.
 
     Raises:
-        SchemaUnknown: they cannot be.
+        SchemaUnknown: they cannot be decoded.
     """
     try:
         compiler = _Compiler(pinned=False)
@@ -427,7 +428,7 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
         raise SchemaUnknown("its schema cannot be read with") from None
     if not compiler.recursive:
         return _Plan(lambda body: fastavro.schemaless_reader(body, writes, reads), node.convert)
-    # In C a recursion that goes too deep ends the process.
+    # Decoded in Python: in C, a recursion that goes too deep would end the process.
     named: dict[str, Any] = {"writer": {}, "reader": {}}
     fastavro.parse_schema(writes, named["writer"])
     if reads is not None:
@@ -438,7 +439,7 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
 def _compare(
     writer: Any, reader: Any, types: tuple[dict[str, Any], dict[str, Any]], seen: set[Any]
 ) -> None:
-    """Refuse a reader schema that gives the same digits another scale, unit or sense."""
+    """Refuse a reader schema that reads the same digits with another scale, unit or meaning."""
     writer, reader = _one(writer, types[0]), _one(reader, types[1])
     if not isinstance(writer, dict) or not isinstance(reader, dict):
         return
@@ -464,14 +465,14 @@ def _compare(
 
 
 def _one(schema: Any, types: Mapping[str, Any]) -> Any:
-    """The one branch of an optional type, and the type that is named."""
+    """Resolve an optional type to its one branch, and a name to its type."""
     if isinstance(schema, list) and len(found := [s for s in schema if s != "null"]) == 1:
         schema = found[0]
     return types.get(schema, schema) if isinstance(schema, str) else schema
 
 
 class AvroDecoder:
-    """Reads the keys, or the values, of a topic."""
+    """Decodes the keys, or the values, of a topic."""
 
     def __init__(
         self,
@@ -482,7 +483,7 @@ class AvroDecoder:
         part: Part = "value",
         wanted: Fields = ALL,
     ) -> None:
-        """Pin the reader schema, given as JSON, if there is one.
+        """Make a decoder, with a pinned reader schema if one is given as JSON.
 
         Raises:
             ConfigError: the reader schema is no Avro schema.
@@ -502,14 +503,14 @@ class AvroDecoder:
                 ) from None
 
     def decode(self, message: bytes, headers: Headers = None) -> Any:
-        """The message as JSON data whose numbers are canonical.
+        """Decode a message into JSON data with canonical numbers.
 
         Raises:
-            DecodeError: it cannot be read.
+            DecodeError: the message cannot be decoded.
         """
         schema, start = locate(self._framing, self._part, message, headers)
         plan = self._plans.get(schema) or self._planned(schema)
-        # One byte more than there is, so that reading past the end can be seen afterwards.
+        # One extra byte shows afterwards whether fastavro has read past the end.
         body = io.BytesIO(message + b"\0")
         body.seek(start)
         try:
@@ -548,14 +549,15 @@ def _reason(error: Exception) -> str:
 class AvroUpserts:
     """Decodes keyed upserts: the Kafka key is the row's key, the value the row.
 
-    A null value is a delete.  A key in Avro or JSON may be any data, one in bytes is taken
-    as it is.  Where `wanted.key` names columns, the row has the key, and only a delete's
-    comes from the Kafka key.
+    A null value is a delete.  A key in Avro or JSON may be any data; a key in bytes is taken as
+    it is.  If `wanted.key` names columns, the key is in the row, and only the key of a delete
+    is taken from the Kafka key.
 
-    `wanted.options`: "framing"; "reader_schema" of the values, as JSON, to be pinned.
+    `wanted.options` may have "framing", and "reader_schema", the JSON of the schema to pin for
+    values.
 
     Raises:
-        ConfigError: the framing is none, or the reader schema no Avro schema.
+        ConfigError: the framing is not known, or the reader schema is no Avro schema.
     """
 
     def __init__(
@@ -632,10 +634,10 @@ _KEYS = {"avro": "Avro key", "json": "JSON key", "bytes": "key"}
 
 
 def framing_of(wanted: Wanted) -> Framing:
-    """The framing that the options name, `confluent` if they name none.
+    """Find the framing that the options name, `confluent` if they name none.
 
     Raises:
-        ConfigError: they name another.
+        ConfigError: the framing is not known.
     """
     return cast(Framing, option(wanted, "framing", *get_args(Framing)))
 

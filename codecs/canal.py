@@ -1,18 +1,19 @@
-"""Changes of rows as Canal writes them in flat JSON messages (MySQL).
+"""Decode the flat JSON messages of Canal, which captures changes of MySQL.
 
 A message has several rows.  INSERT and UPDATE upsert `data[i]`, DELETE removes it; `old[i]`
 has what changed columns had before, so that the old row is `data[i]` overlaid with `old[i]`
-(columns that did not change may be there too).  Canal leaves out `old` where nothing has
+(columns that did not change may be there too).  Canal leaves out `old` if nothing has
 changed.  An UPDATE whose old row has another key moves the row.  TRUNCATE empties the table;
 other DDL says nothing.  Canal marks neither snapshots nor transactions, and writes no
-tombstones.  If one row is bad, so is the whole message.
+tombstones.  If one row cannot be decoded, the whole message cannot.
 
-The key's columns are the declared ones, else `pkNames`.  With a key that is not declared
-all columns are decoded.
+The key's columns are the declared ones, else `pkNames`.  If the key is not declared, all columns
+are decoded.
 
-All values are text or null.  What they become is said by the column's name in `mysqlType`,
-else by its declared type, else by `sqlType` (java.sql.Types): Canal gives that by the last
-row of a message, and for a text that is null there it is that of bytes.
+All values are text or null.  The type of a column determines what its values become: its type in
+`mysqlType`, else its declared type, else its `sqlType` (java.sql.Types).  The last is the least
+reliable: Canal derives it from the last row of a message, and gives a text that is null there
+the type of bytes.
 
 * integers of any size, year and (as MySQL has them) booleans: numbers;
 * decimal, float and double: exact numbers;
@@ -73,7 +74,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _BadMessage(msgspec.Struct):
-    """As much of a message as its row's key needs, whatever the rest is."""
+    """The part of a message that is needed for the row's key, if the rest is damaged."""
 
     database: Any = None
     table: Any = None
@@ -93,7 +94,7 @@ class Canal:
     """Decodes Canal's flat messages.
 
     Raises:
-        ConfigError: an option has a value that it cannot have.
+        ConfigError: an option has a value that is not one of its choices.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -112,13 +113,13 @@ class Canal:
         self._old_rows = canonical.decoder(GenericAlias(list, old_row) | None)
 
     def key(self, key: bytes | None) -> bytes | None:
-        """None: only the value tells."""
+        """Return None: the key is in the value."""
         return None
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        """What a message says of its rows, in their order."""
+        """Decode a message into the changes of its rows, in their order."""
         return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
@@ -187,14 +188,14 @@ class Canal:
         return self._sql_types(message.sqlType) or {}, self._mysql_types(message.mysqlType) or {}
 
     def _to_convert(self, key: Sequence[str]) -> Sequence[str] | None:
-        """The columns that anybody reads, None for all."""
+        """List the columns to convert, None for all."""
         columns = self._images.to_convert
         return None if columns is None else tuple(dict.fromkeys((*columns, *key)))
 
     def _converted(
         self, row: dict[str, str | None], columns: Sequence[str] | None, types: _Types
     ) -> Image:
-        """The row with those columns converted that it has, as their types say."""
+        """Convert the columns that the row has, by their types."""
         sql_types, mysql_types = types
         declared = self._images.declared
         image: Image = dict(row)
@@ -202,7 +203,7 @@ class Canal:
             text = row.get(name)
             if text is None:
                 continue
-            # The type of an enum is as long as its names; its beginning tells enough.
+            # The type of an enum lists all of its names; the beginning is enough.
             mysql_type = (mysql_types.get(name) or "")[:64]
             conversion = _conversion(mysql_type, declared.type_of(name), sql_types.get(name))
             try:
@@ -212,7 +213,7 @@ class Canal:
         return image
 
     def _unreadable(self, name: str, conversion: _Conversion | None) -> str:
-        # A name that nobody has declared is payload.
+        # The name of an undeclared column is payload, which errors must not quote.
         declared = self._images.declared.type_of(name) is not None
         column = f"column `{name}`" if declared or name in self._key else "a column"
         if conversion not in _WHAT:
@@ -222,7 +223,7 @@ class Canal:
     def _readable_key(self, value: bytes) -> bytes | None:
         message = _bad_message(value)
         rows = self._key_rows(message.data)
-        # The key of one row would say nothing of the others.
+        # An error has one key, and a message of several rows has several.
         if len(rows) != 1 or not self._tables.has(message.database, message.table):
             return None
         names = self._images.readable_columns(message.pkNames)
@@ -294,7 +295,7 @@ _BY_MYSQL_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), None),
     **dict.fromkeys(("json", "bit", "set", "date"), None),
 }
-# Every type of DuckDB's that a text would not be read as; `type_named` gives these names.
+# The types of DuckDB, as `type_named` names them, that cannot read every text as it is.
 _BY_DECLARED_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("tinyint", "smallint", "integer", "bigint", "hugeint"), _integer),
     **dict.fromkeys(("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"), _integer),
@@ -319,7 +320,7 @@ _BY_SQL_TYPE: dict[int, _Conversion | None] = {
 
 @lru_cache(maxsize=1024)
 def _conversion(mysql_type: str, declared: str | None, sql_type: int | None) -> _Conversion | None:
-    """What a column's text becomes; None if it stays."""
+    """Find the conversion of a column's text; None if it stays text."""
     name = _TYPE_NAME(mysql_type.lower())
     if name is not None and name[0] in _BY_MYSQL_TYPE:
         return _BY_MYSQL_TYPE[name[0]]
@@ -327,13 +328,13 @@ def _conversion(mysql_type: str, declared: str | None, sql_type: int | None) -> 
         type_name = _TYPE_NAME(declared.lower())
         return _BY_DECLARED_TYPE.get(type_name[0]) if type_name else None
     if sql_type is None:
-        # A type of MySQL that has no other form is text; without any it cannot be told.
+        # Other types of MySQL stay text.  Without any type, the meaning is not known.
         return None if name else _untold
     return _BY_SQL_TYPE.get(sql_type)
 
 
 def _all_of(names: Sequence[str] | None, kind: Any) -> Any:
-    """The type of an object of which these fields are decoded, each as `kind`; None for all."""
+    """Make the type of an object with these fields, each of type `kind`; None for all fields."""
     return dict[str, kind] if names is None else object_of(dict.fromkeys(names, kind))
 
 

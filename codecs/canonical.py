@@ -1,10 +1,10 @@
 """Canonical bytes of JSON data, so that equal data are equal bytes.
 
-Equal means: objects regardless of field order, 1 = 1.0 = 1e0, 1 is neither true nor
-"1", strings exactly, null is not absent.  Numbers keep their exact value: a fraction
-that a double cannot carry in 15 digits stays a decimal.  A number of 1e309 or more,
-which no double reaches, is refused unless it is written as an integer.  Of a field
-that an object repeats the last one counts.
+Equality is defined so: the order of an object's fields does not matter; 1 = 1.0 = 1e0; 1 equals
+neither true nor "1"; strings are compared exactly; a null field is not an absent one.  Numbers
+keep their exact value: a fraction that a double cannot carry in 15 digits stays a decimal.  A
+number of 1e309 or more, which exceeds every double, is refused unless it is written as an
+integer.  If an object repeats a field, the last one counts.
 """
 
 import math
@@ -22,13 +22,17 @@ from ikebana.codecs.nesting import too_deep
 _EXACT_DIGITS = 15
 # Nearer to zero, doubles lose digits.
 _SMALLEST_EXPONENT = -300
-# That of the largest double.  Beyond it, digits written out would be far longer than the
-# message that they stood in; and not written out, 1e400 would differ from its own digits.
+# The exponent of the largest double.  A greater number written in full digits could be far
+# longer than its message; written otherwise, 1e400 would differ from its own digits.
 _LARGEST_EXPONENT = 308
 
 
 def number(text: str) -> int | float | Decimal:
-    """The one form of a number: an integer, else a short double, else a decimal."""
+    """Read a number in its canonical form: an integer, else a short double, else a decimal.
+
+    >>> number("1e0"), number("1.50"), number("0.12345678901234567890")
+    (1, 1.5, Decimal('0.1234567890123456789'))
+    """
     if len(text) <= _EXACT_DIGITS and "e" not in text and "E" not in text:
         value = float(text)
         return int(value) if value.is_integer() else value
@@ -45,15 +49,15 @@ def number(text: str) -> int | float | Decimal:
     return float(exact) if len(exact.as_tuple().digits) <= _EXACT_DIGITS else exact
 
 
-# No rounding: a number keeps every digit that it came with.
+# Nothing is rounded in this context: a number keeps every digit.
 _WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class ExactFloat(float):
     """A JSON number with more digits than a double carries, as the nearest double.
 
-    It computes and compares like any float, and what is computed from it is an ordinary one.
-    Handed on as it is it keeps its digits, and so does `Decimal(str(number))`.
+    It computes and compares like any float, and the results are ordinary floats.  It keeps all
+    of its digits when it is passed on unchanged, and in `Decimal(str(number))`.
 
     >>> decode(b"0.12345678901234567890")
     0.1234567890123456789
@@ -75,7 +79,7 @@ class ExactFloat(float):
 
 
 def _as_python(text: str) -> int | float:
-    """A number as Python's own `json` has it, but for digits that a double does not carry."""
+    """Read a number like Python's `json`, but keep digits that a double does not carry."""
     found = number(text)
     if not isinstance(found, Decimal):
         return found
@@ -84,7 +88,7 @@ def _as_python(text: str) -> int | float:
 
 
 def _as_decimal(data: Any) -> Decimal:
-    """What the encoder is to write of a type that it does not know."""
+    """Convert a number of a type that the encoder does not know."""
     if isinstance(data, ExactFloat):
         return data.exact
     raise TypeError(f"data of type {type(data).__name__} have no JSON form")
@@ -104,20 +108,20 @@ def encode(data: Any) -> bytes:
     b'{"a":[true,null],"b":1}'
 
     Raises:
-        TypeError: there is data that JSON has no form of.
-        ValueError: a number is not finite, or it is nested too deeply.
+        TypeError: JSON has no form of the data.
+        ValueError: a number is not finite, or the data are nested too deeply.
     """
     encoded = _encode(data)
-    # The encoder writes null for what is not finite.
+    # The encoder writes null for a number that is not finite.
     if b"null" in encoded and not _finite(data):
         raise ValueError("a number is not finite")
     if too_deep(encoded):
         raise ValueError("it is nested too deeply")
     try:
-        # Through the decoder, so that 1.0 given by a caller is 1 as well.
+        # The decoder makes numbers canonical, such as a caller's 1.0.
         return _encode(_decode(encoded))
     except msgspec.DecodeError:
-        # A decimal's NaN is written as such.
+        # A Decimal's NaN is written as NaN, which the decoder refuses.
         raise ValueError("a number is not finite") from None
 
 
@@ -132,6 +136,9 @@ def _finite(data: Any) -> bool:
 def canonical(message: bytes) -> bytes:
     """Rewrite a JSON message as its canonical bytes.
 
+    >>> canonical(b'{"b": 1.0, "a": 1e0}')
+    b'{"a":1,"b":1}'
+
     Raises:
         DecodeError: the message is not JSON, not UTF-8, nested too deeply, or has a
             number with too many digits.
@@ -143,7 +150,7 @@ def canonical(message: bytes) -> bytes:
 
 
 def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
-    """`canonical` of each message.  Raises: DecodeError, for the first that is not JSON."""
+    """Apply `canonical` to messages.  Raises: DecodeError, for the first that is not JSON."""
     encode, decode = _encode, _decode
     try:
         return [encode(decode(message)) for message in messages]
@@ -152,7 +159,7 @@ def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
 
 
 def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
-    """An object's canonical bytes, with `columns` as they are in another object.
+    """Complete an object's canonical bytes by the `columns` of another object.
 
     >>> completed(b'{"a":1}', b'{"a":0,"b":2,"c":3}', ["b"])
     b'{"a":1,"b":2}'
@@ -164,18 +171,18 @@ def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
 
 
 def write(data: Any) -> bytes:
-    """Write data whose numbers are canonical already, as `decoder` and `exact` give them.
+    """Write data whose numbers are canonical already, as those of `decoder` and `exact` are.
 
-    Structs are objects; their UNSET fields are absent.
+    Structs become objects, without their UNSET fields.
     """
     return _encode(data)
 
 
 def exact(value: Decimal) -> int | float | Decimal:
-    """The canonical form of a decimal: the integer, else the short double, else itself.
+    """Convert a decimal to its canonical form: an integer, else a short double, else itself.
 
     Raises:
-        DecodeError: it is not finite, or beyond any double.
+        DecodeError: it is not finite, or greater than every double.
     """
     if not value.is_finite():
         raise DecodeError("decimal", "it is not finite")
@@ -186,26 +193,25 @@ def exact(value: Decimal) -> int | float | Decimal:
 
 
 def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    """A decoder of JSON messages into a msgspec type, whose numbers are canonical.
+    """Make a decoder of JSON messages into a msgspec type, with canonical numbers.
 
-    Of a struct only the fields that it has are decoded; the others are skipped.  What
-    it raises is for `refusing` to name.
+    Only the fields that a struct defines are decoded.  The decoder raises `REFUSALS`, which
+    `refused` turns into a DecodeError.
     """
     return msgspec.json.Decoder(kind, float_hook=number).decode
 
 
-# All that a decoder raises when its message is at fault.
+# The exceptions that a decoder raises at a message that it cannot decode.
 REFUSALS = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
 def refused(codec: str, error: Exception) -> DecodeError:
-    """Name what a decoder has raised, without the payload."""
+    """Make a DecodeError of an exception of a decoder, without the payload."""
     match error:
         case DecodeError():
             return error
         case msgspec.MsgspecError():
-            # It quotes positions and kinds, and payload only where a value is none of an
-            # enumeration's or a key is one.
+            # Of the payload, its message quotes only unknown enumeration values, and keys.
             return DecodeError(codec, _QUOTED.sub("…", str(error)))
         case UnicodeDecodeError():
             return DecodeError(codec, f"byte {error.start} of a string is not UTF-8")
@@ -219,14 +225,14 @@ _QUOTED = re.compile(r"'.*'", re.DOTALL)
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object as a dict that can be hashed, and so accumulated; not to be changed."""
+    """A JSON object as a dict that can be hashed, for `accumulate`; it must not be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
 class JsonArray(list[Any]):
-    """A JSON array as a list that can be hashed, and so accumulated; not to be changed."""
+    """A JSON array as a list that can be hashed, for `accumulate`; it must not be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
@@ -235,7 +241,7 @@ class JsonArray(list[Any]):
 def decode(canonical_bytes: bytes) -> Any:
     """Read canonical bytes back as Python data, all of which can be hashed.
 
-    A number is an `int`, or else a `float`, however many digits it has (`ExactFloat`).
+    A number is an `int`, or a `float`, which keeps all of its digits (`ExactFloat`).
 
     >>> {decode(b'{"a":[1]}'): 2}
     {{'a': [1]}: 2}

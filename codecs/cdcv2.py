@@ -1,17 +1,17 @@
-"""CDCv2 as JSON: facts of a collection in any order and any number of times.
+"""CDCv2 as JSON: facts about a collection, in any order, and repeated or not.
 
-There are two kinds of messages, and one topic holds both:
+One topic has two kinds of messages:
 
 * `{"updates":[[data,time,diff],...]}`: the multiplicity of `data` changes by `diff` at
-  `time`.  `data` is `{"key":...,"value":...}`, without `key` where there is none.
-* `{"progress":{"lower":[l],"upper":[u],"counts":[[time,n],...]}}`: of each time t with
-  l <= t < u there are exactly n distinct updates, none where no count is given.  An
-  empty `upper` says that no other time ever comes.
+  `time`.  `data` is `{"key":...,"value":...}`, without `key` if there is none.
+* `{"progress":{"lower":[l],"upper":[u],"counts":[[time,n],...]}}`: each time t with
+  l <= t < u has exactly n distinct updates, or none if no count is given.  An empty `upper`
+  says that the statement holds for all later times.
 
-Each is a fact that stays true, so that repetition and disorder are harmless
-(`processor.cdcv2_reader` reads them).  That takes that (data, time) has one diff: the
-updates of a time are consolidated before they are written, all together.  Counts of
-several writers add up as long as no two of them write the same data.
+Each message is a fact that stays true, so repetition and disorder are harmless
+(`processor.verifying.cdcv2_reader` reads them).  For this, each (data, time) must have one diff:
+all updates of a time are consolidated together before they are written.  Counts of several
+writers add up as long as no two of them write the same data.
 
 The protocol is that of differential dataflow, `src/capture.rs` in
 TimelyDataflow/differential-dataflow (`Message`, `Progress`).  It has no JSON form; the
@@ -33,7 +33,7 @@ from ikebana.codecs.errors import DecodeError
 
 # (key, value, time, diff), key and value canonical bytes.
 Fact: TypeAlias = tuple[bytes | None, bytes, int, int]
-# Beyond every time: the upper of a collection that is closed for good.
+# Greater than every time: the upper of a collection that is closed for ever.
 END = 1 << 63
 
 
@@ -44,7 +44,7 @@ class Updates(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How many distinct updates each time t with `lower` <= t < `upper` has, if any."""
+    """The numbers of distinct updates by time t with `lower` <= t < `upper`; others have none."""
 
     lower: int
     upper: int
@@ -64,7 +64,7 @@ def consolidate(updates: Iterable[Fact]) -> list[Fact]:
 
 
 def counts(updates: Iterable[Fact]) -> dict[int, int]:
-    """How many distinct updates each time has once they are consolidated.
+    """Count the distinct updates of each time after consolidation.
 
     >>> counts([(b"1", b"{}", 3, 2), (b"1", b"[]", 3, 1), (b"1", b"{}", 3, -1)])
     {3: 2}
@@ -75,8 +75,8 @@ def counts(updates: Iterable[Fact]) -> dict[int, int]:
 def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
-    All updates of a time have to be given at once.  An update that is longer by itself
-    has a message of its own.
+    All updates of a time have to be given in one call.  A single update that is longer than
+    `max_bytes` gets a message of its own.
 
     >>> [*encode_updates([(b'{"id":1}', b'{"n":2}', 7, 1)], 1_000)]
     [b'{"updates":[[{"key":{"id":1},"value":{"n":2}},7,1]]}']
@@ -96,7 +96,7 @@ def encode_progress(
 ) -> Iterator[bytes]:
     """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
 
-    Several messages are statements about one interval after the other.
+    If there are several messages, they are statements about consecutive intervals.
 
     >>> [*encode_progress(3, 9, {7: 2}, 1_000)]
     [b'{"progress":{"lower":[3],"upper":[9],"counts":[[7,2]]}}']
@@ -141,7 +141,7 @@ def statements(
     length: Callable[[tuple[int, int]], int],
 ) -> Iterator[Progress]:
     """Cut the counts of [lower, upper) into statements whose counts fit into `room`."""
-    # There may be a count for each record of a batch: one message cannot hold them.
+    # A batch may have a count for each record, too many for one message.
     ordered = sorted((time, count) for time, count in given.items() if count)
     assert lower <= upper <= END, f"progress from {lower} to {upper}"
     assert not ordered or lower <= ordered[0][0] <= ordered[-1][0] < upper, "a count lies outside"
@@ -174,15 +174,15 @@ _decode = canonical.decoder(_Message)
 
 
 def decode(message: bytes | None) -> Cdcv2Message:
-    """Read a message; key and value become canonical bytes.
+    """Decode a message; key and value become canonical bytes.
 
     Raises:
-        DecodeError: it is neither updates nor progress, or says what cannot be.
+        DecodeError: it is neither updates nor progress, or contradicts itself.
     """
     try:
         found = _decode(message or b"")
     except canonical.REFUSALS as error:
-        # The name would be quoted, and who knows what is in it.
+        # The error would quote the field's name, which is payload.
         if str(error).startswith("Object contains unknown field"):
             raise DecodeError("CDCv2", "an object has a field that it must not have") from None
         raise canonical.refused("CDCv2", error) from None
@@ -203,7 +203,7 @@ def decode(message: bytes | None) -> Cdcv2Message:
 
 
 def checked_updates(updates: Iterable[Fact]) -> Updates:
-    """Updates as they were read.
+    """Check updates that were decoded.
 
     Raises:
         DecodeError: a diff is 0.
@@ -218,11 +218,11 @@ def checked_updates(updates: Iterable[Fact]) -> Updates:
 def checked_progress(
     lower: Sequence[int], upper: Sequence[int], given: Sequence[tuple[int, int]]
 ) -> Progress:
-    """A progress statement as it was read.
+    """Check a progress statement that was decoded.
 
     Raises:
-        DecodeError: it is about no interval of totally ordered times, or its counts
-            are not those of times in the interval.
+        DecodeError: its bounds are no interval of totally ordered times, or a count is for a
+            time outside the interval.
     """
     if len(lower) != 1 or len(upper) > 1:
         raise DecodeError("CDCv2", '"lower" needs one time, "upper" at most one')

@@ -1,9 +1,9 @@
 """CDCv2 as Avro: the facts of `cdcv2`, in the schema that Materialize documents.
 
-A message is Avro's single-object encoding: two bytes of mark, the schema's CRC-64-AVRO
-fingerprint in little-endian order, and the body.  No registry is needed; a reader who
-knows `SCHEMA` may skip ten bytes and read the rest.  `data` holds canonical JSON as
-bytes, since columns have no types here.
+A message is in Avro's single-object encoding: two marker bytes, the schema's CRC-64-AVRO
+fingerprint in little-endian order, and the body.  No registry is needed: a reader who knows
+`SCHEMA` may skip ten bytes and decode the rest.  `data` holds canonical JSON as bytes, because
+columns have no types here.
 
 Schema: https://materialize.com/docs/connect/materialize-cdc/; encoding:
 https://avro.apache.org/docs/1.12.0/specification/#single-object-encoding.
@@ -23,7 +23,7 @@ from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact
 from ikebana.codecs.errors import DecodeError
 
 _LONGS = {"type": "array", "items": "long"}
-# The writer's schema: published as it stands here.
+# The writer's schema; readers have copies of it.
 SCHEMA: list[dict[str, Any]] = [
     {
         "type": "array",
@@ -74,17 +74,17 @@ SCHEMA: list[dict[str, Any]] = [
 ]
 
 _PARSED = fastavro.parse_schema(SCHEMA)
-# What every message begins with.
+# The marker and the fingerprint, with which every message begins.
 HEAD = b"\xc3\x01" + bytes.fromhex(fingerprint(to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO"))
 
 
 def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
-    All updates of a time have to be given at once.  An update that is longer by itself
-    has a message of its own.
+    All updates of a time have to be given in one call.  A single update that is longer than
+    `max_bytes` gets a message of its own.
     """
-    # By hand, since a message can only be cut where the length of its updates is known.
+    # Encoded by hand: to split messages, the length of each update must be known.
     parts = [
         b"".join(
             (
@@ -106,7 +106,7 @@ def encode_progress(
 ) -> Iterator[bytes]:
     """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
 
-    Several messages are statements about one interval after the other.
+    If there are several messages, they are statements about consecutive intervals.
     """
     room = max_bytes - _AROUND_COUNTS
     for one in cdcv2.statements(lower, upper, given, room, lambda count: len(_count(count))):
@@ -136,7 +136,7 @@ def _array(items: list[bytes]) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _long(number: int) -> bytes:
-    """Avro's long: zigzag, then seven bits a byte."""
+    """Encode Avro's long: zigzag, then seven bits a byte."""
     left = (number << 1) ^ (number >> 63)
     found = bytearray()
     while left > 0x7F:
@@ -147,10 +147,10 @@ def _long(number: int) -> bytes:
 
 
 def decode(message: bytes | None) -> Cdcv2Message:
-    """Read a message; key and value are the bytes that it holds.
+    """Decode a message; key and value are the bytes in it.
 
     Raises:
-        DecodeError: it is of another schema, not whole, or says what cannot be.
+        DecodeError: it has another schema, is cut off, or contradicts itself.
     """
     if message is None or not message.startswith(HEAD):
         raise DecodeError("CDCv2", "it does not begin with the mark of this Avro schema")
@@ -171,8 +171,8 @@ def decode(message: bytes | None) -> Cdcv2Message:
     return cdcv2.checked_progress(found["lower"], found["upper"], counts)
 
 
-# What fastavro raises at damaged bytes: a cut, a branch that there is none of, a length
-# that is negative or that no memory holds.
+# The exceptions that fastavro raises at damaged bytes: cut off, an unknown branch, a length that
+# is negative or too large for memory.
 _REFUSALS = (
     EOFError,
     IndexError,

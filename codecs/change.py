@@ -1,10 +1,9 @@
-"""The one form that every format of keyed upserts and of change data capture decodes to.
+"""The common form to which all formats of keyed upserts and change data capture are decoded.
 
-A codec turns one Kafka message into the changes of rows that it tells of.  It keeps no
-state and knows neither topics nor times.  Keys and rows are canonical bytes
-(`codecs.canonical`) as soon as they leave a codec, so that equal data are equal bytes.
-Which columns of a row are wanted is said in advance, so that the others are never made
-into anything.
+A codec turns one Kafka message into changes of rows.  It keeps no state and knows neither
+topics nor times.  The keys and rows that it returns are canonical bytes (`codecs.canonical`),
+so that equal data are equal bytes.  A codec is told in advance which columns of a row are read,
+and converts no others.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -18,8 +17,11 @@ Headers = Iterable[tuple[str, bytes | str | None]] | None
 class Column(msgspec.Struct, frozen=True):
     """A column that the pipeline file declares.
 
-    `type` is its SQL type.  `encoding` says how a message without a schema writes it,
-    where that cannot be told from its JSON: see `codecs.encodings`.
+    `type` is its SQL type.  `encoding` names the form of its values in messages without a
+    schema, if the JSON alone does not show it: see `codecs.encodings`.
+
+    >>> Column("price", "DECIMAL(10,2)", encoding="decimal:2")
+    Column(name='price', type='DECIMAL(10,2)', encoding='decimal:2')
     """
 
     name: str
@@ -28,11 +30,11 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Declared:
-    """The columns that the pipeline file declares, with their types: what a table has.
+    """The columns of a table that the pipeline file declares, with their types.
 
-    They alone say what an image lacks and which columns are null.  Which columns anybody
-    reads never does: else a result would depend on who else reads the input.  This is why
-    they are no sequence of names, which could be taken for the columns to decode.
+    They alone determine which columns an image lacks, and which are null.  The columns that are
+    read must not matter for this, or a result would depend on who else reads the input.  That
+    is why this is not a sequence of names, which could be mistaken for the columns to decode.
     """
 
     __slots__ = ("_types",)
@@ -44,11 +46,11 @@ class Declared:
         return bool(self._types)
 
     def absent(self, image: Container[str]) -> tuple[str, ...]:
-        """Those that an image lacks."""
+        """List the declared columns that an image lacks."""
         return tuple(name for name in self._types if name not in image)
 
     def with_nulls(self, image: Mapping[str, Any]) -> dict[str, Any]:
-        """An image in which those that it lacks are null."""
+        """Add to an image a null for each declared column that it lacks."""
         return {**dict.fromkeys(self._types), **image}
 
     def type_of(self, name: str) -> str | None:
@@ -56,21 +58,23 @@ class Declared:
         return self._types.get(name)
 
     def to_look_for(self) -> tuple[str, ...]:
-        """Their names, for decoders that have to see which of them there are."""
+        """List the names, for decoders that have to see which columns an image has."""
         return tuple(self._types)
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What is wanted of a message; it is planned once and never changes in a run.
+    """What a codec has to decode of each message; it does not change during a run.
 
-    `columns` are the columns of a row that anybody reads, None for all: they say what is
-    decoded, and nothing else.  `declared` says what there is.  `key` are the key's columns;
-    empty where the Kafka key tells.  `before` says whether rows' old images are read at
-    all; with `diffs` they alone tell what is gone, so that each has to be whole, and rows
-    need no key.  `tables` is a regular expression that a table's full name
-    ("database.schema.table", "database.table" or "table": whatever the format has) has
-    to match as a whole.  `encodings` are those of columns that the messages leave open,
-    `options` whatever else a format can be told.
+    * `columns`: the columns of a row to decode, None for all.  They matter for nothing else.
+    * `declared`: the columns that a row has.
+    * `key`: the names of the key's columns; empty if the Kafka key is the row's key.
+    * `before`: whether to decode old images.
+    * `diffs`: whether retractions are made from old images alone.  Then each old image has to be
+      complete, and rows need no key.
+    * `tables`: a regular expression that must match the whole name of a table, which is
+      "database.schema.table", "database.table" or "table", as the format has it.
+    * `encodings`: the encodings of columns whose values do not show theirs.
+    * `options`: the options of the format.
     """
 
     columns: tuple[str, ...] | None = None
@@ -83,24 +87,24 @@ class Wanted(msgspec.Struct, frozen=True):
     diffs: bool = False
 
     def read(self, names: Iterable[str] = ()) -> tuple[str, ...] | None:
-        """The columns to decode, with these further ones; None for all."""
+        """List the columns to decode, together with `names`; None for all."""
         return None if self.columns is None else tuple(dict.fromkeys((*self.columns, *names)))
 
 
 class Change(NamedTuple):
-    """What a message says of one row, or of all rows of the relation.
+    """A change of one row, or of all rows of the relation.
 
-    upsert: the row is `after`.  delete: there is no such row.  truncate: there is no row
-    at all; it has neither key nor images.
-
-    `key` is the row's key.  Where a row's key has changed, the codec gives a delete of
-    the old key, then an upsert of the new one.  It is None in a truncate, and in `diffs`
-    where a table has no key.  Of images, `after` and `before` have the columns that are
-    read.  `absent` are all columns that the message leaves as they are, read or not: `after`
-    is then partial.  `before` is None if the message has no old image, or lacks any of its
-    columns, read or not.  `replaces` says that
-    according to the message there was a row of this key: an update's or a delete's, not an
-    insert's, a snapshot's or a tombstone's, which say nothing of it.
+    * `kind`: "upsert" (the row is now `after`), "delete" (the row is gone), or "truncate" (all
+      rows are gone; there is neither key nor image).
+    * `key`: the row's key.  If a message changes a key, the codec returns a delete of the old
+      key, then an upsert of the new one.  It is None in a truncate, and for a table without a
+      key that is read with `Wanted.diffs`.
+    * `after`: the new image, with the columns that are read.
+    * `before`: the old image, with the columns that are read.  It is None if the message has no
+      old image, or if that lacks any column, read or not.
+    * `absent`: all columns that the message leaves unchanged, read or not; `after` lacks them.
+    * `replaces`: whether, by the message, a row of this key existed before.  It is true of
+      updates and deletes.  Inserts, snapshots and tombstones do not say.
     """
 
     kind: Literal["upsert", "delete", "truncate"]
@@ -112,7 +116,7 @@ class Change(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A message that tells of no row of this relation; it is counted as `what`."""
+    """A message that says nothing about a row of the relation; it is counted as `what`."""
 
     what: Literal["heartbeat", "transaction", "ddl", "message", "table", "snapshot", "tombstone"]
 
@@ -121,7 +125,7 @@ class Codec(Protocol):
     """Decodes the messages of one input."""
 
     def key(self, key: bytes | None) -> bytes | None:
-        """The row's key as the Kafka key tells it; None if only the value does.
+        """Decode the row's key from the Kafka key; None if the key is in the value.
 
         Raises:
             DecodeError: the Kafka key cannot be read.
@@ -131,10 +135,10 @@ class Codec(Protocol):
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        """What a message says; `key` and `value` are Kafka's, as they are.
+        """Decode a message, with Kafka's `key` and `value`, into changes of rows.
 
         Raises:
-            DecodeError: it cannot be used; its `key` is that of the row where it could
-                still be read.
+            DecodeError: the message cannot be decoded; the error's `key` is the key of the row
+                if that can still be read.
         """
         ...

@@ -1,7 +1,7 @@
-"""Messages of Kafka Connect's JSON converter: bare, or wrapped as {"schema", "payload"}.
+"""Open messages of Kafka Connect's JSON converter: bare, or wrapped as {"schema", "payload"}.
 
-From one message to the next they may be either.  {"payload": {...}} alone is wrapped as
-well: it is a message whose schema is known elsewhere.
+Each message may be either.  {"payload": {...}} alone is wrapped too: its schema is known
+elsewhere.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,24 @@ from ikebana.codecs import canonical
 from ikebana.codecs.encodings import Convert, Schema
 
 PayloadPlan = tuple[tuple[str, Convert], ...]
-"""The columns whose values are to be converted, and how."""
+"""The conversions of columns, by name; other columns stay as they are."""
 
 _NAMES, _FAR = (b'"schema"', b'"payload"'), 64
 _REMEMBERED = 64
 
 
 class Wrapped(msgspec.Struct, forbid_unknown_fields=True):
-    """A message of Kafka Connect's JSON converter that carries its schema, or could."""
+    """A wrapped message of Kafka Connect's JSON converter, with or without its schema."""
 
     payload: Raw
     schema: Raw = Raw()
 
 
 class Opening:
-    """Opens messages that are bare, or wrapped with a schema, as values of one type.
+    """Opens messages, bare or wrapped with a schema, as values of one type.
 
-    The last schema is compared rather than parsed: a prefix that is equal, and a rest that
-    is one JSON value, are a message with that schema.
+    Parsing a schema costs more than a row, so the bytes of the last schema are compared: a
+    message with the same prefix, whose rest is one JSON value, has that schema.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Opening:
         self._last: tuple[bytes, PayloadPlan] = (b"", bare)
 
     def open(self, message: bytes) -> tuple[Any, PayloadPlan]:
-        """The message or its payload, and how its columns are to be converted."""
+        """Decode a message, or its payload, and find the conversions of its columns."""
         prefix, plan = self._last
         if prefix and message.startswith(prefix) and message.endswith(b"}"):
             try:
@@ -72,7 +72,7 @@ class Opening:
         except msgspec.ValidationError:
             return None
         if not wrapped.schema:
-            # A row, or a key, may have a column of this name.
+            # A bare row or key may have a column "payload", whose value is no object.
             return wrapped if bytes(wrapped.payload)[:1] == b"{" else None
         return wrapped if bytes(wrapped.schema)[:1] in (b"{", b"n") else None
 

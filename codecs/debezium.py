@@ -1,29 +1,28 @@
-"""Debezium's change events in JSON, as its connectors write them.
+"""Decode Debezium's change events in JSON, as its connectors write them.
 
-An event is an upsert of `after` (op c, u, r: a snapshot's rows are upserts too), a
-delete (d), a truncate (t), or tells of no row (heartbeats, transactions, schema changes,
-logical messages, other tables).  Key and value may each be bare or wrapped as
-{"schema", "payload"}, from one message to the next.  A null value is a delete of its
-key, which repeats the one before it; it is ignored without a Kafka key, as a table without
-key has none, and where several tables are told apart (`tables`), since it does not say
-whose key it is.  An event without `op` is what its images say: one of them alone has come
-or gone, both are an update.
+An event is an upsert of `after` (op c, u, r: a snapshot's rows are upserts too), a delete (d), a
+truncate (t), or none of a row (heartbeats, transactions, schema changes, logical messages, other
+tables).  Key and value of each message may be bare, or wrapped as {"schema", "payload"}.  A null
+value is a delete of its key, which repeats the delete before it.  It is ignored if there is no
+Kafka key, as with a table without a key, and if the input selects `tables`, because it does not
+say which table its key belongs to.  An event without `op` is defined by its images: `after` alone
+is a create, `before` alone a delete, both are an update.
 
-Where `key` names columns, the row has the key: an update whose `before` has other values
-there is a delete of the old key, then an upsert of the new one; a column that `before`
-lacks has not changed.  A delete's or a tombstone's key then comes from the Kafka key if
-it has these columns and the row does not.  Otherwise the Kafka key is the key: Debezium
-itself writes a changed one as a delete and a create.
+If `key` names columns, the key is in the row.  An update whose `before` has other values in these
+columns is a delete of the old key, then an upsert of the new one; a column that `before` lacks
+has not changed.  The key of a delete or a tombstone is taken from the Kafka key if that has
+these columns and the row lacks them.  If `key` names no columns, the Kafka key is the key:
+Debezium itself writes a changed key as a delete and a create.
 
-A column that is the placeholder of an unavailable value, be it a text, base64, a map or
-an array, is absent.  `before` is whole unless a column of it is, or an update's lacks a
-column that `after` has; which columns are declared, or read, is no matter.  It is taken at
-its word: for a table without REPLICA IDENTITY FULL, Postgres's may have nulls where it
-knows nothing.
+A column whose value is the placeholder of an unavailable value (as text, base64, a map or an
+array) is absent.  `before` is complete unless one of its columns is absent, or it lacks a column
+that the `after` of the update has; the declared and the read columns do not matter for this.  A
+complete `before` is trusted, although for a table without REPLICA IDENTITY FULL, Postgres's may
+have nulls for unknown values.
 
-A schema says what the columns' values mean; without one `encodings` do, and what neither
-names stays as it is.  In particular a decimal without a schema is base64 text like any
-other: declare the column's encoding as decimal:SCALE, or set Debezium's
+The schema of a message defines the meaning of its columns' values; without a schema,
+`encodings` do; without these a value stays as it is.  So a decimal without a schema is base64
+text like any other: declare the column's encoding as decimal:SCALE, or set Debezium's
 decimal.handling.mode to string.
 """
 
@@ -47,7 +46,7 @@ _NULL = Raw(b"null")
 
 
 class Source(msgspec.Struct):
-    """Where a row is from, as far as it says whose it is."""
+    """The part of an event's `source` that names the table."""
 
     db: str | None = None
     schema: str | None = None
@@ -56,7 +55,7 @@ class Source(msgspec.Struct):
 
 
 class Envelope(msgspec.Struct):
-    """An event, with the images of its row as they are, and what else may come instead."""
+    """An event with undecoded images, and the fields by which other messages are recognized."""
 
     op: str | UnsetType | None = UNSET
     before: Raw = _NOTHING
@@ -72,7 +71,13 @@ class Envelope(msgspec.Struct):
 class Debezium:
     """Decodes the messages of a Debezium connector.
 
-    `wanted.options`: "unavailable_placeholder" if the connector's is not the default.
+    `wanted.options` may have "unavailable_placeholder", if the connector's is not the default.
+
+    >>> event = b'{"op": "u", "before": {"id": 1, "n": 1}, "after": {"id": 1, "n": 2}}'
+    >>> Debezium(Wanted(before=True)).changes(b'{"id": 1}', event, None)[0]._asdict()
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'kind': 'upsert', 'key': b'{"id":1}', 'after': b'{"id":1,"n":2}',
+     'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True}
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -83,9 +88,9 @@ class Debezium:
         self._unread = () if wanted.columns is None else (*{*wanted.key} - {*wanted.columns},)
         self._rows = Rows(wanted.read(wanted.key), unavailable)
         self._key_rows = Rows(wanted.key, unavailable)
-        # Nothing of an old row is parsed unless somebody asks for it.
+        # Old rows are parsed only if they, or their keys, are read.
         self._old_rows = self._rows if wanted.before else self._key_rows if wanted.key else None
-        # Drift is of the columns that are read; what diffs are told by is all of them.
+        # Drift compares the columns that are read.  Diffs need complete old images.
         self._compares_names = wanted.diffs and wanted.columns is not None
         self._opening = Opening(
             Envelope | None,
@@ -96,8 +101,8 @@ class Debezium:
         self._quick = Quick(wanted, unavailable, self._keys.needed) if Quick.fits(wanted) else None
 
     def key(self, key: bytes | None) -> bytes | None:
-        # Debezium tells a changed key as a delete and a create, so a key that has the
-        # columns is that of the row.
+        # Debezium writes a changed key as a delete and a create, so a Kafka key that has the
+        # key's columns is the key of the row.
         return self._keys.of_kafka(key)
 
     def changes(
@@ -165,7 +170,7 @@ class Debezium:
             old_key: bytes | None = self._keys.of_row(old.row)
         else:
             old_key = self._keys.needed(key)
-        # Which columns the table had is told by nothing but this image.
+        # Only this image shows which columns the table had.
         whole = self._before and old is not None and not old.absent
         before = self._image(old.row) if whole and old is not None else None
         return [Change("delete", old_key, None, before, replaces=True)]
@@ -191,7 +196,7 @@ class Debezium:
         return self._rows.plan(of_fields(image)) if image else ()
 
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
-        """The row's key as far as it can be had from a message that is at fault."""
+        """Decode the row's key from a message that is damaged elsewhere; None if it cannot."""
         if self._keys.columns and value is not None:
             with suppress(*FAULTS):
                 envelope, plan = self._opening.open(value)
@@ -204,20 +209,20 @@ class Debezium:
 
 
 def unavailable_of(wanted: Wanted) -> Unavailable:
-    """What stands for values that the connector does not know."""
+    """Make the test for the placeholder of values that the connector does not know."""
     return Unavailable(wanted.options.get("unavailable_placeholder", PLACEHOLDER))
 
 
 def _op_of(event: Envelope) -> str | None:
-    """What an event without an operation does: its images tell; None if it has none."""
+    """Derive the missing operation of an event from its images; None if it has none."""
     if event.after and event.after != _NULL:
-        # Without a field for it, an old image may well be missing.
+        # Without a field `before`, it is open whether there was an old row.
         return "c" if event.before == _NULL else "u"
     return "d" if event.before and event.before != _NULL else None
 
 
 def _other(event: Envelope) -> Ignored:
-    """What a message without an operation is."""
+    """Classify a message without an operation."""
     row = event.before or event.after
     if event.status and event.id and not row:
         return Ignored("transaction")

@@ -1,22 +1,15 @@
-"""Debezium's change events in Avro: key and value, as its connectors write them.
+"""Decode Debezium's change events in Avro, key and value, as its connectors write them.
 
-The changes are those that `codecs.debezium` gives for the same events in JSON.  An event
-is an upsert of `after` (op c, u, r), a delete (d), a truncate (t), or tells of no row
-(heartbeats, transactions, schema changes, logical messages, other tables).  A null value
-is a delete of its key, except without a Kafka key, or where several tables are told apart
-(`tables`): it does not say whose key it is.
+The changes are those that `codecs.debezium` returns for the same events in JSON; its docstring
+describes operations, tombstones and keys.  Two things differ:
 
-Where `key` names columns, the row has the key: an update whose `before` has other values
-there is a delete of the old key, then an upsert of the new one; a column that `before`
-lacks has not changed.  A delete's or a tombstone's key then comes from the Kafka key if
-it has these columns and the row does not.  Otherwise the Kafka key is the key.
+* Avro has every column in `before`: for a table without REPLICA IDENTITY FULL, Postgres's has
+  nulls or defaults for unknown values.
+* A reader schema, which is that of the whole event, fills fields that an older writer did not
+  have with its defaults.
 
-A column that is the placeholder of an unavailable value, be it text, bytes, a map or an
-array, is absent.  Avro has every column in `before`: for a table without REPLICA IDENTITY
-FULL, Postgres's has nulls or defaults where it knows nothing.
-
-With a reader schema, that of the whole event, what an older writer did not have is filled
-in by its defaults.
+A column whose value is the placeholder of an unavailable value (text, bytes, a map or an array)
+is absent.
 """
 
 from collections.abc import Sequence
@@ -43,11 +36,11 @@ _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 class DebeziumAvro:
     """Decodes the messages of a Debezium connector whose converters write Avro.
 
-    `wanted.options`: "framing"; "reader_schema" of the values, as JSON, to be pinned;
-    "unavailable_placeholder" if the connector's is not the default.
+    `wanted.options` may have "framing"; "reader_schema", the JSON of the schema to pin for
+    values; "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
-        ConfigError: the framing is none, or the reader schema no Avro schema.
+        ConfigError: the framing is not known, or the reader schema is no Avro schema.
     """
 
     def __init__(self, schemas: Schemas, wanted: Wanted) -> None:
@@ -80,9 +73,9 @@ class DebeziumAvro:
             }
             return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields))
 
-        # Where nobody asks for an old row, nothing of it is converted.
+        # Old rows are converted only if they, or their keys, are read.
         self._values = values(Fields(columns, encodings), Fields(old, encodings))
-        # What is unavailable is seen in columns that nobody reads, too.
+        # Unread columns are searched for the placeholder too.
         looking = Fields(None, encodings, unavailable.is_one, columns)
         self._careful = values(looking, Fields(None, encodings, unavailable.is_one, old))
 
@@ -179,7 +172,7 @@ class DebeziumAvro:
         return [Change("delete", old_key, None, before, replaces=True)]
 
     def _whole(self, old: Row | None, gone: tuple[str, ...]) -> bytes | None:
-        """The image of an old row if it is wanted, and no column of it is unavailable."""
+        """Write the image of an old row; None if it is not read, or a column is unavailable."""
         return None if not self._before or old is None or gone else self._image(old)
 
     def _image(self, row: Row) -> bytes:
@@ -194,7 +187,7 @@ class DebeziumAvro:
         return canonical.write({name: row[name] for name in self._key_columns})
 
     def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes | None:
-        """The row's key as the Kafka key has it; None if it does not."""
+        """Decode the row's key from the Kafka key; None if that lacks it."""
         if key is None:
             return None
         try:
@@ -203,7 +196,7 @@ class DebeziumAvro:
                 return None
             if not self._key_columns:
                 return canonical.write(found)
-            # A key that is no record is of one column alone.
+            # A key that is no record has one column, whose name is not known.
             row = found if isinstance(found, dict) else {}
             lacks = any(name not in row for name in self._key_columns)
             return None if lacks else self._of_row(row)
@@ -219,7 +212,7 @@ class DebeziumAvro:
     def _readable_key(
         self, event: Row | None, key: bytes | None, headers: Headers
     ) -> bytes | None:
-        """The row's key as far as it can be had from a message that is at fault."""
+        """Decode the row's key from a message that is damaged elsewhere; None if it cannot."""
         with suppress(*_FAULTS):
             for image in ("after", "before") if event and self._key_columns else ():
                 assert event is not None
@@ -236,7 +229,7 @@ def _only(names: Sequence[str]) -> dict[str, Fields]:
 
 
 def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
-    """A row without its absent columns, and their names."""
+    """Split an image into the row without its absent columns, and the names of these."""
     row = event.get(image)
     if row is None:
         return None, ()
@@ -250,15 +243,15 @@ def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
 
 
 def _op_of(event: Row) -> str | None:
-    """What an event without an operation does: its images tell; None if it has none."""
+    """Derive the missing operation of an event from its images; None if it has none."""
     if event.get("after") is not None:
-        # Without a field for it, an old image may well be missing.
+        # Without a field `before`, it is open whether there was an old row.
         return "c" if "before" in event and event["before"] is None else "u"
     return "d" if event.get("before") is not None else None
 
 
 def _other(event: Row) -> Ignored:
-    """What a message without an operation is."""
+    """Classify a message without an operation."""
     row = event.get("before") or event.get("after")
     if "status" in event and "id" in event and not row:
         return Ignored("transaction")

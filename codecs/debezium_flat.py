@@ -1,14 +1,14 @@
-"""Debezium's events flattened to rows, as its ExtractNewRecordState writes them.
+"""Decode Debezium's events flattened to rows, as its ExtractNewRecordState writes them.
 
-A value is the row itself, an upsert of its key; a null value, or one whose "__deleted"
-is true, is a delete; "__op" says what it is where it is there.  Fields whose names begin
-with the prefix of such are no columns of the row unless they are declared.  Keys,
-schemas, encodings and what is absent are as in `codecs.debezium`.
+A value is the row itself, an upsert of its key.  A null value is a delete, and so is one whose
+"__deleted" is true.  If there is a field "__op", it is the operation.  Fields whose names begin
+with the prefix "__" are no columns of the row unless they are declared.  Keys, schemas,
+encodings and absent columns are as in `codecs.debezium`.
 
-A null value is a delete even where several tables are told apart: it may be all that
-there is of one.  One without a Kafka key is therefore an error.  A deleted row that is
-written out is the delete's `before`.  There is nothing here by which heartbeats or schema
-changes could be told from rows.
+A null value is a delete even if the input selects `tables`, because no other message may report
+the delete.  A null value without a Kafka key is therefore an error.  If a deleted row is written
+out, it is the `before` of the delete.  Heartbeats and schema changes cannot be distinguished
+from rows in this format.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Ro
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 
-# Whatever the prefix of added fields is, this one is written so.
+# Debezium writes this field so, whatever the prefix of added fields is.
 _DELETED = "__deleted"
 _NAMED = ("op", "table", "db", "schema", "source_table", "source_db", "source_schema")
 
@@ -33,8 +33,8 @@ _NAMED = ("op", "table", "db", "schema", "source_table", "source_db", "source_sc
 class DebeziumFlat:
     """Decodes the flattened messages of a Debezium connector.
 
-    `wanted.options`: "prefix" of the fields that are none of the row's, by default "__";
-    "unavailable_placeholder" if the connector's is not the default.
+    `wanted.options` may have "prefix", that of fields which are no columns, by default "__";
+    "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
         ValueError: the prefix is empty.
@@ -95,7 +95,7 @@ class DebeziumFlat:
         return [Change("upsert", row_key, self._image(row), None, absent)]
 
     def _gone(self, key: bytes | None) -> Sequence[Change] | Ignored:
-        """A null value may be all that there is of a delete: it has to say whose."""
+        """Decode a null value as a delete; it must have a Kafka key."""
         if key is not None and self._keys.columns:
             return self._keys.tombstone(key)
         return [Change("delete", self._keys.needed(key))]

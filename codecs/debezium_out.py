@@ -1,16 +1,16 @@
-"""Debezium out: each change of a row as an envelope in JSON, without its schema.
+"""Encode updates as Debezium's envelopes in JSON: one for each change of a row, without a schema.
 
-The rows of a time and key that come and go, consolidated, are written so:
+The updates of a time and key are consolidated, and written so:
 
-* one goes and one comes: `u`, with both;
-* otherwise `d` for each that goes, then `c` for each that comes.  A row that comes
-  three times is three messages, and without a key nothing is paired.
+* one row retracted and one inserted: an update (`u`) with both;
+* otherwise a delete (`d`) for each retraction, then a create (`c`) for each insertion.  A row
+  that is inserted three times is three messages, and rows without a key are never paired.
 
-A changed key is thereby a `d` of the old one and a `c` of the new one.  Messages are in
-order of time, key, and row.  After the `d` of a key that has nothing left a tombstone
-may follow, for compacted topics.  Rows are JSON objects; updates of a key with any other
-value are a violation, and so are those of a key whose rows come and go more than
-`MOST_MESSAGES` times at once, since a count may be any number of 64 bits.
+So a changed key is a `d` of the old key and a `c` of the new one.  Messages are ordered by time,
+key, and row.  After the `d` of a key that has nothing left a tombstone may follow, for compacted
+topics.  Rows must be JSON objects: updates of a key with any other value are a violation.  So
+are more than `MOST_MESSAGES` changes of a key at a time, because a diff may be any number of 64
+bits.
 
 No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
 milliseconds in the `ingest` domain and a count in the `offset` domain.
@@ -27,13 +27,13 @@ from ikebana.codecs.upsert_out import OutputMessage, Violation, changed, time_he
 
 CONNECTOR = "ikebana"
 MOST_MESSAGES = 10_000
-"""So many messages at most a time and key; a transaction has to carry them."""
+"""The greatest number of messages for a time and key; a transaction has to carry them."""
 
 
 class Origin(NamedTuple):
-    """What `source` says of every message, and whether tombstones follow deletes.
+    """The contents of `source` in every message, and whether tombstones follow deletes.
 
-    The pipeline is `name` (in Debezium, the topic prefix) and `db`, the output `table`.
+    `name` (in Debezium, the topic prefix) and `db` are the pipeline; `table` is the output.
     """
 
     pipeline: str
@@ -48,8 +48,9 @@ def to_envelopes(
 ) -> tuple[list[OutputMessage], list[Violation]]:
     """Write the updates of closed times as envelopes, in order of time and key.
 
-    All updates of a time and key have to be given at once.  `empty` are the times and keys
-    at which nothing is left of the key; without, it has one row at most, as `changed` tells.
+    All updates of a time and key have to be given in one call.  `empty` has the (time, key) pairs
+    after which nothing is left of the key.  If it is None, a key has at most one row, and the
+    updates alone show this.
 
     >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], Origin("p", "o"))
     >>> messages[0].value
@@ -59,7 +60,7 @@ def to_envelopes(
     violations: list[Violation] = []
     name, table = canonical.encode(origin.pipeline), canonical.encode(origin.output)
     for time, key, diffs in changed(updates):
-        # Canonical bytes begin with what they are.
+        # The first of the canonical bytes shows whether this is an object.
         if not all(row.startswith(b"{") for row in diffs):
             violations.append(Violation(key, time, "a value is no JSON object"))
             continue
@@ -86,7 +87,7 @@ _ENVELOPE = b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%d}'
 def _changes(
     key: bytes | None, diffs: dict[bytes, int]
 ) -> Iterator[tuple[bytes | None, bytes | None, bytes]]:
-    """Before, after and op of each message."""
+    """Yield `before`, `after` and `op` of each message."""
     rows = sorted(diffs)
     gone = [row for row in rows for _ in range(-diffs[row])]
     come = [row for row in rows for _ in range(diffs[row])]

@@ -1,4 +1,4 @@
-"""Where Debezium's changes stand in their source: when, at which LSN, in which transaction.
+"""Read the positions of Debezium's changes in their source: commit time, LSN, transaction.
 
 A change has its commit time (`source.ts_ms`, milliseconds), and of PostgreSQL its LSN
 (`source.lsn`) and the *time of its transaction*: the LSN at which the transaction before
@@ -11,8 +11,8 @@ before is the same for all changes of a transaction, and PostgreSQL sends transa
 the order in which they commit: a later one has a greater time.  (A logical message outside
 of transactions counts as a commit of its own, which only makes the next time greater.)
 
-An END record's id has the LSN at which its transaction ends.  So the END of a transaction
-tells the time of the next one, and all that has a lesser time lies before this END.
+The id in an END record has the LSN at which the transaction ends.  So the END of a transaction
+gives the time of the next one, and all changes with a lesser time lie before this END.
 
 Before a connector has seen any commit it knows no such LSN: the rows of a snapshot with
 which it begins, and the first transaction after them, have time 0 together.  A connector
@@ -21,10 +21,10 @@ with the times, transactions and orders that they had.  Only if it restarts with
 first transaction, what it sends from then on has an LSN within the transaction instead of
 0: still before the time of the next one.
 
-What has no `transaction` block (a snapshot's row, or any change if the connector doesn't
-provide transaction metadata) has a time like others, but no transaction that an END would
-count it for.  Tombstones, heartbeats, schema changes and records of the transaction topic
-have no position.  Of other databases than PostgreSQL there is the commit time only.
+A change without a `transaction` block (a snapshot's row, or any change if the connector doesn't
+provide transaction metadata) has a time like others, but no END counts it.  Tombstones,
+heartbeats, schema changes and records of the transaction topic have no position.  Changes of
+other databases than PostgreSQL have only the commit time.
 
 Messages are bare, or wrapped as {"schema", "payload"}.
 """
@@ -47,16 +47,16 @@ Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 _POSTGRES = "postgresql"
 _STREAMED = (None, False, "false")
-# A transaction of PostgreSQL, and an LSN: in a change its own, in END that of the end.
+# "txid:lsn" of PostgreSQL: the LSN of the change, or in an END that of the transaction's end.
 _ID = re.compile(r"([0-9]{1,20}):([0-9]{1,19})")
 # [last commit or null, own], as a text of JSON.
 _SEQUENCE = re.compile(r'\[(?:null|"([0-9]{1,19})"),"[0-9]{1,19}"\]')
 
 
 class Position(msgspec.Struct, frozen=True, gc=False):
-    """Where a change stands in its source; what the source doesn't tell is None.
+    """The position of a change in its source; fields that the source doesn't give are None.
 
-    `time` is that of its transaction.  `order` is its place among all changes of its
+    `time` is the time of its transaction.  `order` is its number among all changes of its
     transaction, from 1.  `collection` is spelled as in END records.
     """
 
@@ -72,8 +72,8 @@ class Position(msgspec.Struct, frozen=True, gc=False):
 class Boundary(msgspec.Struct, frozen=True):
     """The begin or the end of a transaction; `counts` is empty at its begin.
 
-    `lsn` is where it begins or ends.  A collection is counted for each message with a
-    value: a changed key counts twice, its tombstone doesn't.
+    `lsn` is the LSN of the begin or the end.  A collection's count has each message with a
+    value: a changed key counts twice, its tombstone doesn't count.
     """
 
     status: Literal["BEGIN", "END"]
@@ -84,7 +84,7 @@ class Boundary(msgspec.Struct, frozen=True):
 
 
 class _Source(msgspec.Struct):
-    """What `source` says of a position, in whichever database."""
+    """The fields of `source` with a position, of any database."""
 
     connector: str = ""
     ts_ms: Int64 | None = None
@@ -98,21 +98,21 @@ class _Source(msgspec.Struct):
 
 
 class _Block(msgspec.Struct):
-    """The block that the connector puts into a change if it provides metadata."""
+    """The `transaction` block of a change, if the connector provides metadata."""
 
     id: str
     total_order: Natural | None = None
 
 
 class _Event(msgspec.Struct):
-    """An event without its rows, or whatever else has no source."""
+    """An event without its rows, or any message without `source`."""
 
     source: _Source | None = None
     transaction: _Block | None = None
 
 
 class _Count(msgspec.Struct):
-    """How many changes of a collection a transaction has."""
+    """The number of changes of a collection in a transaction."""
 
     data_collection: str
     event_count: Natural
@@ -128,16 +128,16 @@ class _Record(msgspec.Struct):
 
 
 class Positions:
-    """Tells where changes stand; one for all messages, since it remembers their schema."""
+    """Reads the positions of changes; use one for all messages, because it caches their schema."""
 
     def __init__(self) -> None:
         self._opening = Opening(_Event | None, (), lambda _: ())
 
     def of(self, value: bytes | None) -> Position | None:
-        """Where a change stands; None for a message that is no change.
+        """Read the position of a change; None for a message that is no change.
 
         Raises:
-            DecodeError: it is not JSON, or what it says of its position is at fault.
+            DecodeError: it is not JSON, or a field of its position cannot be read.
         """
         if value is None:
             return None
@@ -174,7 +174,7 @@ class Boundaries:
         self._opening = Opening(_Record | None, (), lambda _: ())
 
     def of(self, value: bytes | None) -> Boundary | None:
-        """A begin or an end; None for a null value.
+        """Read a BEGIN or an END; None for a null value.
 
         Raises:
             DecodeError: it is neither.
@@ -208,5 +208,5 @@ def _split(codec: str, name: str, identifier: str) -> tuple[str, int]:
 
 @lru_cache(64)
 def _collection(*parts: str | None) -> str:
-    """The name as the connector's own identifiers write it."""
+    """Join the parts of a name as the connector's own identifiers do."""
     return ".".join(part for part in parts if part)

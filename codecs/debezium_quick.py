@@ -1,8 +1,8 @@
-"""The quick way through Debezium's commonest messages: one decode for envelope and images.
+"""Decode the commonest messages of Debezium faster: envelope and images in one pass.
 
-It takes creates, updates and snapshots' rows without schema of which a few columns are
-read, which have all their values, and whose key does not change.  Whatever else comes, and
-whatever is at fault, is left to `codecs.debezium`, whose result it would also be here.
+This takes creates, updates and rows of snapshots, without schema, if a few columns are read, no
+value is unavailable, and the key does not change.  All other messages, and damaged ones, are
+left to `codecs.debezium`.  Both return the same changes.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.fields import fit_a_struct
 from ikebana.codecs.unavailable import Unavailable
 
-# Structs of more than about these are no quicker.
+# With more columns than these, structs are not faster.
 _MOST_COLUMNS = 16
-# Messages with schemas are none of its: after so many in a row it gives up.
+# Messages with schemas always miss: after so many misses in a row it gives up.
 _MOST_MISSES = 64
 _OPS = frozenset("cur")
 
@@ -33,7 +33,7 @@ class _Names(msgspec.Struct):
 
 
 class Quick:
-    """Decodes what it can, and says of the rest that it cannot."""
+    """Decodes the messages that it can, and returns None for the others."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Quick:
             rename={name: column for column, name in names.items()},
         )
         image = row | None
-        # What nobody asks for is skipped by the parser.
+        # The parser skips old images unless they, or their keys, are read.
         self._reads_old = wanted.before or bool(wanted.key)
         old = image if self._reads_old else msgspec.Raw
         self._decode = canonical.decoder(
@@ -67,7 +67,7 @@ class Quick:
 
     @staticmethod
     def fits(wanted: Wanted) -> bool:
-        """Whether there is a quick way to what is wanted."""
+        """Whether this decoder can decode what is wanted."""
         columns = wanted.columns
         return (
             columns is not None
@@ -79,7 +79,7 @@ class Quick:
         )
 
     def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
-        """The change, or None if this is not the way."""
+        """Decode the change of a message; None if `codecs.debezium` has to."""
         if self._misses > _MOST_MISSES or self._may_lack(value):
             return None
         try:

@@ -1,7 +1,7 @@
-"""Rows and keys in Debezium's JSON: which columns are read, what is unavailable, whose key.
+"""Rows and keys in Debezium's JSON: the columns to read, unavailable values, the row's key.
 
-A column that is the placeholder of an unavailable value, be it a text, base64, a map or
-an array, is absent from its row, whether anybody reads it or not.
+A column whose value is the placeholder of an unavailable value (a text, base64, a map or an
+array) is absent from its row, whether it is read or not.
 """
 
 import re
@@ -29,7 +29,7 @@ _REMEMBERED = 64
 
 
 def convert_columns(row: Row, plan: PayloadPlan) -> None:
-    """Convert the columns of a row that have to be, in place."""
+    """Convert the columns of a row that the plan names, in place."""
     for name, convert in plan:
         if (value := row.get(name)) is not None:
             try:
@@ -39,9 +39,9 @@ def convert_columns(row: Row, plan: PayloadPlan) -> None:
 
 
 class Image(NamedTuple):
-    """A row's columns as far as they are read, and the names of all that are absent.
+    """The columns of a row that are read, and the names of all absent columns.
 
-    A document is MongoDB's, whose fields differ from one to the next.
+    `document` marks a document of MongoDB, whose fields differ from one to the next.
     """
 
     row: Row
@@ -50,7 +50,7 @@ class Image(NamedTuple):
 
 
 class _Decoders:
-    """Those of images, which are objects, or MongoDB's documents: texts of JSON."""
+    """The decoders of images: objects, or MongoDB's documents, which are texts of JSON."""
 
     def __init__(self, row: Any) -> None:
         self.image = canonical.decoder(row | str | None)
@@ -58,7 +58,7 @@ class _Decoders:
 
 
 class Rows:
-    """Reads the columns of rows that somebody reads, and sees which of all are absent."""
+    """Decodes the columns of rows that are read, and finds the absent ones among all."""
 
     def __init__(self, columns: Sequence[str] | None, unavailable: Unavailable) -> None:
         self._columns = None if columns is None else frozenset(columns)
@@ -69,7 +69,7 @@ class Rows:
         self._exact = is_exact(fields)
 
     def plan(self, conversions: Mapping[str, Convert]) -> PayloadPlan:
-        """Those of the conversions that concern a column that is read."""
+        """Select the conversions of columns that are read."""
         return tuple((name, convert) for name, convert in conversions.items() if self.reads(name))
 
     def reads(self, name: str) -> bool:
@@ -77,7 +77,7 @@ class Rows:
         return self._columns is None or name in self._columns
 
     def read(self, raw: Raw, plan: PayloadPlan) -> Image | None:
-        """The image of a row; None for no row."""
+        """Decode the image of a row; None for a null image."""
         if not raw:
             return None
         careful = self._unavailable.may_be_in_json(bytes(raw))
@@ -95,12 +95,12 @@ class Rows:
         return Image(row, absent, document)
 
     def names(self, raw: Raw) -> AbstractSet[str]:
-        """The names of all columns of a row that is no document."""
+        """List the names of all columns of a row that is no document."""
         found: dict[str, Raw] = self._names(raw)
         return found.keys()
 
     def _taken_out(self, row: Row) -> tuple[str, ...]:
-        """Take what is unavailable out of a row."""
+        """Remove unavailable values from a row, and return their names."""
         is_one = self._unavailable.is_one
         absent = tuple(name for name, value in row.items() if is_one(value))
         for name in absent:
@@ -109,7 +109,7 @@ class Rows:
 
 
 class Keys:
-    """The keys of rows: of the Kafka key, or of columns that the pipeline file names."""
+    """Makes the keys of rows from the Kafka key, or from the columns that the input names."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.columns = wanted.key
@@ -122,7 +122,7 @@ class Keys:
         )
 
     def of_kafka(self, key: bytes | None) -> bytes | None:
-        """The row's key as the Kafka key has it; None if it does not."""
+        """Decode the row's key from the Kafka key; None if that lacks it."""
         if key is None:
             return None
         try:
@@ -130,7 +130,7 @@ class Keys:
             if found is None:
                 return None
             if not isinstance(found, dict):
-                # Of one column alone; Debezium writes none such, but others do.
+                # A key of one column without its name, which others than Debezium write.
                 return None if self.columns else canonical.write(found)
             convert_columns(found, plan)
             if not self.columns:
@@ -140,34 +140,34 @@ class Keys:
             raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
 
     def of_row(self, row: Row) -> bytes:
-        """The key that a row's columns are."""
+        """Make the key from the columns of a row."""
         try:
             return canonical.write({name: row[name] for name in self.columns})
         except KeyError as error:
             raise DecodeError(VALUE, f'key column "{error.args[0]}" is missing') from None
 
     def needed(self, key: bytes | None) -> bytes | None:
-        """The row's key as the Kafka key has it, which it must where rows need one."""
+        """Decode the row's key from the Kafka key, which must have it if rows need a key."""
         found = self.of_kafka(key)
         if found is None and (self.columns or not self._may_lack):
             raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
         return found
 
     def tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
-        """What a null value says: nothing, unless it says of which key."""
+        """Decode a null value: a delete of its key, or ignored if the key is not known."""
         found = self.of_kafka(key)
         return Ignored("tombstone") if found is None else [Change("delete", found)]
 
 
 class DebeziumTables:
-    """Whether a table is one that is wanted."""
+    """Tests whether the input selects a table."""
 
     def __init__(self, pattern: str) -> None:
         matches = re.compile(pattern).fullmatch
         self._wanted = lru_cache(_REMEMBERED)(lambda name: matches(name) is not None)
 
     def wanted(self, *parts: str | None) -> bool:
-        """Whether the table of these parts is wanted; the last one is its own name."""
+        """Whether the table of these parts is selected; the last part is its own name."""
         if not parts[-1]:
             raise DecodeError(VALUE, "the table's name is missing")
         return self._wanted(".".join(part for part in parts if part))

@@ -1,8 +1,7 @@
-"""The `diff` format: one update a Kafka record, both ways.
+"""Encode and decode the `diff` format: one update a Kafka record.
 
-Kafka key and value are the data's key and value, as they are; the headers `time` and
-`diff` are ASCII integers.  The value is never null: a retraction carries the value
-that it retracts.
+Kafka key and value are the key and the value of the data; the headers `time` and `diff` are
+ASCII integers.  The value is never null: a retraction has the value that it retracts.
 """
 
 import re
@@ -27,6 +26,9 @@ def headers(time: int, diff: int) -> Headers:
 def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tuple[int, int]:
     """Read time and diff from headers.
 
+    >>> read_headers([("time", b"7"), ("diff", b"-1")])
+    (7, -1)
+
     Raises:
         DecodeError: one of them is missing or is no integer, the diff is 0, or one of them
             is beyond 64 bits.
@@ -39,7 +41,7 @@ def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tupl
 
 
 def read_time(given: Iterable[tuple[str, bytes | str | None]] | None) -> int:
-    """Read the time alone, of messages that have no diff.  Raises: DecodeError."""
+    """Read the time from the headers of a message without a diff.  Raises: DecodeError."""
     return _integer(dict(given or ()), "time")
 
 
@@ -48,7 +50,7 @@ def _integer(found: dict[str, bytes | str | None], name: str) -> int:
         raise DecodeError("diff record", f'header "{name}" is missing')
     given = found[name]
     text = given.encode("ascii", "replace") if isinstance(given, str) else given
-    # int() alone would also take spaces, underscores and a plus sign.
+    # int() alone would also accept spaces, underscores and a plus sign.
     if text is None or not _INTEGER(text):
         raise DecodeError("diff record", f'header "{name}" is no integer')
     number = int(text)

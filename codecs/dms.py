@@ -1,26 +1,26 @@
-"""Changes of rows as AWS Database Migration Service (DMS) writes them to Kafka.
+"""Decode the changes of rows that AWS Database Migration Service (DMS) writes to Kafka.
 
-load, insert and update upsert `data`; delete removes its row.  Of the control records
-truncate-table empties the table, and the others are DDL.  DMS writes no tombstones, and
-never tells the key's columns in a data record, so the key has to be declared.
+load, insert and update upsert `data`; delete removes its row.  Of the control records,
+truncate-table empties the table, and the others are DDL.  DMS writes no tombstones.  Its data
+records never name the key's columns, so the key has to be declared.
 
-DMS leaves out null columns unless IncludeNullAndEmpty is set.  `data` is therefore taken
-as the whole row, and a declared column that it lacks is null, so that an update to null
-takes effect.  (The source has to log whole rows, as DMS asks for; columns that it does not
-log would be null as well.)  Where no columns are declared, the row is as `data` has it.
-So is the row that a delete removes, unless `data` has nothing but its key: that is what
-there is of rows that are not logged as a whole.
+DMS leaves out null columns unless IncludeNullAndEmpty is set.  So `data` is taken as the whole
+row, and a declared column that it lacks is null; otherwise an update to null would be lost.
+(The source has to log whole rows, as DMS requires; columns that it does not log would be null
+too.)  If no columns are declared, the row has the columns of `data`.  The old row of a delete
+is read in the same way, unless `data` has only the key: then the source has not logged the
+whole row, and `before` is None.
 
-A key change shows only in the old image.  Options say where that is:
+A changed key shows only in the old image.  Options say where that is:
 
 * `before_image`: the field that has it as an object (BeforeImageSettings), by default
-  `before-image`;
+  `before-image`.
 * `before_prefix`: the prefix, such as `BI_`, of the columns in `data` that have it
-  (add-before-image-columns).  There is none by default, as a column of the table may have
-  such a name;
-* `before_filter`: `all` where its ColumnFilter is.  Only then is a column that the old
-  image lacks known to have been null.  Else (`pk-only`, DMS's default, and `non-lob`)
-  `before` is given only where columns are declared, and the old image has each of them.
+  (add-before-image-columns).  There is none by default, because a column of the table may
+  begin with it.
+* `before_filter`: `all` if DMS's ColumnFilter is `all`.  Only then a column that the old image
+  lacks is known to have been null.  Otherwise (`pk-only`, DMS's default, and `non-lob`)
+  `before` is given only if columns are declared and the old image has all of them.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class _Metadata(msgspec.Struct, gc=False, rename="kebab"):
 
 
 class _BadMetadata(msgspec.Struct, rename="kebab"):
-    """As much of the metadata as tells the table, whatever the rest is."""
+    """The part of the metadata that names the table, if the rest is damaged."""
 
     schema_name: Any = None
     table_name: Any = None
@@ -66,12 +66,12 @@ class Dms:
     """Decodes the messages of AWS DMS.
 
     Raises:
-        ConfigError: an option has a value that it cannot have.
+        ConfigError: an option has a value that is not one of its choices.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self._all = option(wanted, "before_filter", "pk-only", "non-lob", "all") == "all"
-        # Which columns an old image lacks has to be seen.
+        # All declared columns are decoded, to see which of them an old image lacks.
         looks = wanted.before and not self._all
         self._images = images = RowImages(_NAME, wanted, exact=not looks, looks=looks)
         self._tables = Tables(_NAME, wanted, "schema-name", "table-name")
@@ -88,13 +88,13 @@ class Dms:
         self._bad_message = canonical.decoder(_message_with(field, _BadMetadata))
 
     def key(self, key: bytes | None) -> bytes | None:
-        """None: only the value tells, as the Kafka key need not be the row's."""
+        """Return None: the key is in the value, and the Kafka key may be another."""
         return None
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        """What a message says of its row."""
+        """Decode a message into the changes of its row."""
         return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
@@ -125,7 +125,7 @@ class Dms:
         if message.before != NULL:
             old = {**old, **self._read_old(message.before)}
         if operation == "delete":
-            # The old image may have the key alone, and so may `data`.
+            # Both the old image and `data` may have only the key.
             row = {**data, **old}
             before = self._old_row(old) or self._deleted_row(data, message.data)
             return [deleted(images.key(row, names), before)]
@@ -137,7 +137,7 @@ class Dms:
         return moved(old_key, key, after, self._old_row(old), ())
 
     def _without_old(self, data: Image) -> tuple[Image, Image]:
-        """The columns of the row, and the old ones that stand among them."""
+        """Split `data` into the columns of the row, and the old ones, by their prefix."""
         prefix, row, old = self._prefix, {}, {}
         for name, value in data.items():
             if self._is_old(name):
@@ -158,7 +158,7 @@ class Dms:
             return None
         there = {name for name in self._names(raw) if not self._is_old(name)}
         declared = self._images.declared
-        # Of a table of key columns alone, no more than the key can be there.
+        # A table may have only key columns; then a row of only the key is complete.
         only_key = there <= set(self._key) and not (declared and not declared.absent(self._key))
         return None if only_key and self._key else self._images.row_with_nulls(data)
 
@@ -174,7 +174,7 @@ class Dms:
 
 
 def _message_with(before_image: str, metadata: type[msgspec.Struct]) -> Any:
-    """The type of a message; the field of its old image is named by whoever runs DMS."""
+    """Make the type of a message; DMS's settings name the field of its old image."""
     if before_image in ("data", "metadata", "control") or not fit_a_struct([before_image]):
         raise ConfigError(f'option "before_image" is "{before_image}", which it cannot be')
     return msgspec.defstruct(

@@ -1,21 +1,22 @@
-"""What a column's value in a message means, and its one normal form.
+"""Convert the values of columns in messages to one normal form.
 
-A source writes a date as days, a time or timestamp as a count of milli-, micro- or
-nanoseconds, a decimal as the bytes of its digits.  Normal are: dates "2024-01-31", times
-"12:34:56.789", timestamps "2024-01-31T12:34:56.789" and with "Z" at the end, in UTC,
-where they have a zone; fractions without trailing zeros; decimals as exact numbers;
-bytes as base64 text; Postgres's "infinity" stays.
+A source may write a date as days, a time or timestamp as a count of milli-, micro- or
+nanoseconds, a decimal as the bytes of its digits.  The normal forms are: dates "2024-01-31";
+times "12:34:56.789"; timestamps "2024-01-31T12:34:56.789", or with a zone in UTC and with "Z" at
+the end; fractions without trailing zeros; decimals as exact numbers; bytes as base64 text.
+Postgres's "infinity" stays.
 
-What the encoding is comes from the pipeline file (`encoding`), from a Kafka Connect
-schema (`of_connect`), or from the semantic name that another schema carries (`of_name`).
-Years before 0 and after 9999 are written as ISO 8601 has them, "-0001-12-31" and
-"+10000-01-01": some of Postgres's infinite times arrive as such.  A time may be negative
-or longer than a day, as MySQL's are.
+The encoding of a column comes from the pipeline file (`encoding`), from a Kafka Connect schema
+(`of_connect`), or from the semantic name in another schema (`of_name`).
 
-As they are stay: JSON, XML, UUID, enumerations, sets, vectors and ISO intervals (texts:
-a JSON column is the text of it, not an object), years and durations (integers, of micro-
-or nanoseconds), bits (bytes, least significant first), geometries and Debezium's
-structured times (objects).
+Years before 0 and after 9999 are written as in ISO 8601, "-0001-12-31" and "+10000-01-01": some
+of Postgres's infinite times arrive so.  A time may be negative or longer than a day, as MySQL's
+may be.
+
+These values are not converted: JSON, XML, UUID, enumerations, sets, vectors and ISO intervals
+(texts: a JSON column is its text, not an object), years and durations (integers, of micro- or
+nanoseconds), bits (bytes, least significant first), geometries and Debezium's structured times
+(objects).
 """
 
 import binascii
@@ -35,8 +36,8 @@ from ikebana.codecs.errors import DecodeError
 
 Convert = Callable[[Any], Any]
 
-# The nearest double to a quotient of two integers that doubles hold exactly is the one
-# that the decimal's own digits name.
+# Up to here, doubles hold the integer and the power of ten exactly, so their quotient is the
+# double nearest to the decimal.
 _EXACT_UNSCALED = 10**15
 _EXACT_SCALE = 22
 # Postgres's decimals are the longest: 16,383 digits after the point, and a double's before it.
@@ -50,7 +51,7 @@ _EPOCH_DAY, _DAY = _EPOCH.toordinal(), 86_400
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 _INTEGERS = range(-(2**63), 2**63)
 _WHOLE = len(_EPOCH.isoformat())
-# As long as a timestamp of UTC is whose fraction Python reads as a whole.
+# The lengths of UTC timestamps whose whole fraction Python reads.
 _USUAL = range(_WHOLE + 1, _WHOLE + 9)
 
 _CLOCK = r"([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)?"
@@ -63,7 +64,7 @@ _INFINITE = ("infinity", "-infinity")
 
 
 def encoding(name: str) -> Convert:
-    """How values of a declared encoding become normal; None stays None.
+    """Find the conversion of a declared encoding to the normal form; None stays None.
 
     Raises:
         ValueError: there is no such encoding.
@@ -89,7 +90,7 @@ def encoding(name: str) -> Convert:
 
 
 def from_base64(value: Any) -> bytes:
-    """The bytes that a text of base64 stands for, as JSON has them."""
+    """Decode bytes from a text of base64, as in JSON."""
     if value.__class__ is not str:
         raise _expected("base64 text", value)
     try:
@@ -99,7 +100,7 @@ def from_base64(value: Any) -> bytes:
 
 
 def from_bytes(value: Any) -> bytes:
-    """Bytes as they are, as Avro has them."""
+    """Check that a value is bytes, as in Avro."""
     if isinstance(value, bytes):
         return value
     raise _expected("bytes", value)
@@ -110,13 +111,13 @@ def of_name(
     parameters: Mapping[str, str] | None = None,
     binary: Callable[[Any], bytes] = from_bytes,
 ) -> Convert | None:
-    """How values of a semantic type become normal; None if they are already.
+    """Find the conversion of a semantic type to the normal form; None if values have it.
 
-    `parameters` are those of the type's schema, such as a decimal's scale; `binary` says
-    how bytes are read.
+    `parameters` are those of the type's schema, such as a decimal's scale; `binary` decodes
+    bytes.
 
     Raises:
-        DecodeError: a decimal's scale is no integer, or beyond reason.
+        DecodeError: a decimal's scale is no integer, or too large.
     """
     if name == "org.apache.kafka.connect.data.Decimal":
         if (scale := _scale(str((parameters or {}).get("scale")))) is None:
@@ -146,7 +147,7 @@ class Schema(msgspec.Struct):
 
 
 def of_connect(schema: Schema | Mapping[str, Any]) -> Convert | None:
-    """How values of a Kafka Connect JSON schema become normal; None if they are already.
+    """Find the conversion of a Kafka Connect JSON schema; None if values are normal.
 
     Structs, arrays and maps are converted in place.
 
@@ -161,7 +162,7 @@ def of_connect(schema: Schema | Mapping[str, Any]) -> Convert | None:
 
 
 def of_fields(schema: Schema) -> dict[str, Convert]:
-    """How those fields of a struct become normal that are not already.
+    """Find the conversions of the fields of a struct; normal fields are left out.
 
     Raises:
         DecodeError: it is no schema.
@@ -204,7 +205,7 @@ _TYPES = {
 
 
 def _integer(value: Any, what: str) -> int:
-    # Not isinstance: True is no number of days.
+    # isinstance would accept True as a number of days.
     if value.__class__ is int and value in _INTEGERS:
         return value
     raise _expected(what, value)
@@ -213,7 +214,7 @@ def _integer(value: Any, what: str) -> int:
 def _day(days: int) -> str:
     if -_EPOCH_DAY < days <= date.max.toordinal() - _EPOCH_DAY:
         return date.fromordinal(_EPOCH_DAY + days).isoformat()
-    # The calendar repeats itself every 400 years, so a day of these has the same name.
+    # The calendar repeats every 400 years, so a day in Python's range has the same month and day.
     cycles, rest = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
     near = date.fromordinal(rest + 1)
     year = near.year + cycles * _CYCLE
@@ -300,7 +301,7 @@ def _matched(pattern: re.Pattern[str], value: Any, what: str) -> re.Match[str]:
 
 
 def _second(parts: Sequence[str]) -> tuple[int, str]:
-    """The second of the day in UTC, and the fraction as it is to be written."""
+    """Compute the second of the day in UTC, and the fraction in normal form."""
     hours, minutes, seconds, fraction, sign, *offset = parts
     east = [int(part or 0) * (-1 if sign == "-" else 1) for part in offset]
     second = (int(hours) - east[0]) * 3600 + (int(minutes) - east[1]) * 60 + int(seconds or 0)
@@ -337,7 +338,7 @@ def _iso_date(value: Any) -> str | None:
     return None if value is None else _matched(_ZONED_DATE, value, "a date")[1]
 
 
-# Those of io.debezium.time.Iso… have no zone, although "Z" is written.
+# The types io.debezium.time.Iso… have no zone, although Debezium writes "Z".
 _SEMANTIC: dict[str, Convert] = {
     "io.debezium.time.Date": _date,
     "io.debezium.time.Time": _time(3),
@@ -381,7 +382,7 @@ def _array(items: Convert) -> Convert:
 
 
 def _map(keys: Convert, values: Convert) -> Convert:
-    """A map with keys of text is an object, any other an array of pairs."""
+    """Convert a map: an object if its keys are texts, otherwise an array of pairs."""
 
     def convert(value: Any) -> Any:
         if value is None:

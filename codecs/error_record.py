@@ -1,7 +1,7 @@
-"""Errors as data: the record that stands for what could not be used.
+"""Errors as data: the record of a message or row that could not be processed.
 
-It has the reason, the place (topic, partition, offset) where there is one, and the raw key
-and value in base64.  The reason never holds the payload.
+It has the reason, the place (topic, partition, offset) if there is one, and the raw key and
+value in base64.  The reason never contains the payload.
 """
 
 import base64
@@ -12,7 +12,7 @@ from ikebana.codecs import canonical
 def error_record(
     reason: str, place: tuple[str, int, int] | None, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """The error record of a message at `place` = (topic, partition, offset), if it has one."""
+    """Make an error record; `place` is (topic, partition, offset), if the message has one."""
     topic, partition, offset = place or (None, None, None)
     return canonical.encode(
         {

@@ -1,11 +1,11 @@
-"""What a codec says when it meets bytes that it cannot read."""
+"""The error of a codec at bytes that it cannot decode."""
 
 
 class DecodeError(Exception):
     """A message cannot be decoded; the reason names field and type, never the payload.
 
-    It is caught where a record is known by topic, partition and offset, and becomes a
-    record of the error topic: data, not a stop.
+    The caller knows topic, partition and offset, and makes a record of the error topic.  So an
+    undecodable message does not stop the pipeline.
     """
 
     def __init__(self, codec: str, reason: str, *, key: bytes | None = None) -> None:
@@ -13,4 +13,4 @@ class DecodeError(Exception):
         self.codec = codec
         self.reason = reason
         self.key = key
-        """The canonical key of the row, where it could be read although the rest could not."""
+        """The canonical key of the row, if that could be decoded although the rest could not."""

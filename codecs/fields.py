@@ -1,7 +1,7 @@
-"""Some fields of JSON objects, and the others skipped by the parser; whatever their names.
+"""Decode some fields of JSON objects, while the parser skips the others.
 
-msgspec finds names in a TypedDict only if they are ASCII, and takes none for a struct that
-JSON would have to escape.  Objects with other names are decoded as a whole.
+msgspec finds the fields of a TypedDict only if their names are ASCII, and those of a struct
+only if JSON need not escape them.  Objects with other names are decoded as a whole.
 """
 
 import re
@@ -16,14 +16,14 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f]').search
 
 
 def fit_a_struct(names: Sequence[str]) -> bool:
-    """Whether the fields of a struct can be renamed to these."""
+    """Whether msgspec can decode fields of these names with a struct."""
     return not any(map(_ESCAPED, names))
 
 
 def object_of(fields: Mapping[str, Any] | None) -> Any:
-    """The type of an object of which these fields are decoded; None for all.
+    """Make the type of an object with these fields; None for all fields.
 
-    It may be decoded with more fields than these: see `is_exact`.
+    A decoded object may have more fields than these: see `is_exact`.
     """
     if fields is None or not is_exact(fields):
         return dict[str, _any_of(fields or {})]  # type: ignore[misc]
@@ -31,7 +31,7 @@ def object_of(fields: Mapping[str, Any] | None) -> Any:
 
 
 def is_exact(fields: Mapping[str, Any] | None) -> bool:
-    """Whether `object_of` these fields has nothing else."""
+    """Whether objects of the type `object_of(fields)` have no other fields."""
     return fields is None or all(map(str.isascii, fields))
 
 
@@ -41,9 +41,12 @@ def _any_of(fields: Mapping[str, Any]) -> Any:
 
 
 def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
-    """A function from a JSON message to the canonical bytes of some of its fields.
+    """Make a function from a JSON message to the canonical bytes of some of its fields.
 
-    What is no object has none of them.
+    The result for a message that is no object is an object without fields.
+
+    >>> projection(["b", "c"])(b'{"a": 1, "b": 2}')
+    b'{"b":2}'
 
     Raises:
         DecodeError: from the function, for a message that is not JSON.
@@ -54,7 +57,7 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
         try:
             return pick(message)
         except canonical.REFUSALS as error:
-            # Other JSON than an object, or not JSON at all?
+            # This raises if the message is no JSON at all.
             canonical.canonical(message)
             if isinstance(error, msgspec.ValidationError):
                 return b"{}"

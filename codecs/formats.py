@@ -1,7 +1,7 @@
-"""The formats of inputs and outputs: one row for each, with all that others ask of it.
+"""The formats of inputs and outputs: a table with the traits of each.
 
-Nothing else asks for a format by its name.  A new format is a file beside this one, its name in
-`Format` or `OutputFormat`, and a row here.
+Other modules ask for a trait, never for a format by its name.  A new format is a codec in a file
+beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -33,15 +33,16 @@ Format = Literal[
     "cdcv2-avro",
 ]
 OutputFormat = Literal["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]
-# rows: a message is a row.  changes: it tells of changes of rows.  updates: it is an update with
-# a time and a diff, there once, and a progress topic beside it says which times are closed.
-# facts: it has such updates, each as often as you like, or statements of progress.
+# rows: a message is a row.  changes: a message describes changes of rows.  updates: a message is
+# one update with a time and a diff, written once; a progress topic says which times are closed.
+# facts: a message has such updates, which may be repeated, or statements of progress.
 Kind = Literal["rows", "changes", "updates", "facts"]
-# Where a row's key comes from.  kafka: the Kafka key.  either: the Kafka key, unless the input
-# names columns.  message: the message says what its key is.  columns: the input names them.
+# The source of a row's key.  kafka: the Kafka key.  either: the Kafka key, unless the input names
+# key columns.  message: the message names its key columns.  columns: the input has to name them.
 KeyFrom = Literal["kafka", "either", "message", "columns"]
 MakeCodec = Callable[[Wanted, KeyFormat, "Schemas | None"], Codec]
-# Updates of closed times, consolidated by key; `empty` are times and keys with nothing left.
+# Writes updates of closed times as messages.  The container has the (time, key) pairs after
+# which nothing is left of the key.
 Write = Callable[
     ["Iterable[cdcv2.Fact]", "Origin", Container[tuple[int, bytes]] | None],
     "tuple[list[OutputMessage], list[Violation]]",
@@ -49,45 +50,45 @@ Write = Callable[
 
 
 class FactCodec(Protocol):
-    """One encoding of CDCv2: the modules `cdcv2` and `cdcv2_avro` are."""
+    """An encoding of CDCv2, which the modules `cdcv2` and `cdcv2_avro` implement."""
 
     def decode(self, message: bytes | None, /) -> "cdcv2.Cdcv2Message":
-        """The updates or the progress of a message.  Raises: DecodeError."""
+        """Decode a message into updates or progress.  Raises: DecodeError."""
         ...
 
     def encode_updates(
         self, updates: "Iterable[cdcv2.Fact]", max_bytes: int, /
     ) -> Iterator[bytes]:
-        """Messages of updates."""
+        """Encode updates as messages of at most `max_bytes` each."""
         ...
 
     def encode_progress(
         self, lower: int, upper: int, given: Mapping[int, int], max_bytes: int, /
     ) -> Iterator[bytes]:
-        """Messages of the progress over an interval."""
+        """Encode the progress over [lower, upper) as messages of at most `max_bytes` each."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputTraits:
-    """What is special of a format of inputs.
+    """The traits of a format of inputs.
 
     Codecs are imported when they are first needed: whoever asks for help waits for none.
     """
 
     kind: Kind
     encoding: KeyFormat = "json"
-    """That of the values."""
+    """The encoding of the values."""
     codec: MakeCodec | None = None
-    """What decodes rows or changes; updates and facts have none."""
+    """Makes the codec of rows or changes; None for updates and facts."""
     facts: Callable[[], FactCodec] | None = None
     key_from: KeyFrom = "message"
     keys_alike: bool = False
-    """Whether keys have the encoding of the values, whatever an input says."""
+    """Whether keys always have the encoding of the values."""
     old_images: bool = False
-    """Whether its messages tell what a row was."""
+    """Whether messages have old images of rows."""
     source_clocks: bool = False
-    """Whether they tell when, and where in its log, the source committed a change."""
+    """Whether messages have the commit time and the log position of a change in its source."""
     quick: bool = False
     """Whether columns that nobody reads can be checked without decoding them."""
 
@@ -98,37 +99,37 @@ class InputTraits:
 
     @property
     def is_events(self) -> bool:
-        """Whether a message may be an event of a state machine."""
+        """Whether messages can be events of a state machine."""
         return self.kind == "rows" and self.has_columns
 
     @property
     def is_updates(self) -> bool:
-        """Whether its messages have updates, with times of their own."""
+        """Whether messages have updates with times of their own."""
         return self.kind in ("updates", "facts")
 
     @property
     def in_registry(self) -> bool:
-        """Whether its messages are read by Avro schemas of a registry."""
+        """Whether messages need the Avro schemas of a registry."""
         return self.encoding == "avro" and not self.is_updates
 
     @property
     def usual_key(self) -> KeyFormat:
-        """The format of keys where an input says that of its values alone."""
+        """The format of keys of an input that names only the format of its values."""
         return self.encoding if self.kind == "rows" or self.keys_alike else "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTraits:
-    """What is special of a format of outputs."""
+    """The traits of a format of outputs."""
 
     write: Write | None = None
-    """What writes the changes of keys; None: updates are written as they come, or as facts."""
+    """Writes the changes of keys; None if updates are written one by one, or as facts."""
     facts: Callable[[], FactCodec] | None = None
     latest: bool = False
-    """Whether a message says what its key has from then on: earlier ones may be compacted away,
-    and a reader knows only of them what the key had."""
+    """Whether a message has the whole new value of its key, so that the topic may be compacted;
+    a reader then needs the earlier messages to know the old value."""
     tombstones: bool = False
-    """Whether tombstones of its own follow, which may be left out."""
+    """Whether deletes are followed by tombstones, which the pipeline file may switch off."""
 
     @property
     def as_updates(self) -> bool:
@@ -137,7 +138,7 @@ class OutputTraits:
 
     @property
     def single_value(self) -> bool:
-        """Whether its readers rely on at most one value a key."""
+        """Whether readers rely on at most one value for each key."""
         return self.write is not None
 
 
@@ -272,7 +273,7 @@ FACT_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.facts i
 
 
 def fact_codec(name: str) -> FactCodec:
-    """The encoding of CDCv2 that a format is."""
+    """Find the encoding of CDCv2 by the name of its format."""
     facts = FORMATS[name].facts
     assert facts is not None, f"{name} has no facts"
     return facts()

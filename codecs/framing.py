@@ -1,15 +1,14 @@
-"""Where a message says which schema it was written with, and where its Avro body begins.
+"""Find the id of the schema that a message was written with, and the start of its Avro body.
 
-`confluent` is a zero byte and the id in four bytes, big-endian, or a byte of 1 and the
-schema's GUID in 16.  `apicurio` is a zero byte and the id in eight bytes.  `headers` has
-the body alone.  With each of them an id in the headers comes first: Confluent's, in
-which the same bytes are a header's value, or Apicurio's, eight bytes.  The last of
-several headers of one name counts.
+`confluent`: a zero byte and the id in four bytes, big-endian; or a byte of 1 and the schema's
+GUID in 16 bytes.  `apicurio`: a zero byte and the id in eight bytes.  `headers`: the message is
+only the body.  With each framing an id in the headers takes precedence: Confluent's header has
+the same bytes as the prefix above, Apicurio's has eight bytes.  Of several headers with one name
+the last counts.
 
-Apicurio numbers schemas twice, by content and globally, and its Confluent-compatible API
-answers to only one of the two: to content ids, unless `legacy-id-mode` is on.  A global
-id in a header is therefore taken for an id of that API with `apicurio` only, since it
-would otherwise be the id of another schema now and then.
+Apicurio numbers schemas twice, by content and globally, and its Confluent-compatible API answers
+to only one kind: content ids, unless `legacy-id-mode` is on.  Therefore a global id in a header
+is used only with `apicurio`: otherwise it could be the id of another schema.
 
 Sources: confluent_kafka.schema_registry (dual_schema_id_deserializer), Apicurio's
 KafkaSerdeHeaders, Default4ByteIdHandler and Legacy8ByteIdHandler.
@@ -30,13 +29,13 @@ _GUID_LENGTH = 17
 def locate(
     framing: Framing, part: Part, message: bytes, headers: Headers = None
 ) -> tuple[int | str, int]:
-    """The schema's id, a GUID as text, and where in the message the body begins.
+    """Find the schema's id (a GUID as text), and the index at which the body begins.
 
     >>> locate("confluent", "value", bytes.fromhex("00 0000002a 02"))
     (42, 5)
 
     Raises:
-        DecodeError: there is no id where the framing has it.
+        DecodeError: the framing has an id, and the message has none there.
     """
     if headers and (schema := _of_headers(framing, part, headers)) is not None:
         return schema, 0

@@ -1,26 +1,27 @@
-"""Changes of rows as the JSON formatter of Oracle GoldenGate writes them.
+"""Decode the changes of rows that the JSON formatter of Oracle GoldenGate writes.
 
-Operation-modelled messages: I upserts `after`, U too, D removes the row of `before`, T
-empties the table.  The letters can be set by the options `op_insert`, `op_update`,
-`op_delete` and `op_truncate`.  An update whose `before` has another key than `after` moves
-the row; a column of the key that only one of them has is unchanged.
+These are operation-modelled messages: I and U upsert `after`, D removes the row of `before`, T
+empties the table.  The options `op_insert`, `op_update`, `op_delete` and `op_truncate` set
+other letters.  An update whose `before` has another key than `after` moves the row; a key
+column that only one of them has is unchanged.
 
 The key's columns are the declared ones, else `primary_keys`, which GoldenGate writes with
-includePrimaryKeys.  With a key that is not declared all columns are decoded.
+includePrimaryKeys.  If the key is not declared, all columns are decoded.
 
 The option `row_image` is `minimal` (GoldenGate's default: updates carry the key and what
 has changed, deletes the key), or `full` (NOCOMPRESSUPDATES and NOCOMPRESSDELETES, no
-omitted nulls).  In a minimal update these columns are absent, whichever applies first:
+omitted nulls).  The first rule that applies determines the absent columns of a minimal update:
 
-1. where columns are declared, those that `after` lacks; rows have these alone;
-2. where `after` has marks (`<column>_isMissing`), those that are marked: GoldenGate marks
-   all or none;
-3. where `before` has all that `after` has and more, the rest of it.
+1. If columns are declared: the declared columns that `after` lacks.  Rows then have only
+   declared columns.
+2. If `after` has marks (`<column>_isMissing`): the marked columns.  GoldenGate marks all columns
+   or none.
+3. If `before` has all columns of `after` and more: the others.
 
-Else it cannot be told whether more is absent, and the message is refused: declare columns,
-or say that images are full.  A marked column is absent (or, in `before`, unknown) in every
-image.  `before` is given if images are full; of minimal ones where it has every declared
-column, or, where none are declared, has marks but none that is true, or by 3.
+If none applies, more columns may be absent, and the message is refused; the remedy is to declare
+columns, or to set `row_image` to `full`.  A marked column is absent (in `before`: unknown) in
+every image.  `before` is given if images are full.  A minimal one is given if it has every
+declared column; or, if none are declared, if it has marks of which none is true, or by rule 3.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _BadMessage(msgspec.Struct):
-    """As much of a message as its row's key needs, whatever the rest is."""
+    """The part of a message that is needed for the row's key, if the rest is damaged."""
 
     table: Any = None
     primary_keys: Any = None
@@ -79,7 +80,7 @@ class GoldenGate:
     """Decodes GoldenGate's messages.
 
     Raises:
-        ConfigError: an option has a value that it cannot have.
+        ConfigError: an option has a value that is not one of its choices.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -92,21 +93,21 @@ class GoldenGate:
         }
         if len(self._operations) < len(_LETTERS):
             raise ConfigError("two operations of GoldenGate have the same letter")
-        # Where neither declared columns nor the option tell what is absent from `after`, all
-        # that stands there and in `before` does.
+        # Without declared columns and full images, the columns of both images show what is absent
+        # from `after`, so all are decoded.
         told = self._full or bool(wanted.declared)
         self._read_all = canonical.decoder(dict[str, Any])
         self._read = images.read if told else self._read_all
         self._read_old = self._read if wanted.before or not told else images.read_key
 
     def key(self, key: bytes | None) -> bytes | None:
-        """None: only the value tells."""
+        """Return None: the key is in the value."""
         return None
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        """What a message says of its row."""
+        """Decode a message into the changes of its row."""
         return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
@@ -120,7 +121,7 @@ class GoldenGate:
             return [Change("truncate")]
         images = self._images
         names = images.key_columns(message.primary_keys or ())
-        # Marks are looked for only where there are any: they double the columns to decode.
+        # Marks double the columns to decode, so they are decoded only if there are any.
         marked = _MARK_BYTES in value
         before, not_before = self._image(message.before, self._read_old, marked=marked)
         if operation == "delete":
@@ -143,7 +144,7 @@ class GoldenGate:
     def _image(
         self, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Image], *, marked: bool
     ) -> tuple[Image | None, tuple[str, ...] | None]:
-        """An image without marks, and the columns that are marked; None if there are no marks."""
+        """Split an image into its columns and the marked ones, None if there are no marks."""
         if raw == NULL:
             return None, None
         if not marked:

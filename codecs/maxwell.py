@@ -1,22 +1,22 @@
-"""Changes of rows as Maxwell writes them (MySQL).
+"""Decode the changes of rows that Maxwell writes (MySQL).
 
-insert, update and bootstrap-insert upsert `data`; delete removes its row; `old` has what
-the columns that an update changed had before, so that the old row is `data` overlaid with
-`old`.  An update whose `old` has a column of the key moves the row.  Maxwell writes no
-tombstones, and no event for a truncate.
+insert, update and bootstrap-insert upsert `data`; delete removes its row.  `old` has the old
+values of the columns that an update changed, so the old row is `data` overlaid with `old`.  An
+update whose `old` has a key column moves the row.  Maxwell writes no tombstones, and no event
+for a truncate.
 
-The key's columns are the declared ones, else `primary_key_columns`, which Maxwell writes
-with `output_primary_key_columns`.  With a key that is not declared all columns are decoded.
+The key's columns are the declared ones, else `primary_key_columns`, which Maxwell writes with
+`output_primary_key_columns`.  If the key is not declared, all columns are decoded.
 
-Options, to be set to what MySQL and Maxwell are set to:
+The options have to match the settings of MySQL and Maxwell:
 
-* `row_image`: `full`, or `minimal` where binlog_row_image is minimal or noblob.  Then a
-  declared column that `data` lacks is absent, so that columns have to be declared, rows
-  have these alone, and no old row is full.  The rows of a bootstrap always are.
-* `output_nulls`: `true`, or `false` where Maxwell leaves out nulls.  Then a declared column
-  that `data` lacks is null, and an update has no `before`, since one that `old` lacks was
-  null or is unchanged.  For the same reason it cannot be had along with minimal images,
-  and a column of the key must never be null.
+* `row_image`: `full`, or `minimal` if binlog_row_image is minimal or noblob.  With `minimal`,
+  a declared column that `data` lacks is absent.  So columns have to be declared, rows have only
+  these, and no old row is complete.  The rows of a bootstrap are always complete.
+* `output_nulls`: `true`, or `false` if Maxwell leaves out nulls.  With `false`, a declared
+  column that `data` lacks is null.  An update has no `before`, because a column that `old`
+  lacks was null or is unchanged.  For the same reason it excludes minimal images, and a key
+  column must never be null.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _BadMessage(msgspec.Struct):
-    """As much of a message as its row's key needs, whatever the rest is."""
+    """The part of a message that is needed for the row's key, if the rest is damaged."""
 
     database: Any = None
     table: Any = None
@@ -72,8 +72,15 @@ _bad_message = canonical.decoder(_BadMessage)
 class Maxwell:
     """Decodes Maxwell's messages.
 
+    >>> message = b'{"database": "shop", "table": "orders", "type": "update",'
+    >>> message += b' "data": {"id": 1, "n": 2}, "old": {"n": 1}}'
+    >>> Maxwell(Wanted(key=("id",), before=True)).changes(None, message, None)[0]._asdict()
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'kind': 'upsert', 'key': b'{"id":1}', 'after': b'{"id":1,"n":2}',
+     'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True}
+
     Raises:
-        ConfigError: an option has a value that it cannot have.
+        ConfigError: an option has a value that is not one of its choices.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -89,13 +96,13 @@ class Maxwell:
             )
 
     def key(self, key: bytes | None) -> bytes | None:
-        """None: only the value tells, as the Kafka key is that of the new row."""
+        """Return None: the key is in the value, and the Kafka key is always the new one."""
         return None
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        """What a message says of its row."""
+        """Decode a message into the changes of its row."""
         return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:

@@ -1,7 +1,7 @@
-"""How deep JSON may be nested: one limit, wherever in the program it is read.
+"""The limit of nesting in JSON: the same wherever the program reads it.
 
-Without one, Python's own stack is the limit, and a message that can be decoded in one
-place could not be in another that lies a few calls deeper.
+Without a limit, Python's stack would be one, and a message could be decoded in one place but
+not in another that is a few calls deeper.
 """
 
 import re
@@ -14,14 +14,14 @@ _STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 
 def too_deep(message: bytes) -> bool:
-    """Whether a JSON text has more than `DEEPEST` arrays and objects in each other.
+    """Whether a JSON text nests more than `DEEPEST` arrays and objects.
 
     >>> too_deep(b"[" * 200 + b"]" * 200), too_deep(b"[" * 201 + b"]" * 201)
     (False, True)
     >>> too_deep(b'["' + b"[" * 500 + b'"]')
     False
     """
-    # Nearly every message has fewer in all.
+    # Nearly all messages have fewer brackets altogether.
     if message.count(b"{") + message.count(b"[") <= DEEPEST:
         return False
     steps = map(_STEPS.__getitem__, _BRACKETS.findall(_TEXTS.sub(b"", message)))

@@ -1,8 +1,8 @@
-"""Plain keyed upserts: `json`, compared as data, and `bytes`, compared as they are.
+"""Decode plain keyed upserts: `json`, compared as data, and `bytes`, compared byte by byte.
 
-Both have the key in the Kafka key and the value in the Kafka value; a null value is a
-delete.  With wanted columns, a JSON object is an object of these fields alone, and what
-is no object is one without fields.
+Both have the key in the Kafka key and the value in the Kafka value; a null value is a delete.
+If only some columns are read, a JSON object keeps only these fields, and any other JSON value
+becomes an object without fields.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,12 @@ PlainFormat = Literal["json", "bytes"]
 
 
 class Plain:
-    """Decodes keys and values that stand for themselves."""
+    """Decodes messages whose key and value are those of the row.
+
+    >>> [change] = Plain("json", "json", Wanted()).changes(b"1", b'{"b": 1.0, "a": 2}', None)
+    >>> change.kind, change.key, change.after
+    ('upsert', b'1', b'{"a":2,"b":1}')
+    """
 
     def __init__(self, key_format: PlainFormat, value_format: PlainFormat, wanted: Wanted) -> None:
         self._raw_key = key_format == "bytes"
@@ -29,7 +34,7 @@ class Plain:
             )
 
     def key(self, key: bytes | None) -> bytes | None:
-        """The canonical key.  Raises: DecodeError, also if there is none."""
+        """Decode a key to canonical bytes.  Raises: DecodeError, also if there is no key."""
         if key is None:
             raise DecodeError("key", "it is null")
         if self._raw_key:
@@ -40,7 +45,7 @@ class Plain:
             raise DecodeError("key as JSON", error.reason) from None
 
     def keys(self, keys: Sequence[bytes | None]) -> list[bytes]:
-        """`key` of each.  Raises: DecodeError, if any of them is at fault."""
+        """Decode keys as `key` does.  Raises: DecodeError, if one cannot be decoded."""
         if None in keys:
             raise DecodeError("key", "it is null")
         if self._raw_key:
@@ -48,14 +53,14 @@ class Plain:
         return canonical.canonical_many(keys)  # type: ignore[arg-type]
 
     def values(self, values: Sequence[bytes | None]) -> list[bytes | None]:
-        """The canonical values.  Raises: DecodeError, if any of them is at fault."""
+        """Decode values to canonical bytes.  Raises: DecodeError, if one cannot be decoded."""
         if self._raw_value:
             return values  # type: ignore[return-value]
         decode = self._value
         return [None if value is None else decode(value) for value in values]
 
     def changes(self, key: bytes | None, value: bytes | None, headers: Headers) -> list[Change]:
-        """One upsert, or one delete."""
+        """Decode a message into one upsert or one delete."""
         decoded = self.key(key)
         if value is None:
             return [Change("delete", decoded)]

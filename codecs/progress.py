@@ -1,9 +1,8 @@
-"""The progress record: what a reader of a diff topic may rely on, batch by batch.
+"""The progress record, which states for each batch of a diff topic which times are closed.
 
-One record a batch in `<topic>.progress`, keyed by the batch's number.  A reader that
-has seen `upper` has, once it has read every partition up to `ends`, exactly the
-updates of every time before `upper`.  `lower` is the `upper` of the batch before;
-`count` is the number of update records of the batch.
+Topic `<topic>.progress` has one record for each batch, keyed by the batch's number.  A reader
+that has read every partition up to `ends` has exactly the updates of all times before `upper`.
+`lower` is the `upper` of the batch before; `count` is the number of update records of the batch.
 """
 
 import re
@@ -15,8 +14,8 @@ import msgspec
 from ikebana.codecs.errors import DecodeError
 
 VERSION = 1
-# What a reader may rely on besides.  upserts: every key holds at most one value, once.
-# collection: no count is negative.  changes: sums may go below zero by design.
+# The changelog mode of a topic.  upserts: every key has at most one value, with count 1.
+# collection: no count is negative.  changes: sums may be negative by design.
 Promise = Literal["upserts", "collection", "changes"]
 
 
@@ -35,21 +34,21 @@ class ProgressRecord(msgspec.Struct, frozen=True):
     version: int = VERSION
 
     def key(self) -> bytes:
-        """The Kafka key: the batch's number."""
+        """Encode the Kafka key: the batch's number."""
         return b"%d" % self.batch
 
     def encode(self) -> bytes:
-        """The Kafka value."""
+        """Encode the Kafka value."""
         return msgspec.json.encode(self)
 
 
 def decode(message: bytes | None) -> ProgressRecord:
-    """Read the Kafka value of a progress record.
+    """Decode the Kafka value of a progress record.
 
     Raises:
-        DecodeError: it is none, or one of another version.
+        DecodeError: it is no progress record, or has another version.
     """
-    # First the version: of another one, nothing else is known.
+    # The version is checked first, because another version may have any other fields.
     version = _decode(message, _Versioned).version
     if version != VERSION:
         raise DecodeError("progress record", f"version {version} is not {VERSION}")
@@ -67,7 +66,7 @@ def _decode(message: bytes | None, kind: type[_Struct]) -> _Struct:
     try:
         return msgspec.json.decode(message or b"", type=kind)
     except msgspec.MsgspecError as error:
-        # It would quote a value that is none of an enumeration's.
+        # The error would quote a value that the enumeration lacks, which is payload.
         reason = re.sub(r"^Invalid enum value '.*'", "Invalid enum value", str(error), flags=re.S)
         raise DecodeError("progress record", reason) from None
     except UnicodeDecodeError as error:
@@ -78,7 +77,13 @@ def _decode(message: bytes | None, kind: type[_Struct]) -> _Struct:
 
 
 def pack_times(times: dict[int, int]) -> list[int]:
-    """Counts by time as alternating steps of time and counts, which are small numbers."""
+    """Pack counts by time as a list: the step from the time before, then the count, and so on.
+
+    Steps are smaller numbers than times, so they take fewer bytes.
+
+    >>> pack_times({1_000: 2, 1_003: 1})
+    [1000, 2, 3, 1]
+    """
     packed: list[int] = []
     last = 0
     for time, count in sorted(times.items()):
@@ -88,7 +93,7 @@ def pack_times(times: dict[int, int]) -> list[int]:
 
 
 def add_times(times: dict[int, int], packed: Sequence[int]) -> None:
-    """Add what `pack_times` has packed."""
+    """Add counts that `pack_times` has packed to `times`, in place."""
     time = 0
     for step, count in zip(packed[::2], packed[1::2], strict=True):
         time += step

@@ -1,13 +1,12 @@
-"""Row images of change messages in JSON: what is read of them, and how it is written.
+"""Decode the row images of change messages in JSON, and write them as canonical bytes.
 
-An image is a JSON object of columns.  It stays the bytes that it came as (`msgspec.Raw`)
-until its table is known to be wanted.  Then only the columns that are read and those of the
-key are decoded where both are declared, else all.  Names of columns count exactly as the
-message has them, upper and lower case included.
+An image is a JSON object of columns.  It stays undecoded (`msgspec.Raw`) until its table is
+known to be selected.  Then only the columns that are read and those of the key are decoded if
+both are known in advance, otherwise all.  Column names are case-sensitive.
 
-A column that a full image lacks is left out of the row: it is not null, the table did not
-have it yet.  What an image lacks that need not be full is told by the declared columns,
-whether they are read or not: they are looked for, and their values stay as they are.
+A column that a full image lacks is left out of the row: it is not null, because the table did
+not have the column yet.  If images need not be full, an image lacks the declared columns that
+are not in it, read or not.
 """
 
 import re
@@ -23,21 +22,21 @@ from ikebana.codecs.fields import is_exact, object_of
 from ikebana.errors import ConfigError
 
 Image = dict[str, Any]
-"""Columns with their values."""
+"""The values of columns, by name."""
 
 _ALL_THAT_FAILS = (*canonical.REFUSALS, DecodeError)
 _TOMBSTONE = Ignored("tombstone")
 NULL = msgspec.Raw(b"null")
-"""What an image is that is there but is none."""
+"""A null image."""
 
 
 class RowImages:
-    """Reads and writes the row images of one codec.
+    """Decodes and writes the row images of one codec.
 
-    With `minimal`, an image need not be full: its row has declared columns alone, and
-    whichever of them it lacks are absent.  With `looks`, declared columns are looked for
-    although rows may have others.  Unless `exact`, images may have been decoded by others
-    than `read`.
+    With `minimal`, images need not be full: a row has only declared columns, and those that its
+    image lacks are absent.  With `looks`, all declared columns are decoded, to see which of them
+    an image has, although rows may have other columns.  Without `exact`, images may have more
+    columns than `names`, because the codec decodes them itself.
     """
 
     def __init__(
@@ -53,20 +52,20 @@ class RowImages:
         self._key = wanted.key
         self._keyless = wanted.diffs
         self.declared: Declared = wanted.declared
-        """What says which columns an image lacks."""
+        """The declared columns, which determine what an image lacks."""
         to_look_for = self.declared.to_look_for() if minimal or looks else ()
         self._columns = wanted.columns
         if wanted.columns is None and minimal and to_look_for:
             self._columns = to_look_for
         self.names = None
-        """What is decoded of an image, None for all of it."""
+        """The columns to decode of an image, None for all."""
         if self._columns is not None and wanted.key:
             self.names = tuple(dict.fromkeys((*self._columns, *wanted.key, *to_look_for)))
         self.key_names = wanted.key or None
-        """What is decoded of an image of which only the key matters, None for all of it."""
+        """The columns to decode of an image if only the key is needed, None for all."""
         self.to_convert = None if self._columns is None else (*self._columns, *wanted.key)
-        """The columns whose values anybody reads, None for all."""
-        # Whether an image, as it is decoded, has nothing but columns that are read.
+        """The columns whose values are used, None for all."""
+        # Whether a decoded image has only columns that are read.
         self._only_read = self._columns is None or (
             exact
             and self.names is not None
@@ -79,19 +78,19 @@ class RowImages:
         )
 
     def type_of(self, *further: str) -> Any:
-        """The type of an image as it is decoded, with further columns of it."""
+        """Make the type that an image is decoded as, with further columns."""
         if self.names is None:
             return dict[str, Any]
         read = {*(self.to_convert or ()), *further}
         return object_of({n: Any if n in read else msgspec.Raw for n in (*self.names, *further)})
 
     def key_columns(self, told: Sequence[str]) -> Sequence[str]:
-        """The key's columns: the declared ones, else those that the message tells.
+        """Find the key's columns: the declared ones, else those that the message names.
 
-        Where rows need no key there may be neither.
+        There may be none if rows need no key.
 
         Raises:
-            DecodeError: there are neither.
+            DecodeError: there are none, and rows need a key.
         """
         columns = self._key or told
         if not (columns or self._keyless):
@@ -99,7 +98,7 @@ class RowImages:
         return columns
 
     def key(self, image: Image, columns: Sequence[str]) -> bytes | None:
-        """The key of a row; None if it needs none.
+        """Make the key of a row; None if rows need no key.
 
         Raises:
             DecodeError: the image lacks one of the key's columns.
@@ -111,35 +110,35 @@ class RowImages:
         except KeyError:
             pass
         if not self._key:
-            # What the message says is payload, be it the name of a column.
+            # The column's name comes from the message, so it is payload and not quoted.
             raise DecodeError(self._codec, "a column of the key is missing from the row")
         lacking = ", ".join(f"`{name}`" for name in columns if name not in image)
         raise DecodeError(self._codec, f"the row lacks {lacking} of the key")
 
     def row(self, image: Image) -> bytes:
-        """The columns that are read and that an image has, which `read` has given."""
+        """Write a row with the columns of an image that are read."""
         if self._only_read:
             return canonical.write(image)
         return canonical.write({n: image[n] for n in self._columns or () if n in image})
 
     def row_with_nulls(self, image: Image) -> bytes:
-        """The same; a declared column that the image lacks is null."""
+        """Write a row like `row`, with nulls for declared columns that the image lacks."""
         row = self.declared.with_nulls(image)
         if self._columns is not None:
             row = {name: row[name] for name in self._columns if name in row}
         return canonical.write(row)
 
     def readable_columns(self, told: Any) -> Sequence[str]:
-        """The key's columns in a message that is bad elsewhere; raises what reading does."""
+        """Find the key's columns in a message that is damaged elsewhere; raises as decoding."""
         return self._key or self.key_columns(msgspec.convert(told or (), tuple[str, ...]))
 
     def readable_key(self, image: bytes | msgspec.Raw, told: Any) -> bytes | None:
-        """The key of a row in a message that is bad elsewhere; raises what reading does."""
+        """Decode a row's key in a message that is damaged elsewhere; raises as decoding does."""
         return self.key(self.read_key(image), self.readable_columns(told))
 
 
 class Tables:
-    """Tells the wanted tables by their full names, which messages have in these fields.
+    """Selects tables by their full names, whose parts messages have in `fields`.
 
     Raises:
         ConfigError: `tables` is no regular expression.
@@ -149,17 +148,17 @@ class Tables:
         self._codec = codec
         self._fields = fields
         self.all = wanted.tables is None
-        """Whether names need not even be looked at."""
+        """Whether every table is selected."""
         try:
             self._match = re.compile(wanted.tables or "").fullmatch
         except re.error as error:
             raise ConfigError(f"tables is no regular expression: {error}") from None
 
     def has(self, *parts: Any) -> bool:
-        """Whether a table is wanted, by the parts of its name.
+        """Whether a table is selected, by the parts of its name.
 
         Raises:
-            DecodeError: one of them is missing, or is no text.
+            DecodeError: a part is missing, or is no text.
         """
         if self.all:
             return True
@@ -170,10 +169,10 @@ class Tables:
 
 
 def option(wanted: Wanted, name: str, *choices: str) -> str:
-    """The option's value, one of the choices; the first one unless it is set.
+    """Find an option's value, which must be one of the choices; the first is the default.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: the value is none of the choices.
     """
     value = wanted.options.get(name, choices[0])
     if value not in choices:
@@ -184,7 +183,7 @@ def option(wanted: Wanted, name: str, *choices: str) -> str:
 
 
 def deleted(key: bytes | None, before: bytes | None) -> Change:
-    """The end of a row."""
+    """Make the delete of a row."""
     return Change("delete", key, None, before, replaces=True)
 
 
@@ -195,9 +194,10 @@ def moved(
     before: bytes | None,
     absent: tuple[str, ...],
 ) -> list[Change]:
-    """An update: of one row, or from one key to another.
+    """Make the changes of an update: an upsert, or if the key changes a delete and an upsert.
 
-    Of a row that moves with a partial image, what is absent stands in the old key's row.
+    If the image of a row whose key changes is partial, the absent columns are in the old key's
+    row.
     """
     if old_key == key:
         return [Change("upsert", key, after, before, absent, replaces=True)]
@@ -210,10 +210,10 @@ def changes_or_refusal(
     decode: Callable[[bytes], Sequence[Change] | Ignored],
     readable_key: Callable[[bytes], bytes | None],
 ) -> Sequence[Change] | Ignored:
-    """Decode a message; whatever fails is refused with the row's key, if that is readable.
+    """Decode a message; if that fails, the error has the row's key if it can be decoded.
 
     Raises:
-        DecodeError: decoding has failed.
+        DecodeError: the message cannot be decoded.
     """
     if value is None:
         return _TOMBSTONE

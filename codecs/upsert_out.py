@@ -1,15 +1,15 @@
-"""Upserts out: what a key's value becomes, for a collection with at most one value a key.
+"""Encode updates as upserts, for a collection with at most one value for each key.
 
-Per time and key there is one message with the value that the key has then, or a
-tombstone if it has none, and nothing where nothing changed.  Applied in the order in
-which they are given, by time and then by key, they make the collection at every time.
+For each time and key whose value changes there is one message: the new value, or a tombstone if
+there is none.  The messages come in the order of times, then keys; applied in this order they
+make the collection at every time.
 
-That takes all updates of a time and key at once, but no state: of one value a key, an
-update tells what came before.  Consolidated, they are +1 of the new value, -1 of the
-old one, or both.  Anything else is a violation: the key gets no message at this time,
-for no value would be right.  What one time's updates alone don't show, such as a second
-value that comes while the first one stays, is not found here: a collection that may have
-one is watched with state (`processor.kernels.single_value`).
+This takes all updates of a time and key together, but no state: if a key has one value, its
+updates show the old value.  Consolidated, they are +1 of the new value, -1 of the old one, or
+both.  Anything else is a violation: the key gets no message at this time, because no value would
+be right.  Some violations do not show in the updates of one time, such as a second value that
+comes while the first one stays; if a collection may have these, `processor.kernels.single_value`
+finds them with state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from ikebana.codecs.error_record import error_record
 
 
 class OutputMessage(NamedTuple):
-    """A Kafka message; a tombstone's value is None."""
+    """A Kafka message; the value of a tombstone is None."""
 
     key: bytes | None
     value: bytes | None
@@ -29,7 +29,7 @@ class OutputMessage(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A key whose updates of a time cannot be written; the reason has no data in it."""
+    """A key whose updates at a time cannot be written; the reason contains no data."""
 
     key: bytes | None
     time: int
@@ -68,7 +68,7 @@ def _violation(key: bytes | None, diffs: dict[bytes, int]) -> str | None:
 
 
 def changed(updates: Iterable[Fact]) -> Iterator[tuple[int, bytes | None, dict[bytes, int]]]:
-    """The diffs by value of each (time, key) whose values change, in this order."""
+    """Yield each (time, key) whose values change, in this order, with the diffs by value."""
     groups: dict[tuple[int, bytes | None], dict[bytes, int]] = {}
     for key, value, time, diff in updates:
         at = time, key
@@ -88,11 +88,11 @@ def _by_time_and_key(at: tuple[int, bytes | None]) -> tuple[int, bool, bytes]:
 
 
 def time_header(time: int) -> Headers:
-    """The header that tells a message's logical time, an ASCII integer."""
+    """Make the header with a message's logical time, an ASCII integer."""
     return [("time", b"%d" % time)]
 
 
 def violation_record(output: str, violation: Violation) -> bytes:
-    """The error record of a violation in an output."""
+    """Make the error record of a violation in an output."""
     reason = f"output {output} at time {violation.time}: {violation.reason}"
     return error_record(reason, None, violation.key, None)

@@ -1,9 +1,9 @@
 """Delete the executor pods of an earlier driver: clean_executors.py LABEL_SELECTOR.
 
-Executors belong to the driver's pod, which lives on when only its container is started
-again; they would be left behind, ended or not.  Speaks to the API server with the
-pod's own token.  A failure is told and is no reason not to start: such executors
-can't commit anything, since the new driver fences them.
+Kubernetes deletes executors together with the driver's pod.  When only the driver's container
+is started again, its pod stays, and so would the executors of the earlier driver.  The script
+asks the API server with the pod's own token.  If that fails, it prints the error and the driver
+starts anyway: it fences the old executors, so they cannot commit anything.
 """
 
 import os
@@ -18,7 +18,7 @@ _TIMEOUT_S = 10
 
 
 def main(selector: str) -> None:
-    """Ask once."""
+    """Send one request for the deletion."""
     server = f"{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
     namespace = (_ACCOUNT / "namespace").read_text()
     query = urllib.parse.urlencode({"labelSelector": selector})

@@ -1,9 +1,9 @@
 #!/bin/bash
-# The roles that Spark on Kubernetes asks an image for, and otherwise any command.
+# Runs the roles that Spark on Kubernetes requires of an image, or any other command.
 #   executor                            as Spark's scheduler starts it
 #   driver --properties-file F … X.py   as spark-submit in cluster mode starts it
 #   ikebana run …                       a driver in client mode, or any other command
-# tini is process 1 and passes signals on; a driver is Python itself, since SIGTERM to
+# tini is process 1 and passes signals on.  A driver runs as Python, because SIGTERM to
 # spark-submit would end its JVM in the middle of a batch.
 set -euo pipefail
 
@@ -29,7 +29,7 @@ driver)
   shift
   arguments=()
   while [[ "${1:-}" == --* ]]; do
-    # The class is Spark's runner of Python files, whose work is done here.
+    # The class is Spark's runner of Python files, which this script replaces.
     [[ "$1" == --class ]] || arguments+=("$1" "$2")
     shift 2
   done
@@ -41,7 +41,7 @@ driver)
   exec tini -s -- python "$program" "$@"
   ;;
 *)
-  # A driver's container that is started again finds the executors of its predecessor.
+  # If only the driver's container was started again, the executors before it still run.
   if [[ -n "${IKEBANA_CLEAN_EXECUTORS:-}" ]]; then
     python /opt/ikebana/clean_executors.py "$IKEBANA_CLEAN_EXECUTORS" || true
   fi

@@ -1,4 +1,4 @@
-"""Whether the driver in this container is alive, as its own port says; others always are."""
+"""Check the driver in this container by its own port; a container without one passes always."""
 
 import http.client
 import os

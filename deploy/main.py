@@ -1,4 +1,4 @@
-"""The `ikebana` command as the file that spark-submit wants, in cluster mode."""
+"""The `ikebana` command, as the Python file that spark-submit needs in cluster mode."""
 
 from ikebana.processor.cli.main import main
 

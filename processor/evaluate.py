@@ -41,21 +41,31 @@ if TYPE_CHECKING:
     from ikebana.codecs.avro import Schemas
 
 Found = dict[str, list[Update[Any]]]
-# Beyond every time that a record may have.
+# Greater than every time that a record may have.
 _END = 1 << 63
-# What each shard gets in a batch.
+# The rows of each shard in a batch.
 _Rows = list[list[Records]]
 
 
 class Evaluation:
-    """A pipeline between two micro-batches: give it records, take the updates.
+    """An evaluation of a pipeline in several steps, each of which closes times.
 
-    `counted` is what `dataflow.Emitted` counts, of all batches so far; `messages` are those
-    of each output so far, in its format.  With `optimized` false, nothing is pushed into
-    decoding.  `schemas` are Avro schemas by their ids, for inputs in Avro.
+    `advance` takes records `(key, value, time)` by input, and returns the updates
+    `((key, value), time, diff)` of each output; `finish` closes all times that are left.  With
+    `optimized` false, no work is pushed into decoding.  `schemas` are Avro schemas by their
+    ids, for inputs in Avro.
+
+    >>> from ikebana import Pipeline
+    >>> names = Pipeline("names")
+    >>> _ = names.topic("names").upsert().to("diffs")
+    >>> steps = Evaluation(names)
+    >>> steps.advance({"names": [("frank", "mcsherry", 0)]}, upper=1)["diffs"]
+    [Update(data=('frank', 'mcsherry'), time=0, diff=1)]
+    >>> steps.advance({"names": [("frank", None, 4)]}, upper=5)["diffs"]
+    [Update(data=('frank', 'mcsherry'), time=4, diff=-1)]
 
     Raises:
-        PlanError: the parts of the plan do not fit; every problem.
+        PlanError: the parts of the plan do not fit; it lists every problem.
     """
 
     def __init__(
@@ -86,12 +96,12 @@ class Evaluation:
         self._offset = 0
 
     def advance(self, inputs: Mapping[str, Iterable[Record]], upper: int) -> Found:
-        """Feed records and close all times before `upper`; see `evaluate`.
+        """Take records and close all times before `upper`; see `evaluate` for the shapes.
 
-        Records at or beyond `upper` wait until a later call closes their time.
+        Records at or beyond `upper` wait until a later call closes their times.
 
         Raises:
-            ConfigError: there is no such input, or a record is none.
+            ConfigError: an input does not exist, or a record has the wrong form.
         """
         known = {source.name: source for source in self.plan.inputs}
         if strange := [name for name in inputs if name not in known]:
@@ -123,7 +133,7 @@ class Evaluation:
         }
 
     def finish(self) -> Found:
-        """Close all times for which something waits, and those that follow of it."""
+        """Close all times of updates and records that wait, until none are left."""
         found: Found = {output.name: [] for output in self.plan.published}
         while pending := self.pending():
             for name, updates in self.advance({}, max(pending) + 1).items():
@@ -131,10 +141,10 @@ class Evaluation:
         return found
 
     def pending(self) -> list[int]:
-        """The times of what waits for the frontier to pass them, in order.
+        """List the times, in order, of updates and records that wait for the frontier.
 
-        These are updates that are made already, and records of which nothing has been made
-        yet: those of an upsert or a state machine, and facts of CDCv2.
+        These are updates that are computed already, and records that are processed later:
+        those of an upsert or a state machine, and facts of CDCv2.
         """
         return sorted(
             time
@@ -145,7 +155,7 @@ class Evaluation:
 
     @property
     def counted(self) -> Counter[str]:
-        """What `dataflow.Emitted` counts, of all batches so far."""
+        """The numbers of late, repeated and other records so far, by kind."""
         return self._written.counted
 
     @property
@@ -155,11 +165,11 @@ class Evaluation:
 
     @property
     def covered(self) -> int | None:
-        """Before which time the messages of CDCv2 so far are complete; None without any."""
+        """The time before which the messages of CDCv2 are complete; None if there are none."""
         return min((each.frontier for each in self._covered.values()), default=None)
 
     def _step(self, rows: _Rows, frontiers: dict[str, int]) -> _Rows:
-        """One micro-batch; what it returns is for the next: a hop takes one more."""
+        """Run a micro-batch; return the rows for the next, since an exchange takes one more."""
         intervals = progress.intervals(self.frontiers, frontiers)
         attempts = [
             attempt(self.plan, self._physical, store, own, intervals, early=True)
@@ -181,7 +191,7 @@ class Evaluation:
         return after
 
     def _cover(self, seen: Sequence[Seen], facts: Sequence[Mapping[str, dict[int, int]]]) -> None:
-        """Learn how far messages of CDCv2 are complete."""
+        """Advance `covered` by the statements and facts of a batch."""
         for name, coverage in self._covered.items():
             statements = []
             for each in seen:
@@ -195,7 +205,7 @@ class Evaluation:
             self._covered[name] = advanced(coverage, statements, new)
 
     def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
-        """The records as they reach their shards, all of them in one partition."""
+        """Decode records for their shards, as messages of one partition."""
         lower = min(self.frontiers.values(), default=0)
         given = messages(source, records, lower, self._offset + 1)
         self._offset += len(given)
@@ -217,7 +227,7 @@ class Evaluation:
         where = source.topics[0], 0
         dating = None
         if source.event_time is not None and source.event_time.clock in SOURCE_CLOCKS:
-            # All records of a call are there: no transaction is in the middle.
+            # A call has all records of its transactions, so these need not be counted.
             dating = SourceDating(source, None, where)
         decoding = Decoding(source, intake, place, len(self.stores), dating)
         for shard, chunk in [*decoding.add(given), *decoding.flush()]:
@@ -236,18 +246,20 @@ def evaluate(
 ) -> Found:
     """Run a pipeline on the records `(key, value, time)` of each input.
 
-    Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope,
-    or bytes as they are; None is no key, and a value of None a tombstone.  Of several
-    records with one key and time the last one counts, unless old images tell what is
-    gone (`mode: diffs`).  The updates' data are pairs (key, value), consolidated and in
-    order of time, by the name of the output; `errors` holds what could not be used.  All
-    times are closed, also those of updates that are due later than any record, or those
-    before `upper` if it is given.  Of an input with event time, the time is the record's
-    timestamp; records of one of updates are (key, value, time, diff), or of CDCv2 the
-    messages of a topic, as bytes: then the times that these have closed are.
+    Returns, by the name of each output, its updates `((key, value), time, diff)`, consolidated
+    and in order of time; `errors` has the error records.
 
-    Messages in Avro need their `schemas`: a mapping from ids, or whatever finds them.
-    However many `shards` there are, the updates are the same.
+    * Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope, or
+      bytes.  A key of None is no key, a value of None a tombstone.
+    * Of several records with one key and time the last one counts, unless the input is in
+      `mode: diffs` or `mode: append`.
+    * For an input with event time, the time is the record's timestamp.
+    * Records of an input of updates are `(key, value, time, diff)`; for CDCv2 they may also be
+      the messages of a topic, as bytes, which then close times by their progress.
+    * All times are closed, also those of updates that are due after the last record; or with
+      `upper`, the times before it.
+    * Messages in Avro need `schemas`: a mapping from ids, or an object that looks them up.
+    * The updates do not depend on the number of `shards`.
 
     >>> from ikebana import Input, Output, Plan, Upsert
     >>> plan = Plan(
@@ -264,8 +276,8 @@ def evaluate(
     ('frank', 'zappa') 1 1
 
     Raises:
-        ConfigError: there is no such input, or a record is none; it is named.
-        PlanError: the parts of the plan do not fit; every problem.
+        ConfigError: an input does not exist, or a record has the wrong form.
+        PlanError: the parts of the plan do not fit; it lists every problem.
     """
     plan = plan_of(pipeline)
     evaluation = Evaluation(plan, shards=shards, schemas=schemas)
@@ -275,7 +287,7 @@ def evaluate(
     if any(
         source.event_time is not None or source.traits.kind == "facts" for source in plan.inputs
     ):
-        # First everything waits: what times there are is known only then.
+        # The times of waiting records are known only after a first step at time 0.
         last = 0
     else:
         last = 1 + max(map(greatest_time, given.values()), default=-1)
@@ -288,7 +300,7 @@ def evaluate(
 
 
 class _LiteralPlace(Place):
-    """A partition whose messages have the times that their records say."""
+    """A partition whose messages have the times of the literal records."""
 
     def __init__(self, by_offset: dict[int, int], topic: str, order: int) -> None:
         super().__init__(topic, 0, order, 0, 0, each=True)
@@ -301,7 +313,7 @@ class _LiteralPlace(Place):
 def _updates(
     source: Input, given: Sequence[Message], shards: int
 ) -> Iterable[tuple[int, Updates]]:
-    """Literal updates of CDCv2 as they are, for the shards of their keys."""
+    """Assign literal updates of CDCv2 to the shards of their keys."""
     rows = [Updates([], [], [], [], [], root=source.name) for _ in range(shards)]
     for message in given:
         time, change = diff.read_headers(message.headers)

@@ -1,15 +1,15 @@
-"""A portion of an edit on one shard: what parts of the state come to under two plans.
+"""A portion of an edit on one shard: take contents of the state through the old and new plan.
 
-At the frontier t of an edit the state of each part has what was at t - 1, the last time that is
-closed.  Each datum of a part that stays goes through the steps of the old plan, negated,
-and through those of the new plan: outputs that are replaced get the difference, new
-outputs what the new plan makes, and fresh reductions and arrangements what they begin with.
-A part that ends gives back what replaced outputs had of it, and its errors.  What comes out has
-the time t - 1 on its way, so that fresh operators take it before all that comes at t; outputs
-show it at t.
+At the frontier t of an edit, the state of each part has its contents as of t - 1, the last closed
+time.  Each datum of a part that stays goes through the steps of the old plan, negated, and through
+those of the new plan.  Replaced outputs get the difference, new outputs the results of the new
+plan, and fresh reductions and arrangements their initial contents.  The data of a part that ends
+are retracted from replaced outputs, and so are its errors.  The updates have the time t - 1
+internally, so that fresh operators take them before all updates at t; outputs write them at t.
 
-Steps look at one datum at a time, so the old and the new image of a datum meet in one
-portion; what cancels only across data meets where outputs hold it until all is done.
+Steps see one datum at a time, so the old and the new results of a datum cancel within one
+portion.  Results of different data cancel in the hold of the output, which keeps them until
+all portions are done.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ from ikebana.processor.planning.plan import Operator, Plan, Reduce, StateMachine
 from ikebana.processor.planning.planner import Branch
 from ikebana.processor.rows.rows import KeyedUpdate, keyed
 
-# So many keys of a part go their way in a batch, from each shard.
+# The number of keys of a part that a batch takes in each shard.
 PORTION = 20_000
 _AT = b"at"
 _Contents = Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]
 
 
 class _At(msgspec.Struct, array_like=True):
-    """How far a shard is: at which time, in which part, and its next key; of which edit."""
+    """The progress of a shard: the edit and its time, the part, and the next key in it."""
 
     time: int
     part: int = 0
@@ -60,7 +60,7 @@ class Editing:
     fills: bool
 
     def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
-        """While it fills, fresh operators are at the last time that is closed."""
+        """Give fresh operators the last closed time as their interval, during the fill."""
         if not self.fills:
             return given
         before = Interval(self.time - 1, self.time)
@@ -69,9 +69,9 @@ class Editing:
 
 @dataclass(slots=True)
 class Filling:
-    """What a portion gives: updates by output, by operator that gets them here or by a hop.
+    """The result of a portion: updates by output, and by operator, here or over an exchange.
 
-    It went through so many `keys`, and is now done with so many `parts` of the state.
+    The portion went through `keys` keys; `parts` parts of the state are done now.
     """
 
     outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Filling:
 
 
 def portion(editing: Editing, store: Store) -> Filling:
-    """The next portion of an edit at its frontier; how far it is lies in the store."""
+    """Take the next portion of an edit at its frontier; the progress is in the store."""
     edit, time = editing.edit, editing.time
     begin = _At(time, number=editing.number)
     place = parts.operator_part(store, parts.EDIT)
@@ -94,7 +94,7 @@ def portion(editing: Editing, store: Store) -> Filling:
         at = begin
     filling, left = Filling(), PORTION
     if not at.cleared:
-        # Of a part of the same name that there was before, not all need have gone yet.
+        # An earlier part of the same name may not be deleted completely yet.
         at.cleared = parts.release(store, _new_parts(edit))
         place.put(_AT, msgspec.msgpack.encode(at))
         if not at.cleared:
@@ -116,7 +116,7 @@ def portion(editing: Editing, store: Store) -> Filling:
 
 
 def _new_parts(edit: Edit) -> list[str]:
-    """The parts of the state that begin with an edit."""
+    """List the parts of the state that begin with an edit."""
     return sorted(parts.parts_of(edit.after) - parts.parts_of(edit.before))
 
 
@@ -167,12 +167,12 @@ class _Filler:
             filling.hops.setdefault(name, []).extend(made)
 
     def _retract_errors(self, plan: Plan, branch: Branch, made: Sequence[KeyedUpdate]) -> None:
-        """Take back what reductions that end have said of single rows."""
+        """Retract the errors of single rows in reductions that end."""
         ended = [name for name in (*branch.inlets, *branch.hops) if name in self._edit.gone]
         for reduction in plan.reductions:
             if reduction.function is not None:
                 continue
-            # A concatenation of a collection with itself comes in twice.
+            # A concatenation of a collection with itself has each row twice.
             for _ in range(ended.count(reduction.name)):
                 aggregates = ways.aggregates_of(plan, reduction)
                 rows = list(keyed(made))
@@ -180,13 +180,13 @@ class _Filler:
 
 
 def shown_at(updates: Sequence[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
-    """Updates as an output has them whose earlier times are closed."""
+    """Move updates before `time` to `time`, for an output whose earlier times are closed."""
     moved = [update if update.time >= time else update._replace(time=time) for update in updates]
     return consolidated(moved)
 
 
 def _contents(plan: Plan, root: str, store: Store, start: bytes) -> _Contents:
-    """What a part of the state has now, from a key on; nothing of what keeps no contents."""
+    """Yield the contents of a part of the state, from a key on; none for parts without."""
     operator = next((each for each in plan.operators if each.name == root), None)
     if operator is None or not kind_of(operator).keeps_contents:
         return iter(())

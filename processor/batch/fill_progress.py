@@ -1,4 +1,4 @@
-"""How far a shard is with what an edit fills: parts of the state, then joins that are new."""
+"""The progress of a shard in an edit: first parts of the state, then new joins."""
 
 from collections.abc import Collection
 
@@ -12,9 +12,9 @@ from ikebana.processor.planning.joined import joined
 def fill_progress(
     edit: Edit | None, emitted: Emitted, *, fills: bool, hydrating: Collection[str]
 ) -> FillProgress | None:
-    """How far it is after a batch that `fills`, or in which joins are `hydrating`.
+    """Compute the progress after a batch that `fills`, or in which joins are `hydrating`.
 
-    None: it is neither.  A join that an older version began to fill is of no edit.
+    None if it does neither.  A join that an older version began to hydrate belongs to no edit.
     """
     if not fills and not hydrating:
         return None

@@ -12,15 +12,15 @@ from ikebana.processor.planning.plan import Plan
 
 
 def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipeline:
-    """The pipeline of a YAML file, or of a module as `module:name`.
+    """Load the pipeline of a YAML file, or of a Python module as `module:name`.
 
-    `load("orders.yaml").evaluate(...)` tests a file in milliseconds; `ikebana.testing` takes it as
-    well, and `run` and `start` have the settings of the file.  A file need not name brokers or
-    a checkpoint as long as it is not run.  Its variables are read from `environ`, which is the
-    process's own by default.
+    `load("orders.yaml").evaluate(...)` tests a file in milliseconds, and `ikebana.testing.Run`
+    takes it too.  `run` and `start` use the settings of the file; a file that is only tested need
+    not name brokers or a checkpoint.  Its variables are read from `environ`, by default the
+    environment of the process.
 
     Raises:
-        ConfigError: it cannot be used; every problem at once.
+        ConfigError: the file or module cannot be used; it lists every problem.
     """
     if not Path(given).exists() and is_reference(str(given)):
         return pipeline_named(str(given))
@@ -35,15 +35,15 @@ def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipe
 
 
 def is_reference(given: str) -> bool:
-    """Whether this is of the form `module:name`."""
+    """Whether a text has the form `module:name`."""
     module, colon, name = given.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), name))
 
 
 def pipeline_named(given: str) -> Pipeline:
-    """The pipeline that a module has under a name, `module:name`.
+    """Import the pipeline that a module has under a name, given as `module:name`.
 
-    The module is looked for in the current directory, too.
+    The module may be in the current directory.
 
     Raises:
         ConfigError: the module cannot be imported, or has no such pipeline.

@@ -24,19 +24,21 @@ from ikebana.processor.timing.reclock import SourceOffset
 
 FORMAT = 1
 FORMS = "state"
-"""Where the record of a plan has the forms of what its parts keep."""
+"""The field of a recorded plan with the forms of its parts' state."""
 _BIRTH = "ikebana.json"
 
 
 class Birth(msgspec.Struct, frozen=True):
     """The metadata of a checkpoint.
 
-    `epoch` counts how often it was rescaled; `first_batch` is our number of Spark's
-    batch 0; `seeds` are the manifests with which its shards began if it was rescaled.  `plan`
-    is the plan of the last run, and `released` are parts of the state that removed operators
-    have left.  `edits` counts the changes of the plan, `before` is the plan
-    before the last edit, and `generations` has what names have been used (`planning.edits`),
-    `generations_before` those of before that edit.
+    * `epoch`: the number of rescalings.
+    * `first_batch`: ikebana's number of Spark's batch 0.
+    * `seeds`: the manifests with which the shards began, if the checkpoint was rescaled.
+    * `plan`, `before`: the plan of the last run, and the plan before the last edit.
+    * `edits`: the number of edits of the plan.
+    * `generations`, `generations_before`: the names that have been used (`edits_resolved`), now
+      and before the last edit.
+    * `released`: the parts of the state that removed operators have left.
     """
 
     id: str
@@ -56,7 +58,7 @@ class Birth(msgspec.Struct, frozen=True):
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """The last batches in Spark's two logs, in our numbers; below `first_batch`: none."""
+    """The last batches in Spark's two logs, by ikebana's numbers; `first_batch` - 1 for none."""
 
     offset: SourceOffset | None
     batch: int
@@ -76,11 +78,11 @@ class Checkpoint:
         return f"{self._system.type_name}:{self._path}"
 
     def birth(self) -> Birth | None:
-        """The birth record; None for a location where nothing is yet.
+        """Read the metadata; None if the location is empty.
 
         Raises:
-            CheckpointError: there is something else, the record cannot be used here, or
-                nothing can be read.
+            CheckpointError: the location has something else, cannot be read, or has metadata
+                that cannot be used here.
         """
         with self._reached("read"):
             raw = self._read(_BIRTH)
@@ -97,12 +99,16 @@ class Checkpoint:
             birth = msgspec.json.decode(raw, type=Birth)
         except msgspec.MsgspecError as error:
             raise CheckpointError(
-                f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}'
+                f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}',
+                hint="The file is damaged: restore it from a backup, or start with a new "
+                "checkpoint and new output topics.",
             ) from None
         if birth.format != FORMAT:
             raise CheckpointError(
                 f'checkpoint "{self.location}" has format {birth.format}, this version '
-                f"of ikebana reads {FORMAT}"
+                f"of ikebana reads {FORMAT}",
+                hint="Use the version of ikebana that made the checkpoint, or start with a new "
+                "checkpoint and new output topics.",
             )
         if birth.location != self.identity:
             raise CheckpointError(
@@ -118,7 +124,10 @@ class Checkpoint:
         """Record the current location, after the checkpoint was moved."""
         raw = self._read(_BIRTH)
         if raw is None:
-            raise CheckpointError(f'"{self.location}" holds no checkpoint of ikebana')
+            raise CheckpointError(
+                f'"{self.location}" holds no checkpoint of ikebana',
+                hint="Name the folder of a checkpoint, which has a file ikebana.json.",
+            )
         birth = msgspec.json.decode(raw, type=Birth)
         moved = msgspec.structs.replace(birth, location=self.identity)
         self.write(moved)
@@ -163,7 +172,7 @@ class Checkpoint:
                 self._system.delete_file(path)
 
     def logged(self, first_batch: int) -> Logged:
-        """The last entries of Spark's offset and commit logs.
+        """Read the last entries of Spark's offset and commit logs.
 
         Raises: CheckpointError, if they cannot be read.
         """
@@ -195,17 +204,18 @@ class Checkpoint:
                     self._system.delete_file(f"{self._path}/offsets/{name}")
 
     def offset(self, spark_batch: int) -> SourceOffset:
-        """The source's offset in one entry of Spark's offset log."""
+        """Read the source's offset from one entry of Spark's offset log."""
         with self._reached("read"):
             raw = self._read(f"offsets/{spark_batch}")
-        # A version, the query's metadata, and one line for each source.
+        # The lines are a version, the query's metadata, and one for each source.
         lines = (raw or b"").splitlines()
         try:
             return SourceOffset.from_json(msgspec.json.decode(lines[2]))
         except (IndexError, msgspec.MsgspecError) as error:
             raise CheckpointError(
                 f'cannot read entry {spark_batch} of the offset log of "{self.location}": {error}',
-                hint="The file is damaged or not of an ikebana pipeline.",
+                hint="The file is damaged, or another program wrote it: restore it from a "
+                "backup, or start with a new checkpoint and new output topics.",
             ) from None
 
     def shards(self) -> list[int]:
@@ -253,20 +263,20 @@ def described(plan: Plan) -> dict[str, Any]:
     """The plan as plain data, without the settings that may change between restarts."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     for output in plain["outputs"]:
-        # Only used when the topic is made.
+        # It is only used when the topic is created.
         del output["partitions"]
-        # Nothing is kept of it.
+        # No state depends on it.
         del output["tombstones"]
     for source in plain["inputs"]:
         del source["start"]
-        # Checkpoints of before do not know what is not said here either.
+        # Left out if unset, as older checkpoints do not have these fields.
         for name in ("unique", "size"):
             if not source[name]:
                 del source[name]
     del plain["on_error"]
     if not plain["readings"]:
         del plain["readings"]
-    # Said only where there are any: else checkpoints of before would differ.
+    # Left out if there are none, so that older checkpoints do not differ.
     if forms := state_forms(plan):
         plain[FORMS] = forms
     return plain

@@ -1,8 +1,8 @@
-"""Describes an edit: what of it stays, begins, is replaced or goes, and what fills what begins.
+"""Describe an edit: which parts stay, are new, replaced or removed, and what fills the new ones.
 
-Everything follows from two plans with the names that their parts have in the checkpoint
-(`planning.edits`), and the new one as its user wrote it; how many rows there are is said where
-somebody has counted them.
+The description follows from the old and the new plan, with the names that the checkpoint knows
+(`planning.edits`), and from the new plan as its user wrote it.  It has numbers of rows if these
+were counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,9 +43,9 @@ def described(
     refused: Sequence[Refused] = (),
     figures: StateFigures | None = None,
 ) -> tuple[tuple[PartPlan, ...], StateSize | None]:
-    """What becomes of each part, and how large the state is as far as it was counted.
+    """Describe each part, and the size of the state as far as it was counted.
 
-    `given` is the new plan with the names that its user has for its parts.
+    `given` is the new plan with the names that its user wrote.
     """
     sizes = PartSizes(figures)
     bad = {each.path for each in refused}
@@ -59,7 +59,7 @@ def described(
 
 
 def all_new(plan: Plan, checkpoint: str) -> EditPlan:
-    """What a plan does that begins with nothing."""
+    """Describe a plan that begins without a checkpoint."""
     edit = Edit(
         Plan(plan.name, (), (), (), plan.error_topic, plan.time),
         plan,
@@ -70,7 +70,7 @@ def all_new(plan: Plan, checkpoint: str) -> EditPlan:
         removed=frozenset(),
     )
     found = tuple(
-        # Nothing was there that anything could be filled with but what topics have.
+        # Without state, parts can only be filled from topics.
         part if part.kind == "input" else msgspec.structs.replace(part, filled_from=())
         for part in _Description(edit, plan, PartSizes(None)).parts()
     )
@@ -78,19 +78,19 @@ def all_new(plan: Plan, checkpoint: str) -> EditPlan:
 
 
 def _is_at(path: str, part: PartPlan) -> bool:
-    # What refuses an edit knows what is renamed by its name in the checkpoint.
+    # Refusals name renamed parts by their names in the checkpoint.
     places = [f"{_SECTIONS[part.kind]}.{name}" for name in (part.name, part.was or part.name)]
     return any(path == place or path.startswith(place + ".") for place in places)
 
 
 class _Description:
-    """What becomes of the parts of two plans, which are known here by their names in the state."""
+    """Describes the parts of two plans, which have their names in the checkpoint here."""
 
     def __init__(self, edit: Edit, given: Plan, sizes: PartSizes) -> None:
         self._edit, self._sizes = edit, sizes
         self._before = {each.name: each for each in edit.before.operators}
         self._after = {each.name: each for each in edit.after.operators}
-        # Resolving names leaves the order of parts as it was.
+        # Resolving names does not change the order of parts.
         operators = zip(given.operators, edit.after.operators, strict=True)
         outputs = zip(given.outputs, edit.after.outputs, strict=True)
         self._named = {after.name: own.name for own, after in operators}
@@ -99,14 +99,14 @@ class _Description:
         self._stays: dict[str, bool] = {}
 
     def parts(self) -> Iterator[PartPlan]:
-        """Inputs, operators, arrangements and outputs; of each those that go come last."""
+        """Yield inputs, operators, arrangements and outputs; removed ones come last in each."""
         yield from self._inputs()
         yield from self._operators()
         yield from self._arrangements()
         yield from self._outputs()
 
     def _name(self, name: str) -> str:
-        """What a user calls a part."""
+        """The name of a part for users."""
         return self._named.get(name, shown(name))
 
     def _inputs(self) -> Iterator[PartPlan]:
@@ -124,7 +124,7 @@ class _Description:
                 yield PartPlan("input", name, "dropped", source.value_format, why=why)
 
     def _kept_reading(self, name: str) -> str:
-        """How an input goes on to be read where the new plan alone would read it otherwise."""
+        """Describe how an input is still read, if the new plan alone would read it otherwise."""
         after = self._edit.after
         kept = dict(after.readings).get(name)
         if kept is None:
@@ -167,7 +167,7 @@ class _Description:
         )
 
     def _former_of(self, operator: Operator) -> Operator | None:
-        """What an operator was before, in its own definition or another one."""
+        """Find the operator of the old plan that an operator continues or replaces."""
         if (same := self._before.get(operator.name)) is not None:
             return same
         own = self._name(operator.name)
@@ -176,13 +176,13 @@ class _Description:
             if name not in taken and shown(name) == own:
                 return old
         for name, old in self._before.items():
-            # What keeps no state is renamed without a trace.
+            # An operator without state can be renamed without any record.
             if name not in taken and kind_of(old).is_linear and _called(operator, name) == old:
                 return old
         return None
 
     def _why_replaced(self, operator: Operator, old: Operator) -> str:
-        """Whether it is defined otherwise itself, or what it reads is another collection."""
+        """Explain a replacement: by another definition, or by another collection as its source."""
         was = kind_of(old).with_sources(_called(old, ""), shown)
         now = kind_of(operator).with_sources(_called(operator, ""), self._name)
         if was != now:
@@ -197,7 +197,7 @@ class _Description:
         return f"since it reads {' and '.join(changed)}, which is another collection now"
 
     def _goes_on(self, name: str) -> bool:
-        """Whether a collection is what it was, with its state if it keeps one."""
+        """Whether a collection is unchanged, with its state if it has one."""
         if name not in self._stays:
             self._stays[name] = self._is_as_it_was(name)
         return self._stays[name]
@@ -214,7 +214,7 @@ class _Description:
         return all(self._goes_on(source) for source in kind.sources(operator))
 
     def _origins(self, operator: Operator) -> Iterator[Origin]:
-        """Where an operator that begins gets what there was; what keeps no state needs nothing."""
+        """Yield what a fresh operator is filled from; one without state needs nothing."""
         after, kind = self._edit.after, kind_of(operator)
         if kind.is_linear:
             return
@@ -233,7 +233,7 @@ class _Description:
             yield from self._roots(operator.name)
 
     def _roots(self, name: str) -> Iterator[Origin]:
-        """The roots that a reduction or an arrangement gets its data of."""
+        """Yield the roots from which a reduction or an arrangement gets its data."""
         edge = progress.edges(self._edit.after)[name]
         for root in (*edge.after, *edge.hops):
             yield self._root(self._edit.after, root)
@@ -256,7 +256,7 @@ class _Description:
         return str(replace(of, relation=self._name(of.relation)))
 
     def _arrangements(self) -> Iterator[PartPlan]:
-        """Those that joins make; one that is an upsert's own state is no part by itself."""
+        """Yield the arrangements that joins make, but not those that are an upsert's own state."""
         old, new = joined(self._edit.before).kept, joined(self._edit.after).kept
         for name, each in new.items():
             if not each.is_own:
@@ -313,14 +313,14 @@ class _Description:
                 )
 
     def _shows_other(self, output: Output) -> bool:
-        """Whether the collection of an output is another one, whatever its steps are called."""
+        """Whether the collection of an output has changed, whatever its steps are called."""
         edit = self._edit
         sides = []
         for plan in (edit.before, edit.after):
             (of,) = (each for each in plan.outputs if each.name == output.name)
             ends = [
                 (
-                    # What ends and what begins are two, though it may be under one name.
+                    # An operator that ends and one that begins differ, even under one name.
                     way.root if way.root not in edit.fresh | edit.gone else (id(plan), way.root),
                     [step for _, step in way.steps],
                 )
@@ -330,7 +330,7 @@ class _Description:
         return sides[0] != sides[1]
 
     def _shown_of(self, output: Output) -> Iterator[Origin]:
-        """The roots of the old collection of an output, and of the new one."""
+        """Yield the roots of the old and of the new collection of an output."""
         edit = self._edit
         plans = [edit.before, edit.after] if output.name in edit.replaced else [edit.after]
         found: dict[str, Origin] = {}

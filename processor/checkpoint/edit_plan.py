@@ -1,6 +1,6 @@
-"""What an edit of a running pipeline does, part by part: a value for people and for programs.
+"""The effects of an edit of a running pipeline, part by part, for people and programs.
 
-It is made by `edit_description.described` of two plans, and shown by `explain.edit_text`.
+`edit_description.described` makes it from two plans, and `explain.edit_text` prints it.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ import msgspec
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 
-# An input, what keeps state or makes steps, what joins look up, what is written.
+# An arrangement is the index that joins look up; operators are all others but inputs and outputs.
 Kind = Literal["input", "operator", "arrangement", "output"]
 Does = Literal["stays", "new", "replaced", "renamed", "dropped", "refused"]
-# What the topic of an output gets at the frontier of the edit.
+# The updates that the topic of an output gets at the frontier of the edit.
 Shows = Literal["nothing", "difference", "everything", "end"]
 Result = Literal["nothing", "changes", "refused"]
 EXIT_STATUS: dict[Result, int] = {"nothing": 0, "changes": 2, "refused": 1}
@@ -24,11 +24,11 @@ _LISTED = 4
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a part that begins gets what was there before it.
+    """The source from which a fresh part is filled.
 
-    That is the `state` of an operator, an `arrangement` of joins, a `topic` from its beginning,
-    or another `operator` that begins with the same edit.  `rows` are the keys that are read
-    there; None where nobody has counted them.
+    This is the `state` of an operator, an `arrangement` of joins, a `topic` from its beginning,
+    or another `operator` that begins with the same edit.  `rows` is the number of keys to read
+    there, None if they were not counted.
     """
 
     kind: Literal["state", "arrangement", "topic", "operator"]
@@ -37,12 +37,11 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class PartPlan(msgspec.Struct, frozen=True):
-    """What becomes of one part; names are those that users have given.
+    """The effect of an edit on one part; names are those that users have given.
 
-    `type` is what the part is, as in "reduce"; of an output it is its format.  `was` is the
-    name that the checkpoint has for it, if that is another one.  `why` says in words what the
-    other fields do not.  `bytes` are those that it keeps in the state now; None where nobody
-    has counted.
+    `type` is the kind of operator, as in "reduce", or the format of an output.  `was` is the
+    part's name in the checkpoint, if that differs.  `why` is a reason in words.  `bytes` is the
+    part's size in the state now, None if it was not counted.
     """
 
     kind: Kind
@@ -58,7 +57,7 @@ class PartPlan(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Something of an edit that cannot be: at which path of the file, why, and what to do."""
+    """A refused change: its path in the pipeline file, the reason, and the remedy."""
 
     path: str
     reason: str
@@ -66,9 +65,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class StateSize(msgspec.Struct, frozen=True):
-    """How large the state is: its files, and, if these were counted, what of it stays.
+    """The size of the state: its files, and if these were counted, how much of it stays.
 
-    `rows_to_read` are the keys that an edit goes through.  What new parts will keep is not
+    `rows_to_read` is the number of keys that an edit goes through.  The size of new parts is not
     known before they are filled.
     """
 
@@ -79,10 +78,10 @@ class StateSize(msgspec.Struct, frozen=True):
 
 
 class EditPlan(msgspec.Struct, frozen=True):
-    """What going on with a plan does to a checkpoint.
+    """The effects of a run with a plan on a checkpoint.
 
-    `is_new` says that there is no checkpoint yet, so that nothing is there to be edited.
-    `edited` says whether the plan differs from that of the checkpoint at all.
+    With `is_new`, there is no checkpoint yet, so nothing is edited.  `edited` says whether the
+    plan differs from that of the checkpoint at all.
     """
 
     pipeline: str
@@ -96,14 +95,14 @@ class EditPlan(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> Result:
-        """What comes of it, in one word."""
+        """The result in one word."""
         if self.refused:
             return "refused"
         return "changes" if self.edited or self.is_new else "nothing"
 
     @property
     def counts(self) -> Counter[Does]:
-        """How many parts do what."""
+        """The numbers of parts by their effect."""
         return Counter(part.does for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -124,7 +123,7 @@ class EditPlan(msgspec.Struct, frozen=True):
         return "; ".join(filter(None, [", ".join(words), ", ".join(effects)]))
 
     def gist(self) -> list[str]:
-        """What changes, in one to five lines; none if nothing does."""
+        """Describe the changes in one to five lines; no lines if nothing changes."""
         if self.result == "nothing" or self.is_new:
             return []
         at = "" if self.frontier is None else f" at frontier {moment(self.frontier)}"
@@ -177,7 +176,7 @@ def _refusals(refused: tuple[Refused, ...]) -> str:
 
 
 def _listed(words: list[str]) -> str:
-    """The first of some words, and how many more there are."""
+    """List the first of some words, and the number of the others."""
     more = len(words) - _LISTED
     if more <= 1:
         return ", ".join(words)

@@ -1,8 +1,8 @@
-"""What of a pipeline may change between two runs on one checkpoint.
+"""Decide which changes of a plan are allowed between two runs on one checkpoint.
 
-What is defined as it was goes on, also if it is written otherwise (`planning.identity`).
-Everything else is an edit (`planning.edits`): fresh operators begin with what is there, outputs
-get the difference (`batch.editing`), and what operators that are gone kept is released.
+Parts with the same definition go on, even if it is written otherwise (`planning.identity`).
+Everything else is an edit (`planning.edits`): fresh operators are filled from the state, outputs
+get the difference (`batch.editing`), and the state of removed operators is released.
 """
 
 import functools
@@ -33,10 +33,10 @@ from ikebana.processor.timing.reclock import SourceOffset
 
 
 def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
-    """The record as the state is: without the last edit, if no batch of it has been logged.
+    """Take back the last edit in the metadata, if no batch of it has been logged.
 
-    A start writes the record before the first batch of an edit; if it ends in between, the
-    next may have yet another plan, which is an edit of what has run.
+    A start writes the metadata before the first batch of an edit.  If it ends in between, the
+    next start may have yet another plan, which is then an edit of the plan that has run.
 
     Raises: CheckpointError, if this version cannot make one of the two plans.
     """
@@ -55,24 +55,24 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
 
 
 def resumed(birth: Birth, plan: Plan) -> Plan:
-    """The plan to go on with: what is the same as it was stays as the checkpoint knows it."""
+    """Give the unchanged parts of a plan the names and spellings that the checkpoint knows."""
     old = _recorded(birth)
     return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
 
 
 @functools.lru_cache(maxsize=4)
 def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
-    # A start asks several times, and comparing SQL parses it.
+    # Cached, because a start asks several times, and comparing SQL means parsing it.
     same = identity.resumed(as_written(old), as_written(plan))
     return resolved(old, same, dict(used))
 
 
 def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
-    """What a plan that is resumed is called in the log of its checkpoint, by any version."""
+    """List the fingerprints of a resumed plan in its checkpoint's log, by any version."""
     found = {plan.fingerprint(), plan.former_fingerprint()}
     old = _recorded(birth)
     if old is not None:
-        # As it was, with what the record does not hold.
+        # The recorded plan, with the settings that the metadata lacks.
         times = {source.name: source.event_time for source in old.inputs}
         inputs = tuple(
             replace(source, event_time=times.get(source.name, source.event_time))
@@ -85,19 +85,19 @@ def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
 
 
 def hints_kept(birth: Birth, plan: Plan) -> list[str]:
-    """Where a plan's hints are not followed, since state was laid out by those of before."""
+    """List hints of a plan that are not followed, because older ones have laid out the state."""
     old = _recorded(birth)
     return [] if old is None else identity.hints_kept(old, plan)
 
 
 def _recorded(birth: Birth) -> Plan | None:
-    """The plan that a checkpoint is of, if this version can make it."""
+    """Read the plan of a checkpoint; None if this version cannot read it."""
     return _planned(msgspec.json.encode(birth.plan))
 
 
 @functools.lru_cache(maxsize=4)
 def _planned(known: bytes) -> Plan | None:
-    # A start asks several times, and making a plan judges all its SQL.
+    # Cached, because a start asks several times, and checking a plan checks all its SQL.
     try:
         plan = msgspec.json.decode(known, type=Plan)
         checked(as_written(plan))
@@ -107,17 +107,17 @@ def _planned(known: bytes) -> Plan | None:
 
 
 def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
-    """The birth record for a plan: as it is, or with the changes that may be.
+    """Update the metadata for a plan, if its changes are allowed.
 
     Raises:
-        CheckpointError: with everything that may not change.
+        CheckpointError: some changes are not allowed; it names all of them.
     """
     check_shards(birth, shards)
     plan = resumed(birth, plan)
     _check_forms(birth, plan)
     old = _recorded(birth)
     if old is None:
-        # What that version says of it has not to be what this one says.
+        # These two fields may differ between versions for the same plan.
         was, now = (
             {part: told for part, told in plain.items() if part not in (FORMS, "on_error")}
             for plain in (birth.plan, described(plan))
@@ -140,23 +140,24 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
 
 
 def edit_of(birth: Birth) -> Edit | None:
-    """The last edit of a checkpoint; None if there was none.
+    """Read the last edit of a checkpoint; None if there was none.
 
-    Raises: CheckpointError, if this version cannot make the plan of before.
+    Raises: CheckpointError, if this version cannot read the plan before the edit.
     """
     if not birth.edits:
         return None
     old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
     if old is None or new is None:
         raise CheckpointError(
-            "the plan of before the last edit cannot be made by this version of ikebana",
-            hint="Finish the edit with the version that began it.",
+            f"this version of ikebana cannot read the plan that checkpoint {birth.id} had before "
+            "its last edit",
+            hint="Finish the edit with the version that began it: run that with --once.",
         )
     return edit_between(old, new)
 
 
 def _check_forms(birth: Birth, plan: Plan) -> None:
-    """Refuse parts whose state a version before has kept otherwise."""
+    """Refuse parts whose state an older version has kept in another form."""
     parts = {
         f"{kind}.{part['name']}" for kind in ("operators", "outputs") for part in birth.plan[kind]
     }
@@ -167,16 +168,16 @@ def _check_forms(birth: Birth, plan: Plan) -> None:
     ]
     if wrong:
         raise CheckpointError(
-            "the checkpoint was made by a version of ikebana before: " + "; ".join(wrong),
-            hint="Start anew: with a new checkpoint, under a new name of the pipeline, with new "
-            "output topics and a new errors.topic if one is named.",
+            "the checkpoint was made by an older version of ikebana: " + "; ".join(wrong),
+            hint="Start with a new checkpoint, a new pipeline name, new output topics, and a new "
+            "errors.topic if one is named.",
         )
 
 
 def edit_to(birth: Birth, plan: Plan) -> Edit | None:
-    """What going on with a plan would change, whether it may be or not.
+    """Compute what a run with a plan would change, allowed or not.
 
-    None: this version cannot make the plan that the checkpoint has run.
+    None if this version cannot read the plan that the checkpoint has run.
     """
     old = _recorded(birth)
     return None if old is None else edit_between(old, resumed(birth, plan))
@@ -185,12 +186,15 @@ def edit_to(birth: Birth, plan: Plan) -> Edit | None:
 def _refused(problems: Iterable[str]) -> CheckpointError:
     return CheckpointError(
         "the checkpoint was made by another plan: " + "; ".join(problems),
-        hint="Go on with the old plan, or start anew: with a new checkpoint, under a new name "
-        "of the pipeline, with new output topics and a new errors.topic if one is named. Other "
-        "operators and outputs may be added, changed and removed (docs/operating.md).",
+        hint="Run the old plan, or start with a new checkpoint, a new pipeline name, new output "
+        "topics, and a new errors.topic if one is named. docs/operating.md lists what may "
+        "change.",
     )
 
 
 def _bound(plan: Plan) -> dict[str, Any]:
-    """What of a plan stays as it is: how far batches go may change, and how topics are made."""
+    """Describe the parts of a plan that bind the checkpoint.
+
+    Settings of how far batches go, and of how topics are created, are left out.
+    """
     return described(replace(plan, inputs=tuple(map(identity.lasting, plan.inputs))))

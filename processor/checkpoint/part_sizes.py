@@ -1,4 +1,4 @@
-"""How much an edit reads, keeps and releases of the state, where that was counted."""
+"""The amounts of state that an edit reads, keeps and releases, if the state was counted."""
 
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.edit_plan import StateSize
@@ -10,25 +10,25 @@ from ikebana.processor.planning.plan import Plan, Reduce, StateMachine
 
 
 class PartSizes:
-    """The figures of a state by what plans have; None where nothing was counted."""
+    """The counts of a state by the parts of plans; None if nothing was counted."""
 
     def __init__(self, figures: StateFigures | None) -> None:
         self._figures = figures
         self._parts = None if figures is None else figures.parts
 
     def keys_of_root(self, plan: Plan, root: str) -> int | None:
-        """How many keys the collection of a root has."""
+        """Count the keys in the collection of a root."""
         return self._keys(_part_of(plan, root))
 
     def keys_of_arrangement(self, name: str, shared: Shared) -> int | None:
-        """How many keys an arrangement has, by its name among operators."""
+        """Count the keys of an arrangement, given by its name among operators."""
         return self._keys(name if shared.is_own else parts.ARRANGE + name)
 
     def bytes_of(self, operator: str) -> int | None:
-        """What all parts of an operator have; what keeps no state has nothing."""
+        """Sum the bytes of all parts of an operator; 0 for one without state."""
         if self._parts is None:
             return None
-        # A part of an output may have the name of an operator.
+        # Parts of outputs are left out, because an output may have the name of an operator.
         of_outputs = (parts.HOLD, parts.SHOWN)
         return sum(
             each.bytes
@@ -37,7 +37,7 @@ class PartSizes:
         )
 
     def of_edit(self, edit: Edit) -> StateSize | None:
-        """How large the state is, and what an edit does with it."""
+        """Compute the size of the state, and how much of it an edit reads, keeps and releases."""
         if self._figures is None:
             return None
         if self._parts is None:
@@ -64,7 +64,7 @@ class PartSizes:
 
 
 def _part_of(plan: Plan, root: str) -> str:
-    """The part of the state that has the collection of a root."""
+    """Name the part of the state that has the collection of a root."""
     operator = next((o for o in plan.operators if o.name == root), None)
     if isinstance(operator, StateMachine):
         return parts.MACHINE + root

@@ -25,33 +25,33 @@ from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 
-# Which kernel's an entry is.  Names hold no space, so no upsert's name begins like these.
+# Prefixes of parts by kernel.  Names have no space, so no upsert's name begins like these.
 HOLD, HOLD_IN = "hold ", "hold-in "
 MACHINE, REDUCE, REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
 FACTS = "facts "
 ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
-# How far an edit of the plan is; of no operator.
+# The progress of an edit of the plan, which belongs to no operator.
 EDIT = "edit "
 SHOWN = "shown "
 _HELD = (HOLD.encode(), HOLD_IN.encode())
-# So many entries that are no operator's any more go in one batch.
+# The number of entries of removed operators that are deleted in one batch.
 _RELEASED = 50_000
 
 
 def operator_part(store: Store, operator: str) -> Part:
-    """The prefix of one operator's entries.  Names have no NUL, so no prefix begins another."""
+    """Open the part of one operator.  Names have no NUL, so no prefix begins with another."""
     return Part(store, operator.encode() + b"\0")
 
 
 def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """An entry as the entries of its place in other shards; only held ones are of several."""
+    """Split an entry by the shards it belongs to; only held updates may belong to several."""
     if place.startswith(_HELD):
         return hold.apart(place.partition(b"\0")[2], entry, shard_of)
     return {shard_of(key_of(place, entry)): entry}
 
 
 def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of a shard belongs to, which decides its shard."""
+    """Find the key that an entry belongs to, which determines its shard."""
     operator, _, inner = place.partition(b"\0")
     match operator.rpartition(b" ")[0]:
         case b"machine":
@@ -90,19 +90,19 @@ def of_one_shard(place: bytes) -> bool:
         case b"arrange" | b"":
             return history.of_one_shard(inner)
         case b"hydrate" | b"edit":
-            # How far a shard is; what is rescaled has nothing that is on its way.
+            # The shard's progress in an edit, of which a rescaled checkpoint has none.
             return True
         case _:
             return False
 
 
 def operator_of(place: bytes) -> str:
-    """The operator that an entry of a shard belongs to."""
+    """Find the operator that an entry of a shard belongs to."""
     return place[: place.index(b"\0")].decode()
 
 
 def parts_of(plan: Plan) -> frozenset[str]:
-    """The names of all parts of the state that a plan may have."""
+    """List the names of all parts of the state that a plan may have."""
     stages = joined(plan)
     operators = progress.edges(plan)
     kinds = (MACHINE, REDUCE, REDUCE_ROWS, FACTS, ARRANGE, LOCKED, HOLD_IN, HYDRATE)
@@ -113,7 +113,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
 
 
 def held_times(store: Store, plan: Plan) -> list[int]:
-    """The times of all held updates, in no order."""
+    """List the times of all held updates, in no order."""
     names = [
         *(HOLD + output.name for output in plan.published),
         *(HOLD_IN + name for name in progress.edges(plan)),
@@ -122,7 +122,7 @@ def held_times(store: Store, plan: Plan) -> list[int]:
 
 
 def waiting_times(store: Store, plan: Plan) -> list[int]:
-    """The times of records that wait for them to close, before upserts, machines and facts."""
+    """List the times of records that wait before upserts, machines and facts."""
     kinds: list[tuple[Callable[[Store], Iterable[int]], str, Iterable[str]]] = [
         (upsert.waiting_times, "", (each.name for each in plan.upserts)),
         (state_machine.waiting_times, MACHINE, (each.name for each in plan.machines)),

@@ -1,4 +1,4 @@
-"""What going on with a plan does to a checkpoint, by its birth record: asked before a start."""
+"""Describe, before a start, what a run with a plan changes in a checkpoint, by its metadata."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,8 @@ from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.plan import Plan
 
 _ANEW = (
-    "start anew: with a new checkpoint, under a new name of the pipeline, with new output topics "
-    "and a new errors.topic if one is named"
+    "start with a new checkpoint, a new pipeline name, new output topics, and a new errors.topic "
+    "if one is named"
 )
 
 
@@ -29,10 +29,10 @@ def planned(
     logged: Logged | None = None,
     figures: StateFigures | None = None,
 ) -> EditPlan:
-    """What a run of a plan would change; what it would refuse is told with all of that.
+    """Describe what a run of a plan would change, with the reasons if it would be refused.
 
-    Without a birth record everything is new.  `figures` say how large the state is, `logged`
-    where the frontier stands.
+    Without metadata everything is new.  `figures` are the sizes of the state; `logged` gives the
+    frontier.
     """
     if birth is None:
         return all_new(plan, location)
@@ -44,7 +44,7 @@ def planned(
         parts, state = described(edit, plan, refused, figures)
     edited = bool(refused) or evolved(birth, plan, shards) != birth
     if not edited:
-        # What was renamed before stays as it is.
+        # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
     offset = None if logged is None else logged.offset
     return EditPlan(

@@ -52,14 +52,16 @@ def rescale(
     logged = old.logged(birth.first_batch)
     if logged.batch != logged.committed:
         raise CheckpointError(
-            f"batch {logged.batch} of the checkpoint is unfinished",
+            f'cannot rescale "{old.location}": batch {logged.batch} of the checkpoint is '
+            "unfinished",
             hint="Run the pipeline with --once first: it ends with a finished batch.",
         )
     offset = logged.offset
     if offset is not None and not is_settled(offset):
         raise CheckpointError(
-            f"updates are still between two shards after batch {logged.batch}",
-            hint="Run the pipeline with --once first: it ends when all operators are level.",
+            f'cannot rescale "{old.location}": after batch {logged.batch} updates are still on '
+            "their way between shards",
+            hint="Run the pipeline with --once first: it ends when no updates are on their way.",
         )
     if new.birth() is not None:
         raise CheckpointError(

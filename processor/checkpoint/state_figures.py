@@ -1,9 +1,9 @@
-"""How much the state of a checkpoint has, counted in its files without Spark or Kafka.
+"""Count the state of a checkpoint in its files, without Spark or Kafka.
 
-The manifest that says which files make up a shard lies in Spark's state store.  But files
-say by their names which versions they hold, and what is written for a version is the same
-however often it was tried.  So the files that follow on one another from version 0 on are a
-shard, as it was after the last batch that was computed.  Where they do not, nothing is said.
+The manifest that lists the files of a shard is in Spark's state store.  But the names of files
+have their versions, and every attempt at a version writes the same content.  So the files whose
+versions follow one another from 0 on make up the shard after the last batch that was computed.
+If there is a gap, nothing is counted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,13 +15,13 @@ from ikebana.errors import StateFileError
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.parts import operator_of
 
-# Kernels keep what they have of a key below this; beside it are queues and counts of values.
+# Kernels store the entries of keys under this prefix; queues and counts have others.
 _OF_A_KEY = b"k"
 
 
 @dataclass(slots=True)
 class Figures:
-    """What one part of the state has: entries with their bytes, and of how many keys."""
+    """The counts of one part of the state: entries, bytes and keys."""
 
     entries: int = 0
     keys: int = 0
@@ -30,14 +30,14 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """The size of all state files, and what each part has; None where that is not counted."""
+    """The size of all state files, and the counts of each part, None if they were not counted."""
 
     files_bytes: int
     parts: Mapping[str, Figures] | None = field(default=None)
 
 
 def uncounted(checkpoint: Checkpoint, shards: int) -> StateFigures:
-    """The size of the files alone: more than the state has, for files of before are kept."""
+    """Measure only the files, which are more than the state, because older files are kept."""
     sizes = [_files(checkpoint, shard).sizes() for shard in range(shards)]
     return StateFigures(sum(sum(each.values()) for each in sizes))
 
@@ -45,10 +45,10 @@ def uncounted(checkpoint: Checkpoint, shards: int) -> StateFigures:
 def counted(
     checkpoint: Checkpoint, shards: int, tell: Callable[[int], None] = lambda _: None
 ) -> StateFigures:
-    """Read the state and count what each of its parts has; `tell` hears of entries that were read.
+    """Read the state and count each of its parts; `tell` gets the numbers of entries read.
 
-    It can be done while the pipeline runs.  If that removes a file meanwhile, or a file is
-    damaged, nothing is said of the parts.
+    The pipeline may be running.  If it removes a file meanwhile, or a file is damaged, the parts
+    are not counted.
     """
     alone = uncounted(checkpoint, shards)
     found: dict[str, Figures] = {}
@@ -65,7 +65,7 @@ def counted(
 
 
 def newest_line(names: Iterable[str]) -> list[str] | None:
-    """The files that follow on one another from version 0 to the newest; None if they do not.
+    """Find the files that follow one another from version 0 to the newest; None if there is a gap.
 
     >>> base, old, delta = (
     ...     "000000000002-000000000000-base-aa.run",

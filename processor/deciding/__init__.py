@@ -1,1 +1,1 @@
-"""What is decided from what brokers and checkpoints say; pure."""
+"""Decisions that follow from the contents of brokers and checkpoints; pure."""

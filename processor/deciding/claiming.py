@@ -1,4 +1,4 @@
-"""Taking a shard from whoever had it: what its next marker says, or why it cannot be had."""
+"""Claim a shard from the instance that had it: make its next marker, or refuse."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,48 +6,52 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ikebana.errors import FencedError
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.deciding.commits import NEWER_GOES_ON, Marker
 from ikebana.processor.deciding.refusal import Reason, Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The marker that makes a shard ours, and the digest of the last offset that it ran."""
+    """The marker that makes a shard ours, and the digest of the last offset that it committed."""
 
     marker: Marker
     offset: str
 
 
 def claim(first: Marker, found: Marker | None, incarnation: int) -> Claim | Refusal:
-    """How an instance takes a shard whose last marker is `found`.
+    """Make the marker by which an instance claims a shard whose last marker is `found`.
 
-    `first` is what the shard says that has not run since the checkpoint's birth or its last
-    rescaling; it is `retired` if the checkpoint has had fewer shards since.
+    `first` is the marker of the shard before any batch since the checkpoint was made or last
+    rescaled; it is `retired` if the checkpoint has fewer shards now.
     """
     last = found or first
     if last.incarnation > incarnation:
         return Refusal(
             Reason.REPLACED,
-            f"instance {last.incarnation} has taken over meanwhile",
-            kind=FencedError,
+            f"instance {last.incarnation} has taken over shard {first.shard} of checkpoint "
+            f"{first.checkpoint} meanwhile",
+            NEWER_GOES_ON,
+            FencedError,
         )
     if last.epoch != first.epoch:
         same = last.batch == first.batch
         if not same and not last.retired:
             return Refusal(
                 Reason.RAN_AFTER_RESCALING,
-                f"shard {first.shard} has committed batch {last.batch}, the checkpoint "
-                f"was rescaled after batch {first.batch}",
-                "The old checkpoint has run since: stop it, and rescale it again.",
+                f"cannot take over shard {first.shard} of checkpoint {first.checkpoint}: it has "
+                f"committed batch {last.batch}, and the checkpoint was rescaled after batch "
+                f"{first.batch}",
+                "The checkpoint from before the rescaling has run since. Stop it, and rescale "
+                "it again.",
             )
-        # What the last batch saw of inputs' times is still to be learned.
+        # The next batch still has to learn what the last one read about inputs' times.
         last = replace(first, seen=last.seen, facts=last.facts) if same else first
     return Claim(replace(last, incarnation=incarnation, retired=first.retired), last.offset)
 
 
 def adopted(offsets: Sequence[str]) -> str | None:
-    """The digest of the batch that every shard has committed last, if it is one.
+    """Find the digest of the batch that all shards have committed last; None if they differ.
 
-    `offsets` are those of the shards that the checkpoint has now.
+    `offsets` has the digest of each shard that the checkpoint has now.
     """
     return offsets[0] if len(set(offsets)) == 1 else None

@@ -1,6 +1,7 @@
-"""What shards and the driver commit beside a batch's updates: markers and the lease.
+"""Markers and the lease, which shards and the driver commit together with a batch's updates.
 
-`kafka.markers` writes and reads them; here are the values, and what follows from several.
+This module has the values and what follows from several of them; `kafka.markers` writes and
+reads them.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,12 @@ from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.rows import Seen
 
+NEWER_GOES_ON = "Do not restart this instance: the newer one goes on."
+"""The remedy for an instance that another one has replaced."""
+
 
 class Lease(msgspec.Struct, frozen=True):
-    """The instance that last took over the pipeline, and the topics that it found."""
+    """The instance that last took over the pipeline, and the ids of the topics that it found."""
 
     checkpoint: str
     epoch: int
@@ -26,10 +30,10 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class FillProgress(msgspec.Struct, frozen=True):
-    """How far a shard is with what an edit fills.
+    """The progress of a shard in an edit of the plan that fills fresh operators.
 
-    It is `done` with so many of all `parts`, that is parts of the state and joins that are new,
-    and is at the one called `name`.  This batch went through so many `keys` of the state.
+    The shard has `done` so many of all `parts`, which are parts of the state and new joins, and
+    is at the part `name`.  Its last batch went through so many `keys` of the state.
     """
 
     done: int
@@ -39,19 +43,23 @@ class FillProgress(msgspec.Struct, frozen=True):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What a shard last committed.
+    """The record by which a shard commits a batch.
 
-    `offset` and `plan` name the logged offset and the plan of the batch; `counts` are
-    update records by output, `times` counts by time as `formatting.pack_times` packs them,
-    `counted` whatever else was counted, `took` seconds by phase.  `intervals` are those of
-    the outputs, which may be behind that of the source.  `seen` is what the shard was told
-    of inputs' times, `facts` how many facts of CDCv2 were new, by input, packed like
-    `times`.  `hops_from` is where the batch began to read the shard's partition of the
-    loopback topic.  `hydrated` are new joins that have got all that the shard had before them.
-    `waiting` is how much waits for its time, as `batch.waiting` counts it.  `filling` says how
-    far an edit of the plan is that fills what is new.
-    `epoch` counts rescalings of the checkpoint, `retired` says that it has
-    had fewer shards since.
+    * `epoch`: the number of rescalings of the checkpoint; `retired`: it has fewer shards now.
+    * `incarnation`: the number of the instance that ran the batch.
+    * `offset`, `plan`: the digests of the logged offset and of the plan.
+    * `records`, `behind`: the numbers of records in the batch, and left for later batches.
+    * `counts`: the numbers of update records by output; `times`: the numbers of updates by
+      output and time, as `progress.pack_times` packs them; `counted`: all other counts.
+    * `manifest`: the state of the shard after the batch.
+    * `intervals`: the intervals of the outputs, which may lag behind that of the source.
+    * `hops_from`: the offset at which the batch began to read its loopback partition.
+    * `seen`: the reports on inputs' times that the shard received.
+    * `facts`: the numbers of new facts of CDCv2 by input, packed like `times`.
+    * `took`: seconds by phase.
+    * `hydrated`: new joins that have all rows of this shard from before they began.
+    * `waiting`: the number of updates held for later times, as `batch.waiting` counts them.
+    * `filling`: the progress in an edit of the plan, if one is being filled.
     """
 
     checkpoint: str
@@ -81,7 +89,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
-    """What a shard of a checkpoint says that has not run since its birth or its rescaling."""
+    """Make the marker of a shard before any batch since the checkpoint was made or rescaled."""
     return Marker(
         checkpoint=birth.id,
         epoch=birth.epoch,
@@ -100,17 +108,18 @@ def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
 
 
 def hydrated_in(found: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
-    """The new joins that have all that was there before, as all shards say of a batch."""
+    """Find the new joins that all shards have hydrated, by their markers of a batch."""
     if len(found) < shards or any(marker.batch != batch for marker in found):
         return frozenset()
     return frozenset.intersection(*(frozenset(marker.hydrated) for marker in found))
 
 
 def replaced(pipeline: str, own: int, newer: int) -> Refusal:
-    """Why an instance stops that has found the incarnation of a newer one."""
+    """Refuse to go on after a newer instance has taken over."""
     return Refusal(
         Reason.REPLACED,
         f"this instance (number {own}) of pipeline {pipeline!r} stops: instance {newer} has "
         "taken over its checkpoint",
-        kind=FencedError,
+        NEWER_GOES_ON,
+        FencedError,
     )

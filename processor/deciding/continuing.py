@@ -1,4 +1,4 @@
-"""What a shard's task does of a batch: adopt what is committed, compute it, or stop."""
+"""Decide what a shard's task does with a batch: adopt what is committed, compute it, or stop."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,15 @@ from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.envelope import Tick
 
+_ROLLED_BACK = (
+    "The checkpoint was rolled back or replaced: restore its newest files, or start with a new "
+    "checkpoint and new output topics."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who runs the task: an instance of a pipeline, for one of its shards."""
+    """The instance of a pipeline that runs the task, and the shard."""
 
     plan: Plan
     epoch: int
@@ -21,14 +26,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The batch is committed: its marker says what it came to."""
+    """The batch is committed already; its marker has the results."""
 
     marker: Marker
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """The batch is to be computed, from this state."""
+    """The batch has to be computed from this state."""
 
     manifest: Manifest
 
@@ -36,16 +41,18 @@ class Compute:
 def verdict(
     holder: Holder, tick: Tick, last: Marker | None, state: Manifest
 ) -> Adopt | Compute | Refusal:
-    """What to do of the batch of `tick`, after the shard's `last` marker.
+    """Decide what to do with the batch of `tick`, by the shard's `last` marker.
 
-    `last` was read after everybody else was fenced; `state` is what Spark holds of the shard.
+    `last` must be read after all other instances were fenced.  `state` is the manifest in
+    Spark's state row.
     """
     shard = holder.shard
     if last is None:
         return Refusal(
             Reason.NO_MARKER,
-            f'the marker of shard {shard} is gone from topic "{holder.plan.markers_topic}"',
-            "The topic must be compacted and without retention, and nobody else may write to it.",
+            f'topic "{holder.plan.markers_topic}" has lost the marker of shard {shard}',
+            "Make the topic compacted, without a retention, and writable by nobody else, and "
+            "start with a new checkpoint and new output topics.",
         )
     if last.incarnation != holder.incarnation:
         return replaced(holder.plan.name, holder.incarnation, last.incarnation)
@@ -54,25 +61,24 @@ def verdict(
             return Adopt(last)
         return Refusal(
             Reason.OTHER_OFFSET,
-            f"batch {tick.batch} was committed to Kafka with another offset or plan "
-            f"than the checkpoint logs (shard {shard})",
-            "The checkpoint was rolled back or replaced; use it as it was left.",
+            f"shard {shard} of pipeline {holder.plan.name!r} has committed batch {tick.batch} to "
+            "Kafka with another offset or plan than the checkpoint logs",
+            _ROLLED_BACK,
         )
-    # What is adopted whole was not read, so it cannot be computed.
+    # A batch that is adopted by all shards was not read, so it cannot be computed.
     if last.batch != tick.batch - 1 or tick.adopted:
         return Refusal(
             Reason.OTHER_BATCH,
-            f"shard {shard} committed batch {last.batch} last, and is asked for batch "
-            f"{tick.batch}",
-            "The checkpoint was rolled back or replaced; use it as it was left.",
+            f"shard {shard} of pipeline {holder.plan.name!r} committed batch {last.batch} last, "
+            f"and has to run batch {tick.batch}",
+            _ROLLED_BACK,
         )
-    # The manifests of before a rescaling were of other shards.
+    # Manifests from before a rescaling belong to other shards.
     if last.epoch == holder.epoch and last.manifest != state:
         return Refusal(
             Reason.OTHER_STATE,
-            f"shard {shard} of the checkpoint is at version {state.version}, its marker "
-            f"of batch {last.batch} says {last.manifest.version}: the checkpoint's state was "
-            "rolled back or replaced",
-            "Use the checkpoint as it was left, or start with a new one and new output topics.",
+            f"shard {shard} of checkpoint {last.checkpoint} is at version {state.version}, but "
+            f"its marker of batch {last.batch} names version {last.manifest.version}",
+            _ROLLED_BACK,
         )
     return Compute(state)

@@ -1,4 +1,4 @@
-"""Whether input topics are still what they were when they were last read."""
+"""Check that input topics are the same as when they were last read."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,15 +15,15 @@ _ANEW = "Start with a new checkpoint and new output topics."
 def topics_refusal(
     names: Sequence[str], found: Mapping[str, Topic], ids: Mapping[str, str]
 ) -> Refusal | None:
-    """Refuse topics that are not there, or are others than `ids` of before say."""
+    """Refuse topics that do not exist, or whose ids differ from the earlier `ids`."""
     if missing := [name for name in names if name not in found]:
         return _missing(missing, known=any(name in ids for name in missing))
     for name in names:
         if ids.get(name, found[name].id) != found[name].id:
             return Refusal(
                 Reason.TOPIC_MADE_ANEW,
-                f'input topic "{name}" was deleted and made anew: its offsets mean other '
-                "records now",
+                f'input topic "{name}" was deleted and made anew: its offsets now name other '
+                "records",
                 _ANEW,
                 SourceError,
             )
@@ -31,14 +31,14 @@ def topics_refusal(
 
 
 def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
-    """Refuse a partition that ends before what has been read of it."""
+    """Refuse a partition that ends before the offset up to which it has been read."""
     for topic, by in ends.items():
         for partition, end in by.items():
             if end < (position := positions.get(topic, {}).get(partition, 0)):
                 return Refusal(
                     Reason.LOST_END,
-                    f"{topic}[{partition}] ends at {end}, but has been read up to "
-                    f"{position}: it lost records",
+                    f"{topic}[{partition}] ends at offset {end}, but has been read up to offset "
+                    f"{position}: it has lost records",
                     _ANEW,
                     SourceError,
                 )
@@ -46,7 +46,7 @@ def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
 
 
 def read_whole(plan: Plan) -> dict[str, list[str]]:
-    """The topics of which nothing may be missing, and what has to be there of each."""
+    """List the topics that have to be read from the beginning, each with the topics it needs."""
     found = {}
     for source in plan.inputs:
         if source.traits.is_updates or source.transaction_topic is not None:
@@ -59,9 +59,9 @@ def read_whole(plan: Plan) -> dict[str, list[str]]:
 def beginnings_refusal(
     plan: Plan, found: Mapping[str, Topic], begins: Positions
 ) -> Refusal | None:
-    """Refuse inputs of which something is missing that would be waited for.
+    """Refuse inputs that have lost records without which their times could never be complete.
 
-    `found` are those of `read_whole` and of transactions that there are, `begins` the first
+    `found` has the topics of `read_whole` and of transactions that exist, `begins` the first
     offsets that they still have.
     """
     for topic in plan.transaction_topics:
@@ -70,7 +70,7 @@ def beginnings_refusal(
                 Reason.TRANSACTIONS_IN_PARTS,
                 f'cannot read transactions from "{topic}": it has {count} partitions, '
                 "so its records have no order",
-                "Make the topic with one partition, before the connector does.",
+                "Create the topic with one partition, before the connector starts.",
                 SourceError,
             )
     formats = {topic: source.value_format for source in plan.inputs for topic in source.topics}
@@ -85,7 +85,7 @@ def beginnings_refusal(
                 return Refusal(
                     Reason.MISSING_INPUT,
                     f'cannot read "{topic}" as {formats[topic]}: topic "{name}" does not exist',
-                    "Start the pipeline that writes it, or mend the name.",
+                    "Start the pipeline that writes it, or correct the name.",
                     SourceError,
                 )
         for name in wanted:
@@ -94,21 +94,22 @@ def beginnings_refusal(
                     return Refusal(
                         Reason.LOST_BEGINNING,
                         f'cannot read "{topic}": the beginning of {name}[{partition}] '
-                        "was deleted, and what was there would be waited for",
-                        "Such topics need retention.ms=-1 and retention.bytes=-1.",
+                        "was deleted, and without it no time would be complete",
+                        "Have the topic written anew, with retention.ms=-1 and "
+                        "retention.bytes=-1.",
                         SourceError,
                     )
     return None
 
 
 def writer_of(topic: str, known: str, closed: Sequence[Closed]) -> str | Refusal:
-    """The checkpoint that writes a diff topic; `known` is the one of before, if there was."""
+    """Find the checkpoint that writes a diff topic; `known` is the earlier one, if any."""
     for record, _ in closed:
         if known and record.checkpoint != known:
             return Refusal(
                 Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
-                f'topic "{topic}" was written by checkpoint {known}, and is now '
-                f"by {record.checkpoint}: its updates begin anew",
+                f'input topic "{topic}" was written by checkpoint {known}, and is now written by '
+                f"{record.checkpoint}: its updates begin again from the start",
                 _ANEW,
                 SourceError,
             )
@@ -117,14 +118,13 @@ def writer_of(topic: str, known: str, closed: Sequence[Closed]) -> str | Refusal
 
 
 def _missing(names: list[str], *, known: bool) -> Refusal:
-    """Refuse input topics that are not there; `known` ones have been read from."""
+    """Refuse input topics that do not exist; if `known`, some of them have been read before."""
     listed = ", ".join(f'"{name}"' for name in names)
     one = len(names) == 1
     fact = f"input topic {listed} does not exist" if one else f"input topics {listed} do not exist"
     if known:
-        deleted = "It was deleted" if one else "What has been read from was deleted"
-        hint = f"{deleted}: start with a new checkpoint and new output topics."
+        hint = f"A topic that has been read was deleted. {_ANEW}"
     else:
         them, name = ("it", "its name") if one else ("them", "their names")
-        hint = f"Create {them}, or mend {name} in the pipeline file."
+        hint = f"Create {them}, or correct {name} in the pipeline file."
     return Refusal(Reason.MISSING_INPUT, fact, hint, SourceError)

@@ -1,4 +1,4 @@
-"""What a start with a plan would change, with what its log says of batches on their way."""
+"""Describe what a start with a plan would change, and why it would be refused now."""
 
 import msgspec
 
@@ -19,9 +19,10 @@ def planned_start(
     shards: int,
     figures: StateFigures | None = None,
 ) -> EditPlan:
-    """What going on with a plan does to a checkpoint, and why a start would refuse it now.
+    """Describe what a run with `plan` changes in a checkpoint, and why it would be refused now.
 
-    Whether the topics are those that the checkpoint was made with is for `preflight` to ask.
+    Unfinished batches, and updates between operators, refuse it.  Topics are not looked at;
+    `preflight` checks those.
     """
     found = planned(location, birth, plan, shards, logged=logged, figures=figures)
     if birth is None or logged is None or not found.edited:

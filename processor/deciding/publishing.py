@@ -1,4 +1,4 @@
-"""What the driver publishes of a batch: its progress, from the markers of its shards alone."""
+"""Make the progress records of a batch from the markers of its shards."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from ikebana.processor.planning.plan import Output, Plan
 
 
 class Closing(NamedTuple):
-    """An output's batch is over: its progress, and how many updates it had by time.
+    """The end of a batch for an output: its progress record, and its numbers of updates by time.
 
-    The times are counted where the output's format says them (`formatting.Formatted`).
+    Only outputs whose format publishes these numbers have them (`formatting.Formatted`).
     """
 
     output: Output
@@ -26,11 +26,11 @@ def closings(
     ends: Mapping[str, dict[int, int]],
     new: Collection[str] = (),
 ) -> list[Closing]:
-    """What to publish of a batch that all shards have committed, for each output.
+    """Make what to publish for each output of a batch that all shards have committed.
 
-    `ends` are by topic and partition, behind the batch's last commit: all of its updates lie
-    before them.  `new` outputs begin at 0, wherever their operators do: what is before that
-    is closed, and empty.
+    `ends` has, by topic and partition, offsets after the batch's last commit, so all of its
+    updates lie before them.  The first interval of `new` outputs begins at 0, wherever their
+    operators begin: the times before are closed, and empty.
     """
     first = batch[0]
     found = []

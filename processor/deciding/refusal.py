@@ -1,4 +1,4 @@
-"""Why something is not gone on with: the verdict that every decision here may come to."""
+"""Refusals: the results of decisions not to go on, with the reason and the remedy."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -7,7 +7,7 @@ from ikebana.errors import CheckpointError, IkebanaError
 
 
 class Reason(Enum):
-    """What is wrong; the message of a refusal says it in full."""
+    """The kind of a refusal; its message names the objects."""
 
     PIPELINE_OF_ANOTHER_CHECKPOINT = auto()
     RESCALED_SINCE = auto()
@@ -36,7 +36,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not, in a word and in full, and what to do about it."""
+    """The reason not to go on, the message with its objects, and the remedy."""
 
     reason: Reason
     message: str
@@ -44,5 +44,5 @@ class Refusal:
     kind: type[IkebanaError] = CheckpointError
 
     def error(self) -> IkebanaError:
-        """The error that ends what is refused."""
+        """Make the error to raise."""
         return self.kind(self.message, hint=self.hint)

@@ -1,7 +1,7 @@
-"""Whether a start may go on: checkpoint, markers and outputs are to be of one history.
+"""Decide whether a start may go on: checkpoint, markers and outputs must be of one history.
 
-`lease_refusal` is asked before any shard is fenced, `judge` once everything has been read.
-A check before a start asks both of what it has read without fencing anybody.
+`lease_refusal` decides before any shard is fenced, `judge` after everything has been read.
+`ikebana preflight` asks both, with what it reads without fencing anybody.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,21 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.timing.reclock import is_settled
 
+_RESCALED = (
+    "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote."
+)
+_RESTORE = (
+    "Restore the newest files of the checkpoint, or start with a new checkpoint and new output "
+    "topics."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the brokers say of an output.
+    """The state of an output's topics on the brokers.
 
-    `last` is its last progress, `begins` the first offset that its progress topic still has;
-    `topic` is None where there is none yet, `policy` its cleanup.policy.
+    `last` is the last progress record, `begins` the first offset that the progress topic still
+    has.  `topic` is None if the topic does not exist; `policy` is its cleanup.policy.
     """
 
     last: ProgressRecord | None = None
@@ -34,7 +42,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that a start has read: `outputs` by name, `markers` of every shard by number."""
+    """All that a start has read: `outputs` by name, `markers` by the number of their shard."""
 
     plan: Plan
     birth: Birth
@@ -45,11 +53,11 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The start may go on, and with what.
+    """The start may go on.
 
-    `published` is the last batch whose progress is published, `new` are the outputs that
-    have never had any: nothing has been before their first time.  `waiting` is how much
-    waits for its time, by the markers.
+    `published` is the last batch with published progress.  `new` are the outputs that have never
+    had progress, so the times before their first one are empty.  `waiting` is the number of
+    updates held for later times, by the markers.
     """
 
     published: int
@@ -58,14 +66,14 @@ class GoOn:
 
 
 def judge(found: History) -> GoOn | Refusal:
-    """Whether what was found is of one history."""
+    """Decide whether checkpoint, markers and outputs are of one history."""
     for refusal in _refusals(found):
         return refusal
     outputs = [(output.name, found.outputs[output.name]) for output in found.plan.published]
     return GoOn(
         # All outputs of a batch are published at once; one may have lost its records since.
         published=max(-1 if shown.last is None else shown.last.batch for _, shown in outputs),
-        # Without a beginning there may have been some, which is gone.
+        # If the beginning of the progress topic is gone, the output has had progress.
         new=frozenset(n for n, shown in outputs if shown.last is None and not shown.begins),
         waiting=sum(marker.waiting for marker in found.markers.values() if marker is not None),
     )
@@ -76,7 +84,7 @@ def _refusals(found: History) -> Iterator[Refusal]:
         yield from _of_output(found, output, found.outputs[output.name])
     yield from plan_refusals(found.birth, found.plan, found.logged)
     for shard, marker in found.markers.items():
-        # A shard that an earlier rescaling took away, and the last one made again, has not run.
+        # A shard that an earlier rescaling removed and the last one made again has not run yet.
         if marker is None or (marker.retired and marker.epoch < found.birth.epoch):
             yield from _of_no_marker(found, shard)
         else:
@@ -86,23 +94,23 @@ def _refusals(found: History) -> Iterator[Refusal]:
 def lease_refusal(
     plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, Topic]
 ) -> Refusal | None:
-    """Refuse a pipeline that another checkpoint, or a newer form of this one, has taken."""
+    """Refuse a pipeline that belongs to another checkpoint, or to a rescaled one of this id."""
     if before is None:
         return None
     if before.checkpoint != birth.id:
         return Refusal(
             Reason.PIPELINE_OF_ANOTHER_CHECKPOINT,
             f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
-            f'to {birth.id}: topic "{plan.markers_topic}" says so',
-            "If that checkpoint was deleted, start under a new pipeline name and with "
-            "new output topics.",
+            f'to {birth.id}, according to topic "{plan.markers_topic}"',
+            "Set run.checkpoint to the location of that checkpoint. If it was deleted, start "
+            "with a new pipeline name and new output topics.",
         )
     if before.epoch > birth.epoch:
         return Refusal(
             Reason.RESCALED_SINCE,
-            f"this checkpoint was rescaled {birth.epoch} times, the one that last ran "
-            f"{before.epoch} times",
-            "The checkpoint was rescaled: use the new one.",
+            f"checkpoint {birth.id} was rescaled {before.epoch} times when pipeline "
+            f"{plan.name!r} last ran, but the one at run.checkpoint only {birth.epoch} times",
+            _RESCALED,
         )
     for topic in lasting_topics(plan):
         known = before.topic_ids.get(topic)
@@ -113,37 +121,37 @@ def lease_refusal(
         return Refusal(
             Reason.TOPIC_DELETED if deleted else Reason.TOPIC_MADE_ANEW,
             f'output topic "{topic}" {gone} since the checkpoint last ran',
-            "The updates in it cannot be made again: start with a new checkpoint "
-            "and new output topics.",
+            "Its updates cannot be written again: start with a new checkpoint and new output "
+            "topics.",
         )
     return None
 
 
 def lasting_topics(plan: Plan) -> list[str]:
-    """The topics that have to stay the same as long as the checkpoint lives."""
+    """List the topics that have to stay the same as long as the checkpoint is used."""
     own = [plan.loopback_topic] if progress.has_hops(plan) else []
     return [*(output.topic for output in plan.published), *own]
 
 
 def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal]:
-    """Refuse an output that is not this checkpoint's, or that would lose something."""
+    """Refuse an output that is not this checkpoint's, or whose topic would lose updates."""
     last, birth, logged = shown.last, found.birth, found.logged
     if last is not None and last.checkpoint != birth.id:
         yield Refusal(
             Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
             f'output topic "{output.topic}" belongs to another checkpoint '
             f"({last.checkpoint}, pipeline {last.pipeline!r}), not to {birth.id}",
-            "If that checkpoint was deleted, its topics cannot be gone on with: "
-            "write to new ones.",
+            "Set run.checkpoint to the location of that checkpoint, or name new output topics "
+            "(if it was deleted, its topics cannot be continued).",
         )
     if last is not None and last.batch > logged.batch:
         yield _rolled_back(f'the progress of "{output.topic}"', last.batch, found)
     if last is not None and _is_new(found, output):
         yield Refusal(
             Reason.TOPIC_OF_AN_OLDER_OUTPUT,
-            f'output {output.name!r} is new, but "{output.topic}" has what an '
-            "older output of this checkpoint wrote",
-            "Write to a new topic.",
+            f'output {output.name!r} is new, but its topic "{output.topic}" has updates of an '
+            "older output of this checkpoint",
+            "Name a new topic for the output.",
         )
     if shown.topic is None:
         return
@@ -151,21 +159,21 @@ def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal
         yield Refusal(
             Reason.COMPACTED,
             f'output topic "{output.topic}" is compacted: it would lose updates',
-            "Set its cleanup.policy to delete, or write to another topic.",
+            "Set its cleanup.policy to delete, or name another topic for the output.",
         )
-    # Where readers rely on a key's staying in one partition.
+    # Readers of these formats rely on a key's staying in one partition.
     by_key = output.traits.single_value
     if by_key and last is not None and len(last.ends) != shown.topic.partitions:
         yield Refusal(
             Reason.OTHER_PARTITIONS,
             f'output topic "{output.topic}" had {len(last.ends)} partitions and has '
-            f"{shown.topic.partitions}: a key's messages would lie in two of them, in no order",
-            "Write to a new topic under a new checkpoint.",
+            f"{shown.topic.partitions}: a key's messages would be in two of them, in no order",
+            "Start with a new checkpoint and a new topic.",
         )
 
 
 def _is_new(found: History, output: Output) -> bool:
-    """Whether an output came with an edit that no batch has run yet."""
+    """Whether an output was added by an edit of which no batch has run yet."""
     birth, offset = found.birth, found.logged.offset
     if offset is None or offset.edits >= birth.edits or output.name == ERRORS:
         return False
@@ -173,9 +181,9 @@ def _is_new(found: History, output: Output) -> bool:
 
 
 def plan_refusals(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]:
-    """Refuse another plan as long as something is on its way between two operators.
+    """Refuse another plan while a batch is unfinished or updates are between two operators.
 
-    The plan is one that has the names which its parts have in the checkpoint.
+    The parts of the plan have the names that the checkpoint knows (`evolution.resumed`).
     """
     offset = logged.offset
     if offset is None or offset.plan in names_of(birth, plan):
@@ -184,14 +192,15 @@ def plan_refusals(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]
     if logged.batch > logged.committed:
         yield Refusal(
             Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
-            f"batch {logged.batch} is unfinished, and is one of another plan",
+            f"pipeline {plan.name!r} cannot change its plan yet: batch {logged.batch} is "
+            "unfinished",
             remedy,
         )
     if not is_settled(offset):
         yield Refusal(
             Reason.UPDATES_ON_THEIR_WAY,
-            f"after batch {logged.batch} updates are still on their way between operators of "
-            "another plan",
+            f"pipeline {plan.name!r} cannot change its plan yet: after batch {logged.batch} "
+            "updates are still on their way between operators",
             remedy,
         )
 
@@ -201,34 +210,35 @@ def _of_no_marker(found: History, shard: int) -> Iterator[Refusal]:
     if committed >= found.birth.first_batch:
         yield Refusal(
             Reason.NO_MARKER,
-            f"the checkpoint has committed batch {committed}, but shard {shard} "
+            f"checkpoint {found.birth.id} has committed batch {committed}, but shard {shard} "
             f'has no marker in "{found.plan.markers_topic}": these are not the topics that '
             "it was made with",
-            "The topic was deleted, or this is another cluster, such as a broker "
-            "with temporary data that was started anew (ikebana broker --data DIR keeps "
-            "them). Start that one again, or start with a new checkpoint and new output "
-            "topics.",
+            "The topic was deleted, or these are other brokers, such as one with temporary "
+            "data that was started anew (`ikebana broker --data DIR` keeps them). Use the "
+            "brokers that have the topic, or start with a new checkpoint and new output topics.",
         )
 
 
 def _of_marker(found: History, shard: int, marker: Marker) -> Iterator[Refusal]:
-    """Refuse a marker that is not of what the checkpoint has logged."""
+    """Refuse a marker that does not fit the logs of the checkpoint."""
     birth, logged = found.birth, found.logged
     if marker.checkpoint != birth.id or marker.epoch > birth.epoch:
         yield Refusal(
             Reason.MARKER_OF_ANOTHER_CHECKPOINT,
-            f"the markers are those of checkpoint {marker.checkpoint} after "
-            f"{marker.epoch} rescalings, this one is {birth.id} after {birth.epoch}",
-            "The checkpoint was rescaled: use the new one.",
+            f'the markers in "{found.plan.markers_topic}" are those of checkpoint '
+            f"{marker.checkpoint} after {marker.epoch} rescalings, but run.checkpoint has "
+            f"{birth.id} after {birth.epoch}",
+            _RESCALED,
         )
     if marker.batch > logged.batch:
         yield _rolled_back(f"the marker of shard {shard}", marker.batch, found)
     if marker.batch < logged.committed:
         yield Refusal(
             Reason.MARKER_BEHIND,
-            f"the checkpoint has committed batch {logged.committed}, the marker of shard "
-            f"{shard} says {marker.batch}",
-            "The markers topic lost records, or the checkpoint ran elsewhere.",
+            f"checkpoint {birth.id} has committed batch {logged.committed}, but the marker of "
+            f'shard {shard} in "{found.plan.markers_topic}" is of batch {marker.batch}',
+            "The topic has lost records, or the checkpoint has run on other brokers. Use those, "
+            "or start with a new checkpoint and new output topics.",
         )
     if (
         marker.batch == logged.batch
@@ -238,9 +248,9 @@ def _of_marker(found: History, shard: int, marker: Marker) -> Iterator[Refusal]:
     ):
         yield Refusal(
             Reason.OTHER_OFFSET,
-            f"batch {logged.batch} was committed to Kafka with another offset than the "
-            "checkpoint logs: it was rolled back or replaced",
-            "Use the checkpoint as it was left.",
+            f"shard {shard} has committed batch {logged.batch} to Kafka with another offset than "
+            f"checkpoint {birth.id} logs: the checkpoint was rolled back or replaced",
+            _RESTORE,
         )
 
 
@@ -249,5 +259,5 @@ def _rolled_back(what: str, batch: int, found: History) -> Refusal:
         Reason.ROLLED_BACK,
         f"{what} is of batch {batch}, but the checkpoint's log ends at batch "
         f"{found.logged.batch}: the checkpoint was rolled back, or is an old copy",
-        "Use the checkpoint as it was left, or start with a new one and new output topics.",
+        _RESTORE,
     )

@@ -1,13 +1,13 @@
-"""Taking over a pipeline: the driver's steps before its query may start, in their order.
+"""Take over a pipeline: the steps of the driver before its query may start.
 
-The order is what makes two instances on one checkpoint exact.  First the driver's
-transactional id, which is the lease: an older driver can publish nothing after this.
-Then everything is looked at and, if it does not fit together, refused by name before
-anything is written.  Then the new incarnation is committed, in the driver's partition
-and in each shard's, fencing the shard's tasks of older instances.  An older instance
-that finds a greater incarnation stops for good.
+Their order keeps the output exact when two instances run on one checkpoint.  First the driver
+takes its transactional id, which is the lease: from then on an older driver can publish
+nothing.  Then everything is read, and a start that does not fit is refused before anything is
+written.  Then the new incarnation is committed in the driver's partition and in each shard's,
+which fences the shards' tasks of older instances.  An older instance that finds a greater
+incarnation stops for good.
 
-What the steps do on the brokers is `Brokers`; `kafka.takeover` has the real ones.
+The protocol `Brokers` has what the steps do on the brokers; `kafka.takeover` implements it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,46 +34,46 @@ from ikebana.processor.planning.plan import Output, Plan
 
 
 class Claimant(Protocol):
-    """Whoever has fenced a shard, until it is fenced itself."""
+    """An instance that has fenced a shard, until it is fenced itself."""
 
     def commit(self, marker: Marker) -> None:
-        """Commit a marker of the shard.  Raises: FencedError, after somebody else's fence."""
+        """Commit a marker of the shard.  Raises: FencedError, if another instance fenced it."""
         ...
 
 
 class Brokers(Protocol):
-    """What a take-over asks of the brokers of a pipeline, and has them do."""
+    """The operations of a take-over on the brokers of a pipeline."""
 
     def hold_lease(self) -> None:
         """Fence every older driver."""
         ...
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
-        """The topics of these names that exist."""
+        """Describe the topics of these names that exist."""
         ...
 
     def last_lease(self) -> Lease | None:
-        """The last committed lease."""
+        """Read the last committed lease."""
         ...
 
     def fence(self, shard: int) -> Claimant:
-        """Fence a shard's task, and end what it left open."""
+        """Fence a shard's task, and abort its open transaction."""
         ...
 
     def last_marker(self, shard: int) -> Marker | None:
-        """A shard's last committed marker."""
+        """Read a shard's last committed marker."""
         ...
 
     def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
-        """What an output's topics say."""
+        """Read the state of an output's topics."""
         ...
 
     def make_topics(self, existing: Mapping[str, Topic]) -> None:
-        """Make the topics and partitions that are missing."""
+        """Create the topics and partitions that are missing."""
         ...
 
     def commit_lease(self, lease: Lease) -> None:
-        """Commit a lease.  Raises: FencedError, after a newer driver's fence."""
+        """Commit a lease.  Raises: FencedError, if a newer driver has fenced this one."""
         ...
 
 
@@ -94,7 +94,7 @@ def take_over(
     accepted: Callable[[], None],
     holder: str,
 ) -> Taken:
-    """Become the one instance of the pipeline; `kafka.takeover.take_over` says the rest."""
+    """Become the one instance of the pipeline; see `kafka.takeover.take_over`."""
     brokers.hold_lease()
     existing = brokers.topics(_topics(plan))
     shards_before = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
@@ -102,12 +102,12 @@ def take_over(
     _refuse(lease_refusal(plan, birth, before, existing))
     markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
     for shard in range(min(birth.shards, shards_before)):
-        # Ends what a task of an older instance left open, so that it can be read past.
+        # Aborts the open transaction of an older instance, beyond which nothing can be read.
         brokers.fence(shard)
         markers[shard] = brokers.last_marker(shard)
     outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
-    # A batch is logged before it is committed anywhere, so the log is read last: an older
-    # instance that still runs cannot have put a marker beyond it.
+    # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
+    # an older instance that still runs can be beyond it.
     found = judge(History(plan, birth, look(), outputs, markers))
     if isinstance(found, Refusal):
         raise found.error()
@@ -116,8 +116,8 @@ def take_over(
     ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
     incarnation = before.incarnation + 1 if before else 1
     brokers.commit_lease(Lease(birth.id, birth.epoch, incarnation, holder, ids))
-    # Before it was rescaled the checkpoint may have had more shards: an instance of then
-    # finds in their markers too that it has been replaced.
+    # Before a rescaling the checkpoint may have had more shards.  An older instance has to find
+    # in their markers too that it has been replaced.
     firsts = [
         replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
         for shard in range(max(birth.shards, shards_before))
@@ -129,8 +129,8 @@ def take_over(
 def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> str:
     """Commit the incarnation to a shard's marker; return the digest of its batch's offset.
 
-    The marker is read again: until its incarnation is replaced, a task of an older
-    instance may fence us, and commit one more batch.
+    The marker is read again, because until its incarnation is replaced, a task of an older
+    instance may fence this one, and commit one more batch.
     """
     while True:
         claimant = brokers.fence(first.shard)

@@ -1,4 +1,4 @@
-"""Which records of the loopback topic no batch will read again."""
+"""Find the records of the loopback topic that no batch will read again."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from ikebana.processor.deciding.commits import Marker
 
 
 class Unread:
-    """Where the batches began to read that can still be run again, and what is before them."""
+    """Remembers where batches that may be replayed began to read, to trim the records before."""
 
     def __init__(self, retained: int) -> None:
         self._retained = retained
@@ -15,7 +15,7 @@ class Unread:
         self._trimmed: Mapping[int, int] = {}
 
     def after(self, batch: Iterable[Marker]) -> Mapping[int, int]:
-        """Note a committed batch; say up to where partitions are to be trimmed, if any are."""
+        """Note a committed batch; return the offsets up to which partitions can be trimmed."""
         self._begins.append({marker.shard: marker.hops_from for marker in batch})
         if len(self._begins) <= self._retained:
             return {}
@@ -23,5 +23,5 @@ class Unread:
         return {p: at for p, at in oldest.items() if at > self._trimmed.get(p, 0)}
 
     def trimmed(self, due: Mapping[int, int]) -> None:
-        """Note that this has been done."""
+        """Note that partitions have been trimmed up to these offsets."""
         self._trimmed = {**self._trimmed, **due}

@@ -1,14 +1,14 @@
 """Joins as values of a plan.
 
-A delta join is the multiset of all combinations of one datum of each input for which every
-condition is true, each as many times as the product of its data's multiplicities; an
-input whose relation occurs several times is each time another input.  An as-of join
-gives each update of its left the data of its right as they stand at the update's own
-time, and is not revised later.
+The result of a delta join at a time has all combinations of one datum of each input for which
+every condition is true.  The multiplicity of a combination is the product of the multiplicities
+of its data.  A relation may occur several times, each time as another input.  An as-of join
+matches each update of its left with the data of its right as of the update's own time; later
+changes of the right do not revise the results.
 
-Of a delta join all conditions say the same kind of thing.  Of an as-of join, a condition
-over its left alone says which updates there are, and all others say what matches, which
-matters if it is `outer`.  What conditions come to is for `joins.binding`.
+The conditions of a delta join are all of one kind.  In an as-of join, a condition over the left
+alone selects updates, and all others define matches; the difference matters if it is `outer`.
+`joins.binding` analyses the conditions.
 """
 
 from collections.abc import Callable
@@ -20,32 +20,36 @@ from ikebana.processor.linear.settled import settle
 
 # alt: a right update of the same time is seen.  neu: it is not.
 At = Literal["alt", "neu"]
-# current: a retraction meets the right as it stands then.  locked: it cancels what was emitted.
+# current: a retraction is matched with the right as of its own time.  locked: it retracts the
+# results of its insertion.
 Retract = Literal["current", "locked"]
-# lookup: one input after another.  intersect: one variable after another, by all inputs
-# that have it.  auto: intersect where constraints go round in a circle.
+# lookup: look up one input after another.  intersect: extend by one variable after another, in
+# all inputs that have it.  auto: intersect if the conditions are cyclic, else lookup.
 Strategy = Literal["auto", "lookup", "intersect"]
 
 
 class JoinInput(msgspec.Struct, frozen=True):
-    """A relation under the name that it has in one join."""
+    """An input of a join: a relation, under an alias."""
 
     alias: str
     relation: str
 
     def renamed(self, named: Callable[[str], str]) -> "JoinInput":
-        """The same of a relation under another name."""
+        """Replace the name of the relation."""
         return JoinInput(self.alias, named(self.relation))
 
 
 class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     """A join of any number of inputs, kept current without intermediate results.
 
-    `select` are the fields of the results, pairs or a mapping, `key` is their key, all SQL over
-    `alias.column`; without a `key`, that of the first input.
-    `orders` tells for an input, by alias, in which order its path looks up the others;
-    where nothing is told, the planner chooses.  Inputs that no equality connects are
-    refused unless `cartesian`.
+    Data `(key_i, value_i)` of each input become `(key, {field: ...})`, at the latest of their
+    times, with the product of their diffs.  `select` has the fields as pairs or a mapping, and
+    `key` the key; without it, results have the key of the first input.  All of them, and `where`,
+    are SQL over `alias.column`.  `orders` gives, for the alias of an input, the order in which
+    its path looks up the others; by default the planner chooses.  Inputs that no equality
+    connects are refused unless `cartesian`.
+
+    Source of the method: delta queries, as in differential dataflow's `dogsdogsdogs`.
 
     >>> from ikebana import Column, DeltaJoin, Input, JoinInput, Output, Plan, evaluate
     >>> columns = Column("src", "BIGINT"), Column("dst", "BIGINT")
@@ -81,7 +85,7 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     cartesian: bool = False
     strategy: Strategy = "auto"
 
-    # What only the other join may do.
+    # Only an as-of join may be outer.
     outer: ClassVar[bool] = False
     locks: ClassVar[bool] = False
     revises: ClassVar[bool] = False
@@ -98,8 +102,11 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
 class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
     """Join each update of `left` with the version of `right` at the update's own time.
 
-    `on` are the conditions.  With `outer`, an update that matches nothing has null for
-    every column of the right.  `key` is the results' key; None: that of the left.
+    Updates `((key, left), time, diff)` become `((key, {field: ...}), time, diff)`, one for each
+    match.  `on` has the conditions, and `select` the fields, as SQL over `alias.column`.  With
+    `outer`, an update without a match gets null for every column of the right.  `key` is the
+    key of the results, by default that of the left.  With `at="neu"`, changes of the right at
+    the update's own time are not seen.
 
     >>> from ikebana import AsOfJoin, Column, Input, JoinInput, Output, Plan, Upsert, evaluate
     >>> plan = Plan(
@@ -167,5 +174,5 @@ Join = DeltaJoin | AsOfJoin
 
 
 def section_of(join: Join) -> str:
-    """A join's kind as the pipeline file has it."""
+    """The name of a join's kind in the pipeline file."""
     return str(join.__struct_config__.tag)

@@ -1,7 +1,7 @@
 """Wait for new records without polling the end offsets of topics.
 
-The brokers hold a fetch at the end of a partition until there is something to answer, so
-whoever waits with one hears of a record as it comes, and costs next to nothing before.
+The brokers hold a fetch at the end of a partition until a record comes.  So waiting with a fetch
+reports a record at once, and costs almost nothing until then.
 """
 
 import time
@@ -13,7 +13,7 @@ from ikebana.processor.kafka import client
 
 # How long brokers hold a fetch, in milliseconds, and how much they answer: a hint suffices.
 _HELD = {"fetch.wait.max.ms": "500", "max.partition.fetch.bytes": "1024"}
-# What has come already can't be waited for again: then pauses are this long.
+# A record that has come already can't be waited for again; then this is the pause.
 _PAUSE_S = 0.02
 
 Positions = Mapping[str, Mapping[int, int]]
@@ -28,10 +28,10 @@ class Arrivals:
         self._has_come = False
 
     def wait(self, positions: Positions, at_most_s: float) -> None:
-        """Wait until a record has come, or a time has passed.
+        """Wait until a record has come, at most for a time.
 
-        What else may move, such as the end of a transaction that was aborted, or time itself,
-        is not seen here: `at_most_s` is how late that may be noticed.
+        Other changes, such as the end of an aborted transaction, do not end the wait; they are
+        noticed after `at_most_s`.
         """
         if positions != self._waited_at:
             self._consumer.assign(
@@ -53,7 +53,7 @@ class Arrivals:
             error = event.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 continue
-            # Errors are for who asks the topics next; they come as often as we would ask.
+            # The caller then asks the topics, and meets the error if it lasts.
             self._has_come = True
             self._consumer.unassign()
             return

@@ -1,8 +1,7 @@
-"""How clients of the brokers are made, and what is waited for when brokers are away.
+"""Make clients of the brokers, and wait for brokers that are away.
 
-Settings of the user's come first and ours last, so that what exactly-once stands on
-cannot be undone by a setting.  A broker that is away is waited for up to a deadline:
-librdkafka reconnects by itself, and what is left to us is to ask again.
+Our settings override the user's, so that no setting can undo exactly-once.  If a broker is away,
+a request is repeated up to a deadline, while librdkafka reconnects by itself.
 """
 
 import re
@@ -21,12 +20,12 @@ Result = TypeVar("Result")
 # How long a broker may be away before the pipeline stops with an error.
 PATIENCE_S = 90.0
 _REQUEST_S = 10.0
-# A person waits for the first answer, and a mistake is likelier than an outage.
+# Shorter for the first answer: a person waits for it, and a mistake is likelier than an outage.
 _FIRST_PATIENCE_S = 10.0
 
 # The consumers' group, which is named and never joined: nothing is committed to it.
 GROUP = "ikebana"
-# What all transactional ids begin with; the checkpoint's id follows.
+# The prefix of all transactional ids, before the checkpoint's id.
 TRANSACTIONS = "ikebana-"
 
 _QUIET = {"log_level": "0"}
@@ -50,7 +49,7 @@ AWAY = {
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.OFFSET_NOT_AVAILABLE,
 }
-# What a client says that asks the leaders that it remembers, of before a broker came back.
+# Errors of a client that asks a former leader, because it remembers the time before an outage.
 _STALE = {
     KafkaError._NOENT,
     KafkaError._UNKNOWN_PARTITION,
@@ -59,14 +58,14 @@ _STALE = {
 }
 
 
-# As librdkafka's errors are written where only their text comes through.
+# The same errors as text, where only the text of librdkafka's errors is passed on.
 _AWAY_IN_TEXT = re.compile(
     r"KafkaError\{code=(" + "|".join(KafkaError(code).name() for code in AWAY) + r"),[^\n]*"
 )
 
 
 def away(error: BaseException) -> AwayError | None:
-    """What an error of Kafka's says, if it may be well again by itself."""
+    """Make an AwayError of an error of Kafka that may pass by itself; None for others."""
     if not isinstance(error, KafkaException):
         return None
     cause = error.args[0]
@@ -76,18 +75,18 @@ def away(error: BaseException) -> AwayError | None:
 
 
 def away_in(text: str) -> str | None:
-    """The same of a text that has such an error in it."""
+    """Find such an error in a text; None if there is none."""
     found = _AWAY_IN_TEXT.search(text)
     return found[0] if found else None
 
 
 def admin(settings: Mapping[str, str]) -> AdminClient:
-    """A client for questions about topics."""
+    """Make a client for questions about topics."""
     return AdminClient({**_QUIET, **_RECONNECT, **settings})
 
 
 def reach(settings: Mapping[str, str]) -> None:
-    """Connect once, so that a mistake in the settings is told now and as one.
+    """Connect once, so that a mistake in the settings is reported now, as one of the settings.
 
     Raises:
         ConfigError: librdkafka knows no such setting or value.
@@ -105,17 +104,17 @@ def reach(settings: Mapping[str, str]) -> None:
 
 
 def consumer(settings: Mapping[str, str]) -> Consumer:
-    """A client that reads committed records from assigned offsets, and only those."""
+    """Make a client that reads only committed records, from assigned offsets."""
     return Consumer(consumer_settings(settings))
 
 
 def consumer_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The user's settings of a consumer, and those that cannot be undone."""
+    """Combine the user's settings of a consumer with those that cannot be changed."""
     return {
         **_QUIET,
         **_RECONNECT,
         "fetch.wait.max.ms": "5",
-        # What is prefetched beyond a range is thrown away: hold little.
+        # Records that are prefetched beyond a range are discarded, so few are prefetched.
         "queued.min.messages": "10000",
         "queued.max.messages.kbytes": "16384",
         # By default a partition whose queue was full is not fetched from for a second.
@@ -135,15 +134,15 @@ def consumer_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def transactional_producer(
     settings: Mapping[str, str], transactional_id: str, timeout_s: float
 ) -> Producer:
-    """A producer that has fenced every earlier one of this transactional id.
+    """Make a producer, which fences all earlier ones of this transactional id.
 
-    Whatever they left open is aborted.  The caller must look at what they committed
-    *after* this, and before it begins a transaction of its own.
+    Their open transactions are aborted.  The caller must read what they have committed *after*
+    this, and before it begins a transaction of its own.
 
     Raises:
-        AccessError: the brokers do not let us have transactions of this name.
-        ConfigError: they do not let transactions last as long.
-        AwayError: they did not answer.
+        AccessError: the brokers do not allow this transactional id.
+        ConfigError: the brokers do not allow transactions of this length.
+        AwayError: the brokers did not answer.
     """
     made = Producer(producer_settings(settings, transactional_id, timeout_s))
     # Connecting first keeps init_transactions from its half-second of waiting.
@@ -160,7 +159,7 @@ def transactional_producer(
 def producer_settings(
     settings: Mapping[str, str], transactional_id: str, timeout_s: float
 ) -> dict[str, str]:
-    """The user's settings of a producer, and those that cannot be undone."""
+    """Combine the user's settings of a producer with those that cannot be changed."""
     return {
         **_QUIET,
         **_RECONNECT,
@@ -179,7 +178,7 @@ def producer_settings(
 def _refused(
     error: KafkaException, settings: Mapping[str, str], timeout_s: float
 ) -> IkebanaError | None:
-    """Why there are no transactions for us, if it has a name."""
+    """Name the reason why the brokers refuse transactions, if it is known."""
     code = error.args[0].code()
     if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         prefixed = ("--transactional-id", TRANSACTIONS, "--resource-pattern-type", "prefixed")
@@ -208,10 +207,10 @@ def enqueue(producer: Producer, topic: str, **record: Any) -> None:
 def with_leaders(
     ask: Callable[[], Result], asked: AdminClient | Consumer, names: Iterable[str]
 ) -> Result:
-    """Ask for offsets of topics; if it fails for want of the right leader, look for that.
+    """Ask for offsets of topics; if the client asked a former leader, refresh its metadata.
 
-    The error is then one to ask again after.  A client that is not told to look asks
-    the leaders that it knew for minutes.
+    The error is then one after which to ask again.  Without the refresh a client asks former
+    leaders for minutes.
     """
     try:
         return ask()

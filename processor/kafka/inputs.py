@@ -19,7 +19,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reclock import SourceOffset
 
-# New partitions are noticed this late while nothing comes in.
+# While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
 
 
@@ -65,18 +65,18 @@ class Inputs:
     def look(
         self, positions: Mapping[str, Mapping[int, int]], ids: Mapping[str, str] | None = None
     ) -> Look:
-        """The last stable offsets now.
+        """Read the last stable offsets.
 
         Raises:
-            SourceError: a topic is not there, is another one than `ids` says, or ends
-                before `positions`.
+            SourceError: a topic does not exist, has another id than in `ids`, or ends before
+                `positions`.
         """
         if not self._known:
             self._describe(ids or {})
         try:
             ends = topics.ends(self._admin, self._partitions)
         except KafkaException:
-            # A topic that is gone is told from brokers that are away by asking for it.
+            # This finds out whether the topic is gone or the brokers are away.
             self._describe(ids or {})
             raise
         moved = any(
@@ -102,7 +102,7 @@ class Inputs:
         )
 
     def hops(self, batch: int, shards: int) -> Mapping[int, int]:
-        """Up to where the loopback topic is written after a batch, by shard; empty without one."""
+        """Read the ends of the loopback topic after a batch, by shard; none without a topic."""
         if not progress.has_hops(self._plan):
             return {}
         topic = self._plan.loopback_topic
@@ -113,7 +113,7 @@ class Inputs:
         return {name: topic.partitions for name, topic in self._known.items()}
 
     def _describe(self, ids: Mapping[str, str]) -> bool:
-        """Ask which topics there are; whether anything about them is new."""
+        """Ask for the topics and their partitions; return whether any of it has changed."""
         found = topics.describe(self._admin, self._topics)
         if (refusal := topics_refusal(self._topics, found, ids)) is not None:
             raise refusal.error()

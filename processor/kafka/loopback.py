@@ -1,9 +1,9 @@
 """The loopback topic, through which updates move between shards from batch to batch.
 
-A partition a shard, without retention.  What a batch has written is there when the batch
-is committed, and the next one reads up to the high watermark: between two batches no
-transaction of the pipeline is open.  What lies before the oldest batch that can be run
-again is deleted.
+It has one partition for each shard, and no retention.  The updates of a batch are readable when
+the batch is committed, and the next batch reads up to the high watermark, because no transaction
+of the pipeline is open between two batches.  Records before the oldest batch that may be
+replayed are deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,21 +25,21 @@ def produce(producer: Producer, topic: str, shard: int, chunk: bytes) -> None:
 
 
 def ends(admin: AdminClient, topic: str, shards: int) -> dict[int, int]:
-    """Up to where each shard's partition is written."""
+    """Read the end offset of each shard's partition."""
     return topics.high_watermarks(admin, {topic: shards})[topic]
 
 
 class Ends:
-    """Up to where the topic is written after a batch, which is asked for once for each.
+    """Caches the end offsets of the topic after a batch.
 
-    Nothing is written to it between two batches.
+    One request for each batch is enough, because nothing is written between two batches.
     """
 
     def __init__(self) -> None:
         self._known: tuple[int, Mapping[int, int]] | None = None
 
     def after(self, batch: int, ask: Callable[[], Mapping[int, int]]) -> Mapping[int, int]:
-        """Up to where each shard's partition is written after a batch, as `ask` says."""
+        """Return the end offsets after a batch, from `ask` if they are not cached."""
         if self._known is None or self._known[0] != batch:
             self._known = batch, ask()
         return self._known[1]
@@ -64,6 +64,6 @@ class Trimming:
             for answer in answers.values():
                 answer.result()
         except KafkaException:
-            # Nothing depends on it: a later batch tries again, from further on.
+            # A later batch trims again, up to a later offset.
             return
         self._unread.trimmed(due)

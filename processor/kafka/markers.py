@@ -1,11 +1,11 @@
 """Commit markers: a shard's last committed batch, and the lease of the driver.
 
-Each shard has one partition of the markers topic, and its last record is the truth
-about the shard: which batch it last committed to Kafka, what the batch came to, and
-the manifest that goes with it.  It is written in the same transaction as the batch's
-updates.  A replay adopts it instead of computing again, for what it would read may
-have been compacted meanwhile.  Partition 0 is the driver's: its last record is the
-lease.  The topic is compacted and has no retention, so markers outlive any downtime.
+Each shard has one partition of the markers topic, whose last record is authoritative: it has the
+batch that the shard last committed to Kafka, the counts of the batch, and its manifest.  It is
+written in the same transaction as the batch's updates.  A replay adopts it instead of computing
+the batch again, because the input may have been compacted meanwhile.  Partition 0 is the
+driver's, and its last record is the lease.  The topic is compacted and has no retention, so
+markers outlast any downtime.
 """
 
 from typing import TypeVar
@@ -37,12 +37,12 @@ def task_id(checkpoint: str, shard: int) -> str:
 
 
 def trial_id(checkpoint: str) -> str:
-    """A transactional id that nobody holds, to try whether we may."""
+    """An unused transactional id, with which `preflight` tests the right to use them."""
     return f"{TRANSACTIONS}{checkpoint}-trial"
 
 
 def partition_of(shard: int) -> int:
-    """Where a shard's markers are; partition 0 is the driver's."""
+    """The partition of a shard's markers; partition 0 is the driver's."""
     return shard + 1
 
 
@@ -52,12 +52,12 @@ def shards_of(partitions: int) -> int:
 
 
 def last_marker(reader: Reader, topic: str, shard: int) -> Marker | None:
-    """The last committed marker of a shard."""
+    """Read the last committed marker of a shard."""
     return last_record(reader, topic, partition_of(shard), Marker)
 
 
 def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
-    """The last committed markers of all shards, asked for at once."""
+    """Read the last committed markers of all shards at once."""
     ranges = []
     for shard in range(shards):
         low, high = reader.watermarks(topic, partition_of(shard))
@@ -74,7 +74,7 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
 
 
 def last_lease(reader: Reader, topic: str) -> Lease | None:
-    """The last committed lease."""
+    """Read the last committed lease."""
     return last_record(reader, topic, 0, Lease)
 
 
@@ -90,7 +90,8 @@ def _decoded(message: Message, kind: type[Record]) -> Record:
     except msgspec.MsgspecError as error:
         raise CheckpointError(
             f"cannot read {message.topic()}[{message.partition()}]@{message.offset()}: {error}",
-            hint="The markers topic holds what no ikebana of this version wrote.",
+            hint="Another version of ikebana or another program wrote this record. Use the "
+            "version that last ran the pipeline, and let nobody else write to the topic.",
         ) from None
 
 

@@ -1,7 +1,8 @@
 """Checks of the brokers before a start: topics, rights, and whether they fit together.
 
-A pipeline may be running meanwhile.  What it writes is read before the log that must be
-ahead of it, and compared with that of before where it must not be behind.
+The pipeline may be running meanwhile.  So markers are read before the log, which must be ahead of
+them; and they are compared with the commits that were logged before, which they must not be
+behind.
 """
 
 import functools
@@ -44,7 +45,7 @@ _REGISTRY_S = 5.0
 
 
 def of_brokers(settings: Settings) -> list[Check]:
-    """Whether the brokers answer to each of the clients' settings."""
+    """Check that the brokers answer to each of the clients' settings."""
     return [
         checked(
             "brokers" if name == "kafka" else f"brokers by {name}",
@@ -62,7 +63,7 @@ def _answer(settings: Mapping[str, str]) -> str:
 def told_whole(
     what: str,
 ) -> Callable[[Callable[P, Iterator[Check]]], Callable[P, Iterator[Check]]]:
-    """Make what ends some checks in the middle one more of them."""
+    """Turn an error in the middle of some checks into a failed check `what`."""
 
     def wrapped(checks: Callable[P, Iterator[Check]]) -> Callable[P, Iterator[Check]]:
         @functools.wraps(checks)
@@ -81,9 +82,9 @@ def told_whole(
 
 @told_whole("topics")
 def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
-    """Inputs, outputs and the pipeline's own topics; the brokers answer.
+    """Check inputs, outputs and the pipeline's own topics; the brokers have to answer.
 
-    What the checkpoint says is only compared with if it can be read.
+    They are compared with the checkpoint if it can be read.
     """
     try:
         held = kept(Checkpoint(settings.checkpoint))
@@ -101,7 +102,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
             may = "may be read and written" if ours.reads(name) else "may be written"
             yield _usable(f'topic "{name}"', state, may)
     yield from ours.of_missing()
-    # Asking has brokers make their topic of groups: only where they check rights.
+    # Asking lets brokers create their topic of groups, so it is done only if they check rights.
     if broker_settings(settings.kafka).get(AUTHORIZER) != "":
         for check in ours.of_group():
             bad |= check.status != "ok"
@@ -117,7 +118,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
 
 
 def _usable(what: str, found: Found, may: str) -> Check:
-    """The check of a topic that is there, and of which no missing right is told."""
+    """Make the check of a topic that exists, and of which no right is known to be missing."""
     count = counted(found.topic.partitions, "partition")
     if found.allowed is None:
         told = f"{count}, the brokers do not tell what may be done with it"
@@ -126,7 +127,7 @@ def _usable(what: str, found: Found, may: str) -> Check:
 
 
 def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
-    """Whether the schema registry answers, if any input needs it."""
+    """Check that the schema registry answers, if any input needs it."""
     if not any(map(needs_registry, plan.inputs)):
         return
     # Its client takes a while to import, and few need it.
@@ -147,13 +148,13 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
         if (lacking := ours.refused(name)) is not None:
             yield lacking
         elif not isinstance(state, Found):
-            remedy = "Create it, or mend its name in the pipeline file."
+            remedy = "Create it, or correct its name in the pipeline file."
             yield Check(what, "failed", "does not exist", remedy)
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
             yield Check(
                 what,
                 "failed",
-                "was deleted and made anew: its offsets mean other records now",
+                "was deleted and made anew: its offsets now name other records",
                 "Start with a new checkpoint and new output topics.",
             )
         else:
@@ -162,7 +163,7 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
 
 
 def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
-    """Up to where the checkpoint has read for good."""
+    """Read the offsets of the last batch that the checkpoint has committed."""
     if held.birth is None or held.logged is None:
         return None
     if held.logged.committed < held.birth.first_batch:
@@ -174,7 +175,7 @@ def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
 def _of_positions(
     what: str, admin: AdminClient, name: str, found: Found, positions: Mapping[int, int]
 ) -> Check:
-    """Whether what comes next is still there."""
+    """Check that the topic still has the next offsets to read."""
     begins = topics.beginnings(admin, {name: found.topic.partitions})[name]
     gone = [p for p, begin in begins.items() if begin > positions.get(p, begin)]
     if not gone:
@@ -196,11 +197,11 @@ def _together(
     held: Kept,
     existing: Mapping[str, Topic],
 ) -> Check:
-    """Whether checkpoint, markers and outputs are of one history, as a start will ask."""
+    """Check that checkpoint, markers and outputs are of one history, as a start does."""
     what = "what belongs together"
     checkpoint, birth = Checkpoint(settings.checkpoint), held.birth
     if birth is None and not existing:
-        # A consumer, which a look would take, has brokers make their topic of groups.
+        # Reading would need a consumer, which lets brokers create their topic of groups.
         return Check(what, "ok", _NEVER_RUN)
     if birth is None:
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
@@ -232,7 +233,7 @@ def _together(
 
 
 def _logged(checkpoint: Checkpoint, birth: Birth, before: Logged | None) -> Logged:
-    """The log's end now, with what was committed before the markers were read."""
+    """Read the log's end now, with the commits from before the markers were read."""
     if before is None:
         return Logged(None, birth.first_batch - 1, birth.first_batch - 1)
     return replace(checkpoint.logged(birth.first_batch), committed=before.committed)

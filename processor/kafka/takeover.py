@@ -1,4 +1,4 @@
-"""Taking over a pipeline on its brokers; `deciding.takeover` has the steps and their order."""
+"""Take over a pipeline on its brokers; `deciding.takeover` has the steps and their order."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -24,13 +24,13 @@ class Takeover(NamedTuple):
     lease: TransactionalProducer
     incarnation: int
     adopted: str | None
-    """The offset's digest of the batch that every shard has committed last, if it is one."""
+    """The digest of the offset that all shards have committed last; None if they differ."""
     published: int
     """The last batch with published progress."""
     new: frozenset[str]
-    """The outputs that have never had progress: nothing has been before their first time."""
+    """The outputs that have never had progress, so the times before their first are empty."""
     waiting: int
-    """How much waits for its time, by the markers."""
+    """The number of updates held for later times, by the markers."""
 
 
 def take_over(
@@ -43,9 +43,9 @@ def take_over(
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
-    `look` reads the checkpoint's logs, which is only right once the lease is held and
-    the markers are read; `accepted` is called when everything fits, missing topics are made,
-    and before anything is written.
+    `look` reads the checkpoint's logs; it is called after the lease is taken and the markers are
+    read.  `accepted` is called when everything fits and missing topics are created, before
+    anything is written.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
@@ -64,7 +64,7 @@ def take_over(
 def shown(
     admin: AdminClient, reader: Reader, output: Output, existing: Mapping[str, Topic]
 ) -> Shown:
-    """What an output's topics say; `existing` are those that there are."""
+    """Read the state of an output's topics; `existing` are the topics that exist."""
     last, begins, policy = None, 0, ""
     if output.progress_topic in existing:
         last = last_progress(reader, output.progress_topic)
@@ -115,7 +115,7 @@ class _Brokers:
     def make_topics(self, existing: Mapping[str, Topic]) -> None:
         plan, settings, shards = self._plan, self._settings, self._birth.shards
         if own_topics.create(plan, settings, shards, self._admin, existing):
-            # What we may do with a topic the brokers tell once it is there.
+            # The brokers report rights to a topic only when it exists.
             rights.demand(plan, settings, shards)
 
     def commit_lease(self, lease: Lease) -> None:

@@ -10,18 +10,25 @@ import msgspec
 
 from ikebana.processor.linear.settled import settle
 
-# What a Python step does with data = (key, value).
+# The kinds of Python steps, functions of data = (key, value).
 Kind = Literal["map", "filter", "flat_map", "explode", "join_function"]
 
 
 class Sql(msgspec.Struct, frozen=True, tag="sql"):
     """One SELECT over each datum by itself.
 
-    In this order: `flat_map` makes one datum of each element of a list, which is then a
-    column of that name; `where` keeps those for which all conditions are true (null is
-    not); `select` makes the value an object of (name, expression) pairs, `key` the key;
-    `diff` multiplies the diff; from `valid_from` (included) until `valid_until`
-    (excluded) the datum counts, and a bound that is null is never satisfied.
+    The parts apply in this order:
+
+    * `flat_map`, a pair (name, expression): replace the datum by one for each element of a list,
+      which becomes a column of that name;
+    * `where`: keep data for which all conditions are true; null counts as false;
+    * `valid_from`, `valid_until`: keep a datum from the one (included) until the other
+      (excluded); a bound that is null is never satisfied;
+    * `diff`: multiply the diff;
+    * `select`: replace the value by an object of (name, expression) pairs;
+    * `key`: replace the key.
+
+    Expressions are over the columns before the step, and that of `flat_map`.
     """
 
     where: tuple[str, ...] = ()
@@ -37,10 +44,10 @@ class Sql(msgspec.Struct, frozen=True, tag="sql"):
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
-    """A Python function of data = (key, value), or its name as "module:function".
+    """A step by a Python function of data = (key, value), or by its name "module:function".
 
-    `moves_time` says whether a `join_function` may give times; what may is followed by
-    a hold.
+    `moves_time` says whether a `join_function` may return times.  If so, its updates may be due
+    later, and a hold after the step keeps them until then.
     """
 
     kind: Kind
@@ -53,10 +60,10 @@ class Negate(msgspec.Struct, frozen=True, tag="negate"):
 
 
 class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
-    """Each datum whole under another key, as arrangements have it (`rows.datum`).
+    """Put each datum whole under another key, as arrangements store it (`rows.datum`).
 
-    The key is what `keys` come to: one expression's value, or an object of several.  A datum
-    of which one is null has no key, and is dropped unless `nulls`; without `keys` all have one.
+    The key is the value of the expression in `keys`, or an object of several.  A datum for which
+    one of them is null is dropped, unless `nulls`.  Without `keys` all data have the same key.
     """
 
     keys: tuple[str, ...]
@@ -64,14 +71,18 @@ class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
 
 
 Step = Sql | Call | Negate
-# What users write, and what the planner puts behind it.
+# The steps of users, and the one that the planner appends.
 AnyStep = Step | Arrange
 
 Function = Callable[..., Any] | str
 
 
 def where(*conditions: str) -> Sql:
-    """Keep the data for which all SQL conditions are true."""
+    """Keep the data for which all SQL conditions are true; null counts as false.
+
+    >>> where("quantity > 9", "product = 'tea'").where
+    ('quantity > 9', "product = 'tea'")
+    """
     return Sql(where=conditions)
 
 
@@ -96,12 +107,12 @@ def unnest(name: str, expression: str) -> Sql:
 
 
 def valid_between(lower: str | None, upper: str | None) -> Sql:
-    """Keep data from `lower` (included) until `upper` (excluded), SQL expressions."""
+    """Keep data from `lower` (included) until `upper` (excluded), both SQL; None is no bound."""
     return Sql(valid_from=lower, valid_until=upper)
 
 
 def map_(function: Function) -> Call:
-    """`function(data) -> data`, one for one."""
+    """Replace each datum by `function(data)`; data are pairs (key, value)."""
     return Call("map", function)
 
 
@@ -111,17 +122,27 @@ def filter_(function: Function) -> Call:
 
 
 def flat_map(function: Function) -> Call:
-    """`function(data) -> [data, ...]`."""
+    """Replace each datum by all that `function(data)` yields."""
     return Call("flat_map", function)
 
 
 def explode(function: Function) -> Call:
-    """`function(data) -> [(data, diff), ...]`; diffs may be zero or negative."""
+    """Replace each datum by the `(data, diff)` that `function(data)` yields.
+
+    The diffs multiply that of the update; they may be zero or negative.
+    """
     return Call("explode", function)
 
 
 def join_function(function: Function, *, moves_time: bool = True) -> Call:
-    """`function(data) -> [(data, time or None, diff), ...]`, the one that all others are."""
+    """Replace each datum by the `(data, time, diff)` that `function(data)` yields.
+
+    The result has the later of this time and the update's own (None is the latter), and the
+    product of both diffs.  All other steps are cases of this one.  Set `moves_time=False` if all
+    times are None.
+
+    Source of the method: `join_function` of differential dataflow's `dogsdogsdogs`.
+    """
     return Call("join_function", function, moves_time)
 
 
@@ -131,7 +152,7 @@ def negate() -> Negate:
 
 
 def moves_time(step: AnyStep) -> bool:
-    """Whether an update may come out at a later time than it went in."""
+    """Whether results of a step may have later times than its input."""
     match step:
         case Sql():
             return step.valid_from is not None or step.valid_until is not None

@@ -1,11 +1,12 @@
-"""What differs between two plans that run one after the other on one checkpoint.
+"""Compare two plans that run one after the other on one checkpoint.
 
-A part of the new plan that is defined as it was, over sources that are as they were, *stays*: its
-state goes on.  Any other operator with state is *fresh*: it begins at the frontier of the edit,
-with what its sources have then.  `edits_resolved` gives parts the names by which this is told.
+A part of the new plan *stays* if its definition and all of its sources are unchanged: its state
+goes on.  Any other operator with state is *fresh*: it begins at the frontier of the edit, with
+the contents of its sources then.  `edits_resolved` gives parts the names by which they are
+compared.
 
-The collection of an output that stays is, after the edit, another one or not.  If it is another
-one, the output gets the difference of both as updates of the edit's time.
+If an edit changes the collection of an output that stays, the output gets the difference between
+the new and the old collection, as updates at the edit's time.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.planning.planner import Branch
 
-# What was before, and what is from now on, by the sign with which its contents count.
+# The old plan (-1) or the new one (1): the sign with which contents count in the difference.
 Side = Literal[-1, 1]
 
 
@@ -25,9 +26,11 @@ Side = Literal[-1, 1]
 class Edit:
     """Two plans with the names that their parts have in the checkpoint.
 
-    `fresh` are the operators of `after`, arrangements and stages of joins among them, that begin
-    with the edit; `gone` the roots of `before` that end with it.  `replaced` are the outputs
-    whose collection is another one, `added` those that are new; `removed` those that end.
+    * `fresh`: the operators of `after` that begin with the edit, among them arrangements and
+      stages of joins.
+    * `gone`: the roots of `before` that end with it.
+    * `replaced`, `added`, `removed`: the outputs whose collection changes, new outputs, and
+      outputs that end.
     """
 
     before: Plan
@@ -45,21 +48,22 @@ class Edit:
 
     @cached_property
     def affected(self) -> frozenset[str]:
-        """The outputs that get something at the time of the edit."""
+        """The outputs that get updates at the time of the edit."""
         return self.replaced | self.added
 
     @cached_property
     def takers(self) -> frozenset[str]:
-        """The fresh operators that take what was there before time goes on.
+        """The fresh operators that are filled before time goes on.
 
-        Joins and their stages look up, and wait until what they ask is full.
+        Joins and their stages are not: they wait until the arrangements that they look up are
+        filled.
         """
         joins = {join.name for join in self.after.joins}
         return self.fresh - joins - joined(self.after).stages.keys()
 
     @cached_property
     def scanned(self) -> tuple[str, ...]:
-        """The roots whose contents have to be gone through, in a fixed order."""
+        """The roots whose contents the edit has to read, in a fixed order."""
         return tuple(
             root
             for root in ways.roots(self.before)
@@ -73,11 +77,11 @@ class Edit:
         )
 
     def goes(self, branch: Branch, sign: Side) -> bool:
-        """Whether what a branch of a side makes of contents goes anywhere."""
+        """Whether any output or operator takes the results of a branch of a side."""
         return bool(self.shown_by(branch, sign) or (sign > 0 and self.taken_from(branch)))
 
     def shown_by(self, branch: Branch, sign: Side) -> list[str]:
-        """The outputs that get what a branch of a side makes of contents.
+        """List the outputs that take the results of a branch of a side.
 
         An output of a concatenation of a collection with itself is named twice.
         """
@@ -85,23 +89,23 @@ class Edit:
         return [name for name in branch.outputs if name in changed]
 
     def taken_from(self, branch: Branch) -> frozenset[str]:
-        """The fresh operators that begin with what a branch of the new plan makes of contents."""
+        """List the fresh operators that are filled with the results of a branch."""
         return self.takers & {*branch.inlets, *branch.hops}
 
     def passes_differ(self, root: str) -> bool:
-        """Whether other steps go out from a root, so that other rows may fail on them."""
+        """Whether the steps after a root change, so that other rows may fail on them."""
         old, new = ({branch.steps for branch in branches_of(plan, root)} for plan, _ in self.sides)
         return old != new
 
 
 def branches_of(plan: Plan, root: str) -> tuple[Branch, ...]:
-    """The branches that go out from a root; of one that a plan has not, none."""
+    """List the branches of a root; none if the plan lacks the root."""
     return tuple(planner.physical(plan).branches.get(root, ()))
 
 
 @lru_cache(maxsize=8)
 def edit_of(before: Plan, after: Plan) -> Edit:
-    """What differs between two plans whose parts have their names in the checkpoint."""
+    """Compare two plans whose parts have the names that the checkpoint knows."""
     old, new = set(progress.edges(before)), set(progress.edges(after))
     kept = old & new
     outputs = {output.name: output for output in before.outputs}
@@ -124,7 +128,7 @@ def edit_of(before: Plan, after: Plan) -> Edit:
 
 
 def _collection(plan: Plan, output: Output, kept: set[str]) -> Any:
-    """What an output shows: ways from roots, of which those that do not stay are told apart."""
+    """Describe an output's collection by its ways from roots; roots that do not stay differ."""
     ends = [
         (way.root if way.root in kept else (id(plan), way.root), way.steps)
         for way in ways.paths(plan, output.source)

@@ -15,9 +15,9 @@ from ikebana.processor.planning.plan import Plan, StateMachine
 
 
 def problems(edit: Edit, used: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """What of an edit cannot be done on the checkpoint, each with the path that it is at.
+    """Yield each reason why an edit cannot be made on the checkpoint, with its path.
 
-    `used` has the last generations of before the edit.
+    `used` has the last generations before the edit.
     """
     before, after = edit.before, edit.after
     for part in ("name", "time", "error_topic", "is_dated", "transaction_topics"):
@@ -57,7 +57,7 @@ def _inputs(before: Plan, after: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _readers(edit: Edit) -> Iterator[tuple[str, str]]:
-    """Operators that would have to read an input from its beginning, which has gone on."""
+    """Yield operators that would need an input from its beginning, which is not read again."""
     known = {source.name for source in edit.before.inputs}
     old = {shown(operator.name) for operator in edit.before.operators}
     for operator in edit.after.operators:
@@ -126,7 +126,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def _sources_missing(edit: Edit) -> Iterator[tuple[str, str]]:
-    """Collections that are shown or read anew, of which nothing in the state has all."""
+    """Yield collections that new readers need, and that the state does not have completely."""
     for plan in (edit.before, edit.after):
         for root, branches in planner.physical(plan).branches.items():
             if not _has_contents(plan, root) and (plan is edit.before or root not in edit.fresh):

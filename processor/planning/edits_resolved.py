@@ -1,9 +1,8 @@
-"""A new plan with the names that its parts have in the checkpoint of an old one.
+"""Give the parts of a new plan their names in the checkpoint of an old one.
 
-What is as it was keeps its name there, also if its user calls it otherwise now.  Where a fresh
-operator has the name of a part that was there before, it gets a *generation* in its name, as in
-"totals@2", so that old and new state lie apart; what is shown to people is without it
-(`generations.shown`).
+An unchanged part keeps its name there, even if its user has renamed it.  A fresh operator with
+the name of an earlier part gets a *generation* in its name, as in "totals@2", so that old and
+new state are separate.  People see names without it (`generations.shown`).
 """
 
 from collections.abc import Mapping
@@ -19,17 +18,16 @@ from ikebana.processor.planning.plan import KeptReading, Operator, Output, Plan,
 
 
 def resolved(before: Plan, after: Plan, used: Mapping[str, int]) -> Plan:
-    """The new plan with the names that its parts have in the checkpoint.
+    """Give the parts of the new plan `after` their names in the checkpoint.
 
-    `before` is the old plan with the names that it has there; `used` has, by the name that
-    users know, the last generation that there ever was of it, and the topics that have been
-    written (`generations`).
+    `before` is the old plan with its names there.  `used` has the last generation ever used of
+    each name that users know, and the topics that have been written (`generations`).
     """
     return _Resolving(before, after, used).plan()
 
 
 def generations(plan: Plan, used: Mapping[str, int]) -> dict[str, int]:
-    """The last generations, with those of a plan."""
+    """Add the generations of a plan to those that were used."""
     found = dict(used)
     for part in (*plan.operators, *plan.outputs):
         base = shown(part.name)
@@ -37,12 +35,12 @@ def generations(plan: Plan, used: Mapping[str, int]) -> dict[str, int]:
     return found | {WRITTEN + output.topic: 1 for output in plan.outputs}
 
 
-# Names of users hold no space.
+# A key of topics in `generations`; names of users have no space.
 WRITTEN = "topic "
 
 
 def as_written(plan: Plan) -> Plan:
-    """The plan with the names that its user has given, as it would be without a checkpoint."""
+    """Give the parts of a plan the names of its user, as without a checkpoint."""
 
     return replace(
         plan,
@@ -57,7 +55,7 @@ def as_written(plan: Plan) -> Plan:
 
 
 def _kept_readings(before: Plan, after: Plan) -> Plan:
-    """The new plan, which reads what goes on as the old one does, where that is enough."""
+    """Keep the old plan's decoding for inputs whose state goes on, if that is sufficient."""
     old, new = planner.physical(before).readings, planner.physical(after).readings
     kept = tuple(
         (name, KeptReading(old[name].columns, old[name].key_filters, old[name].pushed))
@@ -68,7 +66,7 @@ def _kept_readings(before: Plan, after: Plan) -> Plan:
 
 
 def inputs_kept(before: Plan, after: Plan) -> set[str]:
-    """The inputs of whose rows the state that goes on has been made."""
+    """List the inputs from whose rows the state that goes on was made."""
     known = {operator.name for operator in before.operators}
     return {
         source
@@ -79,7 +77,7 @@ def inputs_kept(before: Plan, after: Plan) -> set[str]:
 
 
 class _Resolving:
-    """Finds for each part of a new plan the one of the old plan that it is, if any."""
+    """Finds for each part of a new plan the part of the old plan that it continues, if any."""
 
     def __init__(self, before: Plan, after: Plan, used: Mapping[str, int]) -> None:
         self._before, self._after = before, after
@@ -89,9 +87,9 @@ class _Resolving:
         self._new: dict[str, Operator] = {o.name: o for o in after.operators}
         self._done: dict[str, Operator] = {}
         self._followed: set[str] = set()
-        """Operators of before that have another name now."""
+        """Operators of the old plan that have another name now."""
         self._stays: dict[str, bool] = {}
-        """Whether an operator is as it was, and all that it is made of."""
+        """Whether an operator and all of its sources are unchanged, by name."""
         self._lasts: dict[str, bool] = {
             source.name: source.name in self._inputs
             and lasting(self._inputs[source.name]) == lasting(source)
@@ -110,7 +108,7 @@ class _Resolving:
         return self._done[name]
 
     def _same(self, collection: str) -> bool:
-        """Whether a collection is what it was; an input of updates is one by itself."""
+        """Whether a collection is unchanged; an input of updates is a collection by itself."""
         if collection not in self._new:
             return self._lasts.get(collection, False)
         self._resolve(collection)
@@ -137,7 +135,7 @@ class _Resolving:
         return _renamed(moved, f"{name}@{last + 1}" if last else name)
 
     def _renamed_to(self, moved: Operator) -> Operator | None:
-        """What an operator of a new name was called, if one that is gone was defined like it."""
+        """Find the removed operator with the same definition as one under a new name."""
         if kind_of(moved).is_linear:
             return None
         for old in self._before.operators:
@@ -150,7 +148,7 @@ class _Resolving:
     def _output(self, output: Output) -> Output:
         moved = replace(output, source=self._name_of(output.source))
         for old in self._before.outputs:
-            # Readers know an output by its topic, whatever it is called here.
+            # Readers know an output by its topic, whatever its name is.
             if (old.topic, old.format) == (output.topic, output.format):
                 return replace(moved, name=old.name)
         last = self._used.get(output.name, 0)
@@ -158,7 +156,7 @@ class _Resolving:
 
 
 def _migrates(old: Operator | None, new: Operator) -> bool:
-    """Whether a machine goes on with its states, which become those of another version."""
+    """Whether a machine goes on with its states, which its `migrate` converts."""
     return (
         isinstance(old, StateMachine)
         and isinstance(new, StateMachine)

@@ -1,1 +1,1 @@
-"""From messages to packed rows: decoding, with all that was pushed into it."""
+"""Decoding messages into packed rows, with the work that the planner pushed into decoding."""

@@ -1,4 +1,4 @@
-"""Which codec reads an input, and what it is told to read."""
+"""The codec of each input, and the options that it gets."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:
-    """The codec of an input; `schemas` is the registry, for the formats that need one."""
+    """Make the codec of an input; `schemas` is the registry, for the formats that need one."""
     narrow = wanted_of(source, reading)
     columns = _checked(source, reading)
     wanted = msgspec.structs.replace(narrow, columns=columns)
@@ -32,7 +32,7 @@ def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Code
 
 
 def wanted_of(source: Input, reading: Reading) -> Wanted:
-    """What is wanted of an input's messages."""
+    """Derive from an input and its `reading` what the codec has to decode."""
     cdc = source.traits.kind != "rows"
     diffs = cdc and source.mode == "diffs"
     schema = {} if source.schema is None else {"reader_schema": source.schema}
@@ -51,14 +51,17 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
 
 
 def _checked(source: Input, reading: Reading) -> tuple[str, ...] | None:
-    """The columns that are read, and those whose type is checked whoever reads them."""
+    """List the columns to decode: those that are read, and those whose type is checked.
+
+    None stands for all columns.
+    """
     if reading.columns is None:
         return None
     return tuple(sorted({*reading.columns, *checked_columns(source)}))
 
 
 def declared_by(source: Input) -> Declared:
-    """The columns that an input declares, with their types as DuckDB names them."""
+    """List the columns that an input declares, with their types as DuckDB names them."""
     if not source.columns:
         return Declared()
     from ikebana.processor.linear.expressions import type_named
@@ -67,7 +70,7 @@ def declared_by(source: Input) -> Declared:
 
 
 def takes_empty_for_null(source: Input) -> bool:
-    """Whether a message whose value has no bytes is taken for one that has none."""
+    """Whether a value of zero bytes counts as a null value."""
     if source.traits.kind != "changes":
         return False
     return dict(source.options).get("empty_value", EMPTY_VALUES[0]) == EMPTY_VALUES[0]
@@ -79,5 +82,5 @@ def needs_registry(source: Input) -> bool:
 
 
 def needs_headers(source: Input) -> bool:
-    """Whether a message's headers say anything that decoding needs."""
+    """Whether decoding needs the headers of messages."""
     return needs_registry(source) or source.traits.kind == "updates"

@@ -1,8 +1,8 @@
-"""Whether rows are of the types that an input declares, in all columns, whoever reads them.
+"""Check rows against the types that an input declares, in all columns, also unread ones.
 
-What a type takes is decided by the SQL that reads it (`linear.typed_json`).  Values of the
-usual forms need not be asked about: a decoder that knows them goes over the rows once, and
-only rows that it stumbles on are given to SQL.
+The SQL that reads a type decides which values it takes (`linear.typed_json`).  Most values
+have a usual form of their type, and for these SQL is not needed: a decoder that knows these
+forms goes over the rows first, and only the rows that it refuses are given to SQL.
 """
 
 import functools
@@ -20,12 +20,12 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Input
 
-# They take all that JSON has.
+# These types take every JSON value.
 _TAKES_ALL = (JSON, "VARCHAR")
 
 
 def checked_columns(source: Input) -> tuple[str, ...]:
-    """The declared columns that have to be decoded, whoever reads them, since they may not fit."""
+    """List the declared columns whose values may not fit their types, so must be decoded."""
     if source.traits.is_updates:
         return ()
     kinds = _kinds(source)
@@ -35,7 +35,7 @@ def checked_columns(source: Input) -> tuple[str, ...]:
 
 
 class ColumnTypes:
-    """Tells rows in which a declared column is not of its type."""
+    """Finds rows in which a declared column is not of its type."""
 
     def __init__(self, source: Input) -> None:
         self._kinds = _kinds(source)
@@ -48,7 +48,7 @@ class ColumnTypes:
         return bool(self._kinds)
 
     def wrong(self, rows: Sequence[bytes | None]) -> dict[int, str]:
-        """Why rows do not fit, by their index; None is no row."""
+        """Give the reasons why rows do not fit, by index; a row of None always fits."""
         if not self._kinds:
             return {}
         objects = [at for at, row in enumerate(rows) if row is not None and row[:1] == b"{"]
@@ -62,7 +62,7 @@ class ColumnTypes:
         return {asked[row]: reason for row, _, reason in failed}
 
     def _unusual(self, rows: list[bytes]) -> Sequence[int]:
-        """The rows of which the decoder cannot tell that they fit."""
+        """Give the indexes of the rows that the decoder refuses: they may fit or not."""
         if self._usual is None:
             return range(len(rows))
         if self._usual.takes(rows):
@@ -71,7 +71,7 @@ class ColumnTypes:
 
 
 class Usual:
-    """Knows rows whose columns all have the usual forms of their types."""
+    """Recognizes rows whose columns all have the usual forms of their types."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         names = {f"f{at}": name for at, name in enumerate(kinds)}
@@ -81,7 +81,7 @@ class Usual:
             rename=names,
         )
         self.row = row
-        """The type of a row as it is decoded."""
+        """The type that a row is decoded as."""
         self._decode = msgspec.json.Decoder(list[row]).decode
         self._decimals = [
             (attrgetter(field), _decimals(kinds[name]))
@@ -90,7 +90,7 @@ class Usual:
         ]
 
     def takes(self, rows: Sequence[bytes]) -> bool:
-        """Whether all of the rows are usual."""
+        """Whether every row has the usual forms."""
         try:
             decoded = self._decode(b"[" + b",".join(rows) + b"]")
         except msgspec.DecodeError:
@@ -98,8 +98,8 @@ class Usual:
         return self.fit(decoded)
 
     def fit(self, decoded: Sequence[Any]) -> bool:
-        """Whether the numbers that the decoder leaves as they are written are usual as well."""
-        # A number as it is written, each on a line: one pattern goes over all of them.
+        """Whether the decimals, which the decoder leaves as text, have the usual form too."""
+        # The numbers stand as text, one a line, so that one pattern matches all of them.
         return all(
             fits(b"".join([b"%b\n" % n for row in decoded if (n := number(row)) is not UNSET]))
             for number, fits in self._decimals
@@ -107,14 +107,14 @@ class Usual:
 
 
 def usual_of(source: Input) -> Usual | None:
-    """The usual forms of an input's columns, where their values stand in messages as they are."""
+    """Make the check of usual forms; None if no type is checked, or the format recodes values."""
     kinds = _kinds(source)
     encoded = any(column.encoding is not None for column in source.columns)
     return None if encoded or not fit_a_struct(tuple(kinds)) else Usual(kinds)
 
 
 def _decimals(kind: str) -> Callable[[bytes], object]:
-    """Tells lines of numbers that a DECIMAL takes as they are."""
+    """Make a test whether a DECIMAL takes each line of numbers without rounding."""
     width, _, scale = kind.removeprefix("DECIMAL(").rstrip(")").partition(",")
     fraction = rb"(?:\.\d{1,%d})?" % int(scale) if int(scale) else b""
     whole = int(width) - int(scale)
@@ -123,10 +123,10 @@ def _decimals(kind: str) -> Callable[[bytes], object]:
 
 
 def _kinds(source: Input) -> dict[str, str]:
-    """The types of the columns that do not take everything."""
+    """The types of the columns that refuse some JSON values."""
     if not source.columns:
         return {}
-    # DuckDB takes a while to import, and memory: only where there is SQL.
+    # Importing DuckDB costs time and memory, so it waits until there is SQL.
     from ikebana.processor.linear.expressions import type_named
 
     kinds = {column.name: type_named(column.type) for column in source.columns}
@@ -135,7 +135,7 @@ def _kinds(source: Input) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def _query(kinds: tuple[tuple[str, str], ...]) -> Any:
-    """What reads each column by its type, and keeps every row."""
+    """Compile a query that reads each column by its type, and keeps every row."""
     from ikebana.processor.linear.query import compiled
 
     conditions = tuple(f"({quoted(name)} IS NULL) IS NOT NULL" for name, _ in kinds)
@@ -171,7 +171,7 @@ _PATTERNS = {
 
 
 def _usual(kind: str) -> Any:
-    """What msgspec is to take without asking; at least null, and no more than the type takes."""
+    """The msgspec type of the usual forms: null, and only values that the type takes."""
     if kind in _WHOLE:
         least, most = _WHOLE[kind]
         return Annotated[int, msgspec.Meta(ge=least, le=most)] | None
@@ -183,5 +183,5 @@ def _usual(kind: str) -> Any:
         return bool | None
     if kind in _PATTERNS:
         return Annotated[str, msgspec.Meta(pattern=_PATTERNS[kind])] | None
-    # Looked at by itself, or not at all: then only null is usual.
+    # A DECIMAL's text is checked by a pattern.  Of other types only null is usual.
     return msgspec.Raw if kind.startswith("DECIMAL(") else None

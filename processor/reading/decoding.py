@@ -1,7 +1,7 @@
-"""From messages of a topic to packed chunks for shards: take in, place, pack.
+"""Decode the messages of a partition, assign their rows to shards, and pack these.
 
-What has no key goes to a shard by its value; error records that no
-key leads to go to shard 0, and a truncate to every shard.
+A row goes to the shard of its key.  An update without a key goes to a shard by its value, an
+error record without a key to shard 0, and a truncate to every shard.
 """
 
 from collections import Counter
@@ -38,7 +38,8 @@ _CHUNK_BYTES = 1 << 20
 class Decoding:
     """Decodes the messages of one partition, in order, into chunks for each shard.
 
-    Its rows say that they are `counted` if another input has the same messages before it.
+    With `counted`, another input before this one reads the same messages and counts them; the
+    rows say so.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Decoding:
         if self._empty_is_null:
             messages = [m if m.value != b"" else m._replace(value=None) for m in messages]
         if self._source_dating is not None:
-            # The delete before it has said the same, and had a place in the source.
+            # A tombstone follows a delete that says the same and has a time of the source.
             whole = [message for message in messages if message.value is not None]
             self._ignored += Counter({"tombstone": len(messages) - len(whole)})
             messages = self._source_dating.dated(whole)
@@ -97,13 +98,13 @@ class Decoding:
             yield from self.flush()
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what is held, and what was learned, when all messages have been taken."""
+        """Yield the gathered rows and the report on times, after the last message."""
         yield from self.flush()
         if self._source_dating is not None and (seen := self._source_dating.seen()) is not None:
             yield 0, pack(seen)
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what is held."""
+        """Yield the gathered rows of every shard."""
         for at, shard in enumerate(self._shards):
             if shard.keys:
                 if self._place.each and self._dating is None:
@@ -214,7 +215,7 @@ class Decoding:
                     yield at, pack(shard)
 
     def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
-        """All facts of a datum go to one shard, which knows those that it has."""
+        """Add facts to shards by datum, so that one shard sees all repeats of a fact."""
         shards = [Facts(facts.input, [], [], [], []) for _ in range(self._count)]
         for fact in updates_of(facts):
             add(shards[shard_of(NO_KEY if fact.key is None else fact.key, self._count)], fact)
@@ -239,7 +240,7 @@ class Decoding:
 
 
 def _copy_special(taken: Taken, index: int, shard: Symbols, at: int) -> int:
-    """Copy what is known of a symbol by its index to another one; return how large that is."""
+    """Copy the entries of a symbol's index in the dicts; return the size of what was copied."""
     size = 0
     for records, target in ((taken.bad, shard.bad), (taken.failed, shard.failed)):
         if (record := records.get(index)) is not None:

@@ -1,8 +1,11 @@
-"""What the messages of an input come to: symbols for an upsert, or updates.
+"""Decode the messages of an input into symbols for an upsert, or into updates.
 
-This is decoding with what the planner has pushed into it.  Both shells come through
-here.  A message that cannot be used becomes an error record: under its key if that can
-be read, else on its own; one that tells of no row of the relation is counted.
+This includes the work that the planner has pushed into decoding.  Spark, `ikebana.evaluate`
+and `ikebana.testing.Run` all decode here.
+
+A message that cannot be decoded becomes an error record: under its key if the key can be read,
+without a key otherwise.  A message that says nothing about a row of the relation is ignored,
+and counted.
 """
 
 from collections import Counter
@@ -45,10 +48,13 @@ class Message(NamedTuple):
 class Taken:
     """Symbols in order, each with the offset of its message.
 
-    What is by index is as in `rows.rows.Symbols`.  `truncates` are pairs (index of the symbol
-    that it stands before, offset), `errors` (offset, record), `wide` the indexes of symbols
-    with more columns than are read.  With event time, `times` are
-    those of the symbols, and `greatest` is the greatest time seen.
+    `keys` to `before` are the same as in `rows.rows.Symbols`.
+
+    * `truncates`: pairs (index of the first symbol after the truncate, offset).
+    * `errors`: pairs (offset, error record) of messages whose key cannot be read.
+    * `wide`: the indexes of symbols with more columns than are read.
+    * `ignored`: the numbers of ignored messages, by kind.
+    * `times`, `greatest`: with event time, the times of the symbols and the greatest time seen.
     """
 
     keys: list[bytes] = field(default_factory=list)
@@ -67,9 +73,10 @@ class Taken:
 
 
 class Made(NamedTuple):
-    """Updates of an input in `mode: diffs`, by branch, and those of error records.
+    """The updates of an input in `mode: diffs` by branch, and those of its error records.
 
-    With event time, `greatest` is the greatest time seen.
+    `ignored` has the numbers of ignored messages, by kind.  With event time, `greatest` is the
+    greatest time seen.
     """
 
     updates: list[tuple[Branch, list[KeyedUpdate]]]
@@ -79,7 +86,7 @@ class Made(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """Whose messages are read; `reader` begins the reasons of their errors."""
+    """A partition whose messages are read; error reasons begin with `reader`."""
 
     topic: str
     partition: int
@@ -87,16 +94,16 @@ class _Origin(NamedTuple):
 
 
 class _Bad(NamedTuple):
-    """A message that cannot be used, under its key if that is known."""
+    """The error record of a message that cannot be decoded, with its key if that is known."""
 
     key: bytes | None
     record: bytes
 
 
 class Intake:
-    """Decodes the messages of one input; a pure function of each message by itself.
+    """Decodes the messages of one input; what a message becomes depends on that message alone.
 
-    The input is `named` in errors if others read its messages as well.
+    With `named`, error reasons name the input, because other inputs read the same messages.
     """
 
     def __init__(
@@ -105,7 +112,7 @@ class Intake:
         self._reader = f"input {source.name}: " if named else ""
         self._codec = codec
         self._plain = codec if isinstance(codec, Plain) else None
-        # Avro's depth is its schema's.
+        # Only JSON can nest too deep: the depth of an Avro value is that of its schema.
         self._nests = source.traits.encoding == "json"
         self._keys_nest = source.key_format == "json"
         reading = physical.readings[source.name]
@@ -119,7 +126,7 @@ class Intake:
         self.takes_as_is = (
             as_is and self._passes is None and self._pushed is None and self._event is None
         )
-        """Whether every message with a key is the symbol that it comes to."""
+        """Whether the key and the value of a message are those of its symbol, undecoded."""
         self._branches = branches_in_decoding(source, physical)
         self._by_images = source.mode == "diffs"
         self._appends = source.mode == "append"
@@ -135,9 +142,9 @@ class Intake:
         partitions: int = 1,
         dating: Dating | None = None,
     ) -> Taken:
-        """What messages say of an upsert; `partitions` is how many the input has.
+        """Decode messages into symbols; `partitions` is the number of partitions of the input.
 
-        `dating` is needed if the input has event time.
+        `dating` is required if the input has event time.
         """
         origin = _Origin(*where, self._reader)
         if self._plain is not None and self._passes is None and not self._any_too_deep(messages):
@@ -155,7 +162,7 @@ class Intake:
         return taken
 
     def _narrow(self, taken: Taken) -> None:
-        """Leave of symbols the columns that are read, where more have been checked."""
+        """Drop the columns of symbols that were decoded only to be checked."""
         for at in taken.wide:
             if (value := taken.values[at]) is not None:
                 taken.values[at] = self._narrowed(value)
@@ -182,7 +189,7 @@ class Intake:
             for change in found:
                 kind, key, after, before, absent, _ = change
                 if isinstance(change, Wide):
-                    # What the state has is narrow: an old image is compared with it.
+                    # The old image is compared with the state, which has only read columns.
                     before = None if before is None else self._narrowed(before)
                     taken.wide.append(len(keys))
                 if kind == "truncate":
@@ -190,7 +197,7 @@ class Intake:
                     continue
                 assert key is not None, "only a truncate has no key"
                 index = len(keys)
-                # Postgres makes up what it does not know of a deleted row.
+                # Postgres fills unknown columns of a deleted row, so its image proves nothing.
                 if before is not None and kind == "upsert":
                     taken.before[index] = crc32(before)
                 if absent:
@@ -210,10 +217,10 @@ class Intake:
         times: Sequence[int],
         dating: Dating | None = None,
     ) -> Made:
-        """What messages change, told by their old images, through every branch.
+        """Decode messages into updates by their old and new images, and apply every branch.
 
-        `times` are those of the messages; with event time they are those of what cannot
-        be dated, and `dating` is needed.
+        `times` are the times of the messages.  With event time, they are the times of messages
+        without an event time, and `dating` is required.
         """
         origin = _Origin(*where, self._reader)
         ignored: Counter[str] = Counter()
@@ -246,7 +253,7 @@ class Intake:
                     updates += made
                     origins += [at] * len(made)
             if record is not None:
-                # Nothing keeps state here, so the error stands for ever.
+                # No state is kept here, so the error is never retracted.
                 unread = isinstance(changes, _Bad) and of_columns
                 placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
@@ -263,11 +270,11 @@ class Intake:
         messages: Sequence[Message],
         origin: _Origin,
     ) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
-        """The updates whose columns are of their types, and errors in the place of the others.
+        """Split updates into those whose columns fit their types, and errors for the others.
 
-        `origins` are the indexes of the messages that they come of.  An error leaves again
-        with the row, so the record of an image has no place: it comes with one message and
-        goes with another.
+        `origins` has the index of each update's message.  An error is retracted together with
+        its row, by another message than the one that brought it.  So the error record of an
+        image names no offset: only then do insertion and retraction cancel.
         """
         wrong = self._types.wrong([update.value for update in updates])
         if not wrong:
@@ -285,7 +292,7 @@ class Intake:
     def _rows_at_once(
         self, messages: Sequence[Message], ignored: Counter[str]
     ) -> list[tuple[int, Sequence[Change] | _Bad]] | None:
-        """What `_found` gives of plain rows that stay, without detours; None if it takes some."""
+        """Decode plain rows of `mode: append` at once, as `_found` would; None if it cannot."""
         plain = self._plain
         if plain is None or not self._appends or self._passes is not None:
             return None
@@ -311,7 +318,7 @@ class Intake:
     def _found(
         self, messages: Sequence[Message], origin: _Origin, ignored: Counter[str]
     ) -> Iterator[tuple[int, Sequence[Change] | _Bad]]:
-        """The changes of each message that is wanted, or that it cannot be used."""
+        """Yield the index of each message that passes, with its changes or its error."""
         if self._passes is None:
             yield from self._read(messages, origin, range(len(messages)), ignored)
             return
@@ -321,7 +328,7 @@ class Intake:
         dropped = {at for at, passes in zip(known, passing, strict=True) if not passes}
         left = [at for at in range(len(messages)) if at not in dropped]
         found = list(self._read(messages, origin, left, ignored))
-        # Where the Kafka key does not tell, the key is known only now.
+        # Keys that are in the value, not in the Kafka key, are known only after decoding.
         later = [
             change.key
             for at, changes in found
@@ -336,9 +343,9 @@ class Intake:
             yield at, changes
 
     def _chosen(self, changes: Sequence[Change], wanted: Collection[bytes]) -> Sequence[Change]:
-        """Those changes of a message whose keys pass.
+        """Choose the changes of a message whose keys pass.
 
-        A message whose images do not tell all of it is used as a whole or not at all.
+        If an image is missing or lacks columns, the message is used as a whole or not at all.
         """
         chosen = [c for c in changes if c.key is None or c.key in wanted]
         if self._by_images and 0 < len(chosen) < len(changes) and any(map(_untold, changes)):
@@ -375,7 +382,7 @@ class Intake:
     def _appended(
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        """What a message is that takes no other's place: a row, which needs no key."""
+        """Decode a message of `mode: append`: a row that replaces no other, and needs no key."""
         if value is None:
             return Ignored("tombstone")
         if key is not None or self._plain is None:
@@ -396,12 +403,12 @@ class Intake:
 
 
 def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tuple[Branch, Chain]]:
-    """The branches of an input's own updates that run where they are decoded."""
+    """List the branches of an input's updates that run in the task that decodes these."""
     if not ways.comes_out_of_decoding(source):
         return []
     branches = physical.branches.get(source.name, ())
     if branches and not physical.fused:
-        # Its branches run in the shards: this one is the input itself.
+        # The branches run in the shards, which get the input's updates as they are.
         branches = (Branch(source.name, (), ()),)
     scope = frozen(ways.scope_of_input(source))
     return [(branch, chain(branch.steps, scope)) for branch in branches]
@@ -410,7 +417,7 @@ def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tupl
 def through(
     branches: Sequence[tuple[Branch, Chain]], updates: Sequence[KeyedUpdate]
 ) -> tuple[list[tuple[Branch, list[KeyedUpdate]]], list[KeyedUpdate]]:
-    """What updates become in each branch, and what fails there."""
+    """Apply each branch to updates; return the results by branch, and error records."""
     by_branch, errors = [], []
     for branch, steps in branches:
         passed = steps.apply(updates, branch.silent)
@@ -423,7 +430,7 @@ def through(
 def _date(
     taken: Taken, event: EventTimes, messages: Sequence[Message], origin: _Origin, dating: Dating
 ) -> None:
-    """Give symbols their event times; one that has none becomes an error of its key."""
+    """Give symbols their event times; one without a time becomes an error under its key."""
     by_offset = {message.offset: message for message in messages}
     for _, offset in taken.truncates:
         record = _record("a truncate has no event time", by_offset[offset], origin)
@@ -438,7 +445,7 @@ def _date(
     times = taken.times = []
     for at, time in enumerate(dated.times):
         if at in taken.bad and (event.of_columns or isinstance(time, str)):
-            # What it would have said of time cannot be known.
+            # A value that cannot be decoded has no known event time.
             times.append(dating.lower)
         elif isinstance(time, str):
             times.append(dating.lower)
@@ -455,7 +462,7 @@ def _date(
 def _rows_to_date(
     found: Sequence[tuple[int, Sequence[Change] | _Bad]], messages: Sequence[Message]
 ) -> tuple[list[bytes | None], list[bytes | None], list[int | None]]:
-    """Of each message the key and the row that its time is of, and its clock."""
+    """Give for each message the key and the row that determine its time, and its timestamp."""
     keys: list[bytes | None] = []
     rows: list[bytes | None] = []
     for _, changes in found:
@@ -466,7 +473,7 @@ def _rows_to_date(
 
 
 def _plain_symbols(codec: Plain, messages: Sequence[Message], origin: _Origin) -> Taken:
-    """What `Intake.symbols` gives of messages that are one symbol each, without detours."""
+    """Decode plain messages all at once: each of them is exactly one symbol."""
     taken = Taken()
     if not messages:
         return taken
@@ -496,7 +503,7 @@ def _plain_symbols(codec: Plain, messages: Sequence[Message], origin: _Origin) -
 
 
 _DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
-# Can be read as a key in any plain format.
+# Every plain format can decode this as a key.
 _NO_KEY = b"0"
 _NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"
 
@@ -504,10 +511,10 @@ _NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is no
 def _key_test(
     source: Input, reading: planner.Reading, scope: Scope
 ) -> Callable[[Sequence[bytes | None]], list[bool]] | None:
-    """A test of keys, all at once; one on which it fails passes."""
+    """Make a test of many keys at once; a key on which a condition fails passes."""
     if not reading.key_filters:
         return None
-    # The key's columns are the fields of the key, so it stands in the value's place.
+    # The key's columns are the fields of the key, so the query reads it in the value's place.
     types = {name: kind for name, kind in scope.types.items() if name in source.key}
     of_key = Scope({**types, KEY: scope.types[KEY], VALUE: scope.types[VALUE]}, open=scope.open)
     from ikebana.processor.linear.query import compiled
@@ -538,7 +545,7 @@ def _truncate(taken: Taken, message: Message, origin: _Origin, partitions: int) 
 def _refuse_strange(
     taken: Taken, types: ColumnTypes, messages: Sequence[Message], origin: _Origin
 ) -> None:
-    """Make symbols in which a column is not of its type errors of their keys."""
+    """Replace symbols in which a column is not of its type by errors under their keys."""
     rows = [
         taken.partial[at].value if at in taken.partial else value
         for at, value in enumerate(taken.values)
@@ -553,10 +560,10 @@ def _refuse_strange(
 
 
 def _make_values(taken: Taken, pushed: Chain) -> None:
-    """Put in each value's place what the steps before the upsert make of it."""
+    """Replace each value by the result of the pushed steps."""
     rows = [index for index, value in enumerate(taken.values) if value is not None]
     found = pushed.apply(
-        # The index travels as the time, which these steps leave alone.
+        # The time carries the index, because these steps never change times.
         [KeyedUpdate(taken.keys[index], taken.values[index] or b"", index, 1) for index in rows]
     )
     for index in rows:
@@ -568,15 +575,15 @@ def _make_values(taken: Taken, pushed: Chain) -> None:
 
 
 def _images(change: Change, time: int) -> Iterator[KeyedUpdate]:
-    """The updates that a change's own images tell of.
+    """Yield the updates that follow from the images of a change alone.
 
-    Raises: DecodeError, for a change that does not have what it needs.
+    Raises: DecodeError, if an image that is needed is missing or lacks columns.
     """
     if untold := _untold(change):
         raise DecodeError(*untold)
     key, after, before = change.key, change.after, change.before
     if before is not None and before == after:
-        return  # in the columns that are wanted nothing has changed
+        return  # nothing has changed in the columns that are read
     if before is not None:
         yield KeyedUpdate(key, before, time, -1)
     if after is not None:
@@ -584,7 +591,7 @@ def _images(change: Change, time: int) -> Iterator[KeyedUpdate]:
 
 
 def _untold(change: Change) -> tuple[str, str] | None:
-    """What a change's own images do not tell, and why; None if they tell all."""
+    """Name what the images of a change do not say, and the reason; None if they say all."""
     if change.kind == "truncate":
         return "truncate", "without state there is nothing to tell what is gone"
     if change.replaces and change.before is None:

@@ -1,4 +1,4 @@
-"""What reads one slice of a batch: an input's messages, or those of a transaction topic."""
+"""The reader of one slice of a batch: messages of an input, or of a transaction topic."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,10 @@ from ikebana.processor.timing.reclock import Slice
 def reading_of(
     plan: Plan, piece: Slice, intake: Callable[[Input], Intake | UpdateIntake], shards: int
 ) -> Decoding | BoundaryReading:
-    """What takes the messages of a slice; `intake` gives what reads those of an input.
+    """Make the reader of a slice; `intake` gives the intake of an input.
 
-    What several inputs read is counted, as records and as changes of transactions, by one.
+    If several inputs read a topic, the first one counts its records, and the first one with
+    transactions counts the changes of these.
     """
     place = piece.place
     where = place.topic, place.partition

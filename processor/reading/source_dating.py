@@ -1,7 +1,7 @@
-"""Times that a source's own log gives, and its transactions: read off Debezium's envelopes.
+"""Times of a source's own log, and its transactions, taken from Debezium's envelopes.
 
-What a task reads of transactions is summed up for the markers, so that the frontier
-passes a transaction only when all of its changes have been read.
+A task sums up what it reads of transactions for the markers, so that the frontier passes a
+transaction only when all of its changes have been read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +30,11 @@ class SourceDating:
         self._positions = Positions()
 
     def dated(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages with their times for timestamps; None for what has none."""
+        """Replace the timestamps of messages by their times in the source, or by None."""
         return [message._replace(timestamp=self._time(message)) for message in messages]
 
     def seen(self) -> Seen | None:
-        """What was read of transactions; None if they do not count."""
+        """Report the transactions that were read; None if nobody counts them here."""
         if self._watch is None:
             return None
         return Seen(self._key, *self._where, transactions=self._watch.seen())
@@ -43,7 +43,7 @@ class SourceDating:
         try:
             position = self._positions.of(message.value or b"")
         except DecodeError:
-            return None  # decoding says what is wrong
+            return None  # decoding makes the error record
         if position is None:
             return None
         if self._watch is not None:
@@ -61,7 +61,7 @@ class SourceDating:
 
 
 class BoundaryReading:
-    """Reads the transaction topic: no updates come of it, but errors at time `lower`."""
+    """Reads a transaction topic, which makes no updates, only error records at time `lower`."""
 
     def __init__(self, watch: Watch, where: tuple[str, int], lower: int) -> None:
         self._watch = watch
@@ -70,7 +70,7 @@ class BoundaryReading:
         self._boundaries = Boundaries()
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
-        """Take messages; yield (shard, packed chunk) for those that are of no use."""
+        """Take messages; yield (shard, packed chunk) of error records for undecodable ones."""
         records = []
         for message in messages:
             if message.value is None:
@@ -87,13 +87,13 @@ class BoundaryReading:
             yield 0, pack(Errors(records, self._lower))
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what was learned, when all messages have been taken."""
+        """Yield the report on transactions, after the last message."""
         seen = Seen(topic_key(self._where[0]), *self._where, transactions=self._watch.seen())
         yield 0, pack(seen)
 
 
 def watch_of(plan: Plan, topic: str, where: tuple[str, int], known: Transactions | None) -> Watch:
-    """What sums up one partition of a connector whose transactions are told in `topic`."""
+    """Make the watch of one partition, for a connector that reports transactions in `topic`."""
     read = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
     return Watch(known or Transactions(), f"{where[0]}[{where[1]}]", collections_of(read, topic))
 
@@ -101,7 +101,7 @@ def watch_of(plan: Plan, topic: str, where: tuple[str, int], known: Transactions
 def dating_of(
     plan: Plan, source: Input, where: tuple[str, int], known: Transactions | None
 ) -> SourceDating | None:
-    """What dates the messages of one partition, if the source is what dates them.
+    """Make what dates the messages of one partition; None if their times are not the source's.
 
     Of the inputs that read a topic, the first one with transactions counts their changes.
     """

@@ -1,10 +1,10 @@
-"""What the messages of an input of updates come to: its own updates, or facts of CDCv2.
+"""Decode the messages of an input of updates: topics of format `diff`, and CDCv2.
 
-A topic of format `diff` is read by its progress, so a message of a time outside the
-batch's interval belongs to a batch before or behind it, and is left to that.  What is no
-update there ends the pipeline: without it no time would be complete.  Data become canonical,
-so that equal data cancel whoever wrote them; an update of data that are no JSON is an
-error record.
+A topic of format `diff` is read by its progress: a message whose time is outside the batch's
+interval belongs to an earlier or later batch, and is left to it.  A message that is no update
+stops the pipeline, because its time could never be complete without it.  Data are made
+canonical, so that equal data cancel whoever wrote them; an update whose data are no JSON
+becomes an error record.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class UpdateIntake:
         self._branches = branches_in_decoding(source, physical)
 
     def updates(self, messages: Sequence[Message], where: Where, interval: Interval) -> Made:
-        """The updates of the interval, through every branch.
+        """Decode the updates of the interval, and apply every branch to them.
 
         Raises:
             SourceError: a message is no update.
@@ -56,14 +56,14 @@ class UpdateIntake:
             try:
                 updates.append(_canonical(found))
             except DecodeError as error:
-                # Nothing keeps state here, so the error stands for ever.
+                # No state is kept here, so the error is never retracted.
                 record = error_record(str(error), (*where, offset), key, value)
                 bad.append(KeyedUpdate(None, record, found.time, 1))
         by_branch, failed = through(self._branches, updates)
         return Made(by_branch, bad + failed, Counter())
 
     def facts(self, messages: Sequence[Message], where: Where) -> tuple[Facts, Seen]:
-        """The facts in messages: updates, and statements of progress.
+        """Decode messages of CDCv2 into updates, and statements of progress.
 
         Raises:
             SourceError: a message is no CDCv2.
@@ -90,7 +90,7 @@ class UpdateIntake:
 
 
 def _canonical(update: PlacedUpdate) -> KeyedUpdate:
-    """An update with its data as canonical bytes.  Raises: DecodeError, for the part at fault."""
+    """Make the data of an update canonical.  Raises: DecodeError, which names key or value."""
     key, value, time, diff, *_ = update
     try:
         key = None if key is None else canonical.canonical(key)
@@ -113,9 +113,9 @@ def _require_time(time: int, where: Where, offset: int) -> None:
 def intake_of(
     source: Input, physical: planner.Physical, schemas: "Schemas | None", *, named: bool = False
 ) -> Intake | UpdateIntake:
-    """What reads the messages of an input; `schemas` is the registry, where one is needed.
+    """Make the intake of an input; `schemas` is the registry, if one is needed.
 
-    Errors say whose they are, with `named`: others read the same messages.
+    With `named`, errors name the input, because other inputs read the same messages.
     """
     if source.traits.is_updates:
         return UpdateIntake(source, physical)

@@ -1,1 +1,1 @@
-"""What travels between the steps of a batch: rows, updates, and how they are packed."""
+"""The rows and updates that travel between the steps of a batch, and their packing."""

@@ -1,6 +1,7 @@
-"""Data whole, key and value in one: what arrangements keep, and lookups find.
+"""A datum as one byte string, key and value together, as arrangements store it.
 
-A datum begins with the length of its key, -1 if it has none; then come key and value.
+It is the length of the key in 4 bytes, big-endian, or -1 if there is no key; then the key;
+then the value.
 """
 
 import struct
@@ -12,7 +13,7 @@ _pack, _unpack = _LENGTH.pack, _LENGTH.unpack_from
 
 
 def datum_of(key: bytes | None, value: bytes) -> bytes:
-    """A key and a value as one.
+    """Join a key and a value into a datum.
 
     >>> parts_of(datum_of(b"1", b"{}")), parts_of(datum_of(None, b"{}"))
     ((b'1', b'{}'), (None, b'{}'))
@@ -21,7 +22,7 @@ def datum_of(key: bytes | None, value: bytes) -> bytes:
 
 
 def parts_of(datum: bytes) -> tuple[bytes | None, bytes]:
-    """The key and the value of a datum."""
+    """Split a datum into its key and its value."""
     (length,) = _unpack(datum)
     if length < 0:
         return None, datum[_START:]

@@ -1,9 +1,9 @@
-"""What travels through Spark: packed rows, one for thousands of records.
+"""Spark rows that each carry thousands of records.
 
-A Spark row costs microseconds each time it crosses between the JVM and Python, a
-record inside a packed row costs nothing there.  So a row is `(label, chunk)`: the
-group that a shard is for Spark, and msgpack bytes with either the shard's tick or a
-chunk of its records.
+A Spark row costs microseconds each time it crosses between the JVM and Python; a record
+inside a packed row costs nothing there.  So a row is `(label, chunk)`.  The label is the
+Spark group that stands for the shard.  The chunk is msgpack: either the shard's tick, or some
+of its records.
 """
 
 from typing import Any
@@ -17,16 +17,19 @@ SCHEMA = "label int, chunk binary"
 
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):
-    """Sent once to every shard in every batch: what the batch is.
+    """The description of a batch, sent once to every shard.
 
-    All of it was in the offset that Spark logged before the batch ran, so a replay
-    sees the same.  `adopted` says that all shards have committed this batch already,
-    and that its records are therefore not read again.  `hops_from` is where the batch
-    begins to read the loopback topic, by shard.  `hydrating` are the joins that are to get
-    what was there before they begin, at these times, and with `hydrates` a portion of it in
-    this batch; `released` are the parts of the state that are no operator's any more.
-    `editing` is the frontier of an edit of the plan that is on its way, the last one of so many
-    `edits`, and with `fills` this batch takes a portion of what was there.
+    All of it follows from the offset that Spark logged before the batch ran, so a replay gets
+    the same tick.
+
+    * `adopted`: all shards have committed this batch already, so its records are not read again.
+    * `hops_from`: the offset, by shard, at which the batch begins to read the loopback topic.
+    * `hydrating`: the new joins that still lack rows from before they began, each with the time
+      at which it begins; with `hydrates`, this batch gives them a portion of those rows.
+    * `released`: the parts of the state that no operator owns any more.
+    * `editing`: the frontier of the edit of the plan that is in progress, 0 if none is; with
+      `fills`, this batch takes a portion of the state through the old and the new plan.
+    * `edits`: how often the plan has been edited.
     """
 
     batch: int

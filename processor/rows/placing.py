@@ -1,4 +1,4 @@
-"""Where messages come from and where their rows go: places and shards.
+"""The places that messages come from, and the shards that their rows go to.
 
 The shard of a key is the CRC-32 of its canonical bytes modulo the number of shards;
 `ikebana rescale` relies on it.
@@ -10,18 +10,19 @@ from zlib import crc32
 
 
 def shard_of(key: bytes, shards: int) -> int:
-    """The shard that keeps `key`."""
+    """Compute the shard that keeps `key`."""
     return crc32(key) % shards
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where messages come from, and how their times follow from it.
+    """A partition of an input, from offset `start` on, and the times of its messages.
 
-    `base` is the time of all messages, or with `each` the time of the one at offset
-    `start`, each further offset being one later.  Where messages have times of their own,
-    `base` and `upper` are the batch's interval, and `latest` is the latest time that is
-    not too far ahead of the clock.  `partitions` is how many the input has.
+    `base` is the time of all messages.  With `each`, it is the time of the message at offset
+    `start`, and each further offset is one later.  If messages have times of their own, `base`
+    and `upper` are the batch's interval, and `latest` is the latest time that is accepted
+    (a later one is too far ahead of the clock).  `order` is the rank of the topic among all
+    topics of the plan, and `partitions` the number of partitions of the input.
     """
 
     topic: str
@@ -35,7 +36,7 @@ class Place:
     latest: int | None = None
 
     def times(self, offsets: Sequence[int]) -> list[int]:
-        """The times of the messages at offsets."""
+        """Compute the times of the messages at these offsets."""
         if not self.each:
             return [self.base] * len(offsets)
         shift = self.base - self.start

@@ -1,10 +1,11 @@
-"""What kernels take and give: symbols in, updates out, as columns of bytes.
+"""The rows that kernels take and give: symbols in, updates out, as columns of bytes.
 
-Rows are `counted` if their records have been: those of a hop, and what an input makes of a
-topic that another input before it reads as well.
+A symbol is what a message says of one key: the key's new value, or that the key is gone.
+Symbols are kept in columns because a micro-batch has hundreds of thousands of them, and most
+never need a Python object of their own.
 
-Symbols are kept in columns because a micro-batch holds hundreds of thousands of them
-and most never need a Python object of their own.
+A row is `counted` if its records are in the batch's counts already: a row from an exchange
+(a hop), or a row of an input whose topic another input before it reads as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,12 @@ import msgspec
 
 from ikebana.processor.rows.transactions_seen import TransactionsSeen
 
-# The key of what has none where one is needed: it is all of one key, in one shard.
+# Updates without a key get this one where a key is needed, so they all meet in one shard.
 NO_KEY = b"null"
 
 
 class Rank(NamedTuple):
-    """Where a record stands among those of its time: the later one wins."""
+    """The order of records of the same key and time: the greatest rank wins."""
 
     input: int
     partition: int
@@ -27,9 +28,9 @@ class Rank(NamedTuple):
 
 
 class Partial(msgspec.Struct, array_like=True, frozen=True):
-    """A value of which a message leaves some columns as they are.
+    """A value without the columns that its message leaves unchanged; `absent` names these.
 
-    `record` is the error record for the case that there is nothing to leave.
+    `record` is the error record to emit if the key has no value, whose columns could stay.
     """
 
     value: bytes
@@ -38,14 +39,18 @@ class Partial(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Symbols(msgspec.Struct, array_like=True, tag="symbols"):
-    """Consecutive records of one partition, addressed to the operators of one input.
+    """The symbols of consecutive records of one partition, for the operators of one input.
 
-    `keys`, `values` and `offsets` are of one length.  `times` is one time for all, or
-    a list with one for each.  A value is None for a tombstone.  By index: `bad` holds
-    the error record of each value that could not be decoded, `failed` that of each value
-    that was decoded and of which nothing can be made, `partial` each value that is not
-    whole; the value itself is then None.  `before` has the checksum of the old image, by
-    index, where the message has one.
+    `keys`, `values` and `offsets` have the same length.  `times` is one time for all symbols,
+    or a list with a time for each.  A value is None for a tombstone.
+
+    Four dicts describe some of the symbols, by index.  With an entry in one of the first three,
+    the symbol's value is None.
+
+    * `bad`: the error record of a value that could not be decoded.
+    * `failed`: the error record of a value that was decoded, but on which a pushed step failed.
+    * `partial`: a value that lacks columns.
+    * `before`: the checksum of the old image, if the message has one.
     """
 
     input: str
@@ -63,7 +68,7 @@ class Symbols(msgspec.Struct, array_like=True, tag="symbols"):
 
 
 class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
-    """All of an input's rows are gone, at this place in the order; sent to every shard."""
+    """An input has lost all of its rows at this point of the order; sent to every shard."""
 
     input: str
     input_order: int
@@ -74,10 +79,10 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 
 
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
-    """Updates: what one branch of an input in `mode: diffs` has made, or a hop brings.
+    """Updates from a branch of an input in `mode: diffs`, or from an exchange (a hop).
 
-    They go to outputs, and to operators by key, which are the `inlets`.  With a `root` they
-    are that input's own, and its branches are still to be run.
+    They go to `outputs`, and by key to the operators that `inlets` names.  With a `root`, they
+    are the updates of that input itself, and its branches have not been applied yet.
     """
 
     outputs: list[str]
@@ -91,7 +96,7 @@ class Updates(msgspec.Struct, array_like=True, tag="updates"):
 
 
 class Errors(msgspec.Struct, array_like=True, tag="errors"):
-    """Error records that no key leads to; without `diffs`, each stands for ever."""
+    """Error records without a key; without `diffs`, none of them is ever retracted."""
 
     records: list[bytes]
     times: int | list[int]
@@ -100,14 +105,14 @@ class Errors(msgspec.Struct, array_like=True, tag="errors"):
 
 
 class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
-    """How many messages said nothing of the relation, by kind."""
+    """The numbers of messages that say nothing about a row of the relation, by kind."""
 
     counts: dict[str, int]
     counted: bool = False
 
 
 class Facts(msgspec.Struct, array_like=True, tag="facts"):
-    """Updates of an input in CDCv2, which may come in any order and any number of times."""
+    """Updates of an input in CDCv2, which may come in any order, and repeatedly."""
 
     input: str
     keys: list[bytes | None]
@@ -117,11 +122,11 @@ class Facts(msgspec.Struct, array_like=True, tag="facts"):
 
 
 class Seen(msgspec.Struct, array_like=True, tag="seen"):
-    """What a batch has learned of an input's times, to be known when the next is minted.
+    """What a batch has read about the times of a partition, for the minting of later batches.
 
-    `greatest` is the greatest event time of a partition, `statements` are progress
-    statements (lower, upper, counts by time as `formatting.pack_times` packs them),
-    `transactions` what was read of a source's transactions.
+    `greatest` is the greatest event time.  `statements` are progress statements: lower, upper,
+    and counts by time as `progress.pack_times` packs them.  `transactions` is what was read of
+    the source's transactions.
     """
 
     input: str
@@ -142,7 +147,7 @@ class KeyedUpdate(NamedTuple):
 
 
 def add(row: Updates | Facts, update: KeyedUpdate) -> None:
-    """Add an update to the columns of a row."""
+    """Append an update to the columns of a row."""
     key, value, time, diff = update
     row.keys.append(key)
     row.values.append(value)
@@ -151,19 +156,19 @@ def add(row: Updates | Facts, update: KeyedUpdate) -> None:
 
 
 def updates_of(row: Updates | Facts) -> Iterator[KeyedUpdate]:
-    """The updates in the columns of a row."""
+    """Iterate over the updates in the columns of a row."""
     return map(KeyedUpdate, row.keys, row.values, row.times, row.diffs)
 
 
 def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
-    """The updates as a reduction takes them: what has no key is all of one."""
+    """Give updates without a key the key `NO_KEY`, so that a reduction groups them together."""
     return [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
 
 
 def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
-    """How many records a row comes of, or the updates that were made of them.
+    """Count what a row adds to the batch's count of records; 0 if its records are counted.
 
-    What comes of records that have been counted comes of none.
+    These are records, or for `Updates` and `Facts` the updates that were made of them.
     """
     match row:
         case Symbols() | Truncate() | Updates() | Errors() | Ignored() if row.counted:
@@ -181,5 +186,5 @@ def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen)
 
 
 def times_of(times: int | list[int], count: int) -> list[int]:
-    """One time for each of `count` records."""
+    """Expand `times` to a list with one time for each of `count` records."""
     return [times] * count if isinstance(times, int) else times

@@ -1,13 +1,13 @@
-"""What a task has read of a source's transactions."""
+"""The report of a task about the transactions of a source that it has read."""
 
 import msgspec
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What has been read of a transaction.
+    """The changes of one transaction that have been read.
 
-    `changes` are counted by collection.  `furthest` is by partition how far in its
-    transaction the last counted change stands.
+    `changes` has their number by collection.  `furthest` has, by partition, the position
+    within the transaction of the last change that was counted.
     """
 
     time: int
@@ -16,10 +16,11 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A transaction of which changes are missing.
+    """A transaction whose END has been read.
 
-    `counts` are what its END says, of the collections that are read.  `end` is where the
-    last one ended of those after it that are complete, or else it itself.
+    `counts` has the numbers of changes that the END states, for the collections that are read.
+    `end` is the LSN at which the transaction ended.  While it waits for changes, `end` moves on
+    over complete transactions that follow it: it is where the last of them ended.
     """
 
     transaction: str
@@ -28,9 +29,9 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class TransactionsSeen(msgspec.Struct, frozen=True):
-    """What a task has read: of transactions the changes, and ENDs in order.
+    """The changes of transactions, and the ENDs in order, that a task has read.
 
-    It counts what was not counted in the state that the task started from.
+    Changes that the state at the start of the task has counted are not counted again.
     """
 
     changes: dict[str, Counted] = {}

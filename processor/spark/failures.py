@@ -25,9 +25,9 @@ from ikebana.processor.kafka import client
 _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 _SAFE = "The checkpoint is as the last batch left it: starting again is safe."
 
-# Errors of ours that another start may not meet again.
+# Errors of ours that may pass after a restart.
 _TRANSIENT = (AwayError, LostError, SparkStartError)
-# What Spark says of a task or a question that failed for no reason of ours, and what that is.
+# Spark's texts for failures that have no cause in ikebana, and their meanings.
 _LOST = (
     ("Python worker failed to connect back", "a Python worker did not connect within 10 s"),
     ("Python worker exited unexpectedly", "a Python worker was lost"),
@@ -54,7 +54,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def named(error: Exception, *, alive: bool = True) -> Exception:
-    """The error of ours for what ended a query; what is none of Spark's or Kafka's stays.
+    """Find the error of ours for the end of a query; errors not of Spark or Kafka are returned.
 
     `alive` says whether Spark's JVM still runs.
     """
@@ -106,7 +106,7 @@ def _gist(text: str) -> str:
 
 
 def _in_full(text: str) -> str:
-    """Keep all of an error that has no name, for whoever looks into it."""
+    """Keep the whole text of an unknown error, for its investigation."""
     descriptor, path = tempfile.mkstemp(prefix="ikebana-error-", suffix=".log")
     with os.fdopen(descriptor, "w") as file:
         file.write(text)

@@ -101,15 +101,15 @@ def start(
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
-    `on_edit` is told what changes if the plan is another one than before.  `on_begin` is called
-    right before the query starts, which from then on has to be ended between two batches;
-    `on_trigger` is also told of triggers that found nothing to do.
+    If the plan differs from the last one, `on_edit` gets the changes.  `on_begin` is called right
+    before the query starts; from then on it has to be ended between two batches.  `on_trigger`
+    also gets triggers that found nothing to do.
 
     Raises:
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
-    # From here on the plan travels to other processes.
+    # From here on the plan is sent to other processes.
     plan = given = checked(plan).portable()
     checkpoint = Checkpoint(settings.checkpoint)
     birth = checkpoint.birth()
@@ -182,21 +182,21 @@ def start(
 
 
 def _ran(checkpoint: Checkpoint, birth: Birth | None) -> Birth | None:
-    """The birth record without an edit of which no batch has been."""
+    """Drop from the metadata an edit of which no batch has run."""
     return birth and begun(birth, checkpoint.logged(birth.first_batch).offset)
 
 
 def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None, ran: Birth | None) -> None:
-    """Make the checkpoint one that can be run, now that it may be.
+    """Write the metadata of the run, after the take-over has accepted it.
 
-    Raises: CheckpointError, if an instance before has changed the plan since it was looked at.
+    Raises: CheckpointError, if an older instance has changed the plan since it was read.
     """
-    # That instance is fenced only now, and an edit is one of what was there.
+    # An older instance is fenced only now, and the edit was computed from what was read before.
     if checkpoint.birth() != known or _ran(checkpoint, known) != ran:
         raise CheckpointError(
             f'the plan of checkpoint "{checkpoint.location}" was changed by another instance of '
             "the pipeline while this one started",
-            hint="Start again, if this is the plan that is to run.",
+            hint="Start again if this is the plan that should run.",
         )
     if birth != known:
         checkpoint.write(birth)
@@ -204,7 +204,7 @@ def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None, ran: Birt
 
 
 def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
-    """Where the local databases lie if nobody says: gone with this run, if it is all here."""
+    """Choose the folder of the local databases by default: temporary, if the run is local."""
     if settings.master.startswith("local"):
         return str(spark.folder / "shards")
     return f"{tempfile.gettempdir()}/ikebana-shards"
@@ -269,7 +269,7 @@ class _Sink:
     def __call__(self, frame: DataFrame, spark_batch: int) -> None:
         job = self._job
         begun = time.monotonic()
-        # One action and no second one: each would run the keyed operator again.
+        # Only one action, because each would run the keyed operator again.
         markers = [msgspec.json.decode(bytes(row[0]), type=Marker) for row in frame.collect()]
         batch = job.first_batch + spark_batch
         shards = sorted(marker.shard for marker in markers)

@@ -30,7 +30,7 @@ from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
 from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.workers import Workers
 
-# What a user may not change: the user's own settings come before these.
+# These settings override the user's.
 _STATE_STORE = "spark.sql.streaming.stateStore."
 OWNED = {
     # One row a shard: what matters is that a batch uploads little and memory is bounded.
@@ -38,7 +38,7 @@ OWNED = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     _STATE_STORE + "rocksdb.changelogCheckpointing.enabled": "true",
-    # A rival attempt of a task is fenced, and fencing costs the one that works.
+    # A speculative attempt would fence the working one.
     "spark.speculation": "false",
     "spark.sql.adaptive.enabled": "false",
 }
@@ -51,21 +51,21 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
-    # How fresh what an idle pipeline says of itself is.
+    # An idle pipeline reports its state this often.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
-    # How long a Python worker, or who fetches a result from the JVM, may take to say who it
-    # is; on a machine that is busy, Spark's 15 s are too few.
+    # The time for a Python worker, or a process that fetches a result, to authenticate itself.
+    # On a busy machine Spark's 15 s are too short.
     "spark.python.authenticate.socketTimeout": "120s",
-    # The JVM moves packed rows and little else: the second compiler never pays back.
+    # The JVM does little besides moving packed rows, so the second compiler is not worth its cost.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-# In one process nobody is lost: who is silent has no processor.  Questions of Spark's to itself
-# (spark.rpc.askTimeout) and its heartbeats have the network's patience.
+# In one process no executor can be lost: a silent one only lacks a processor.  Spark's requests
+# to itself (spark.rpc.askTimeout) and its heartbeats use the network's timeout.
 _LOCAL_PATIENCE = {
     "spark.network.timeout": "1200s",
     "spark.rpc.lookupTimeout": "1200s",
@@ -127,14 +127,14 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
 
 
 def _logs_itself(settings: Settings) -> bool:
-    """Whether the user says how the JVM is to log."""
+    """Whether the user configures the JVM's log."""
     return _LOG_FILE in settings.spark.get(_JAVA_OPTIONS, "")
 
 
 class Spark:
-    """Spark for one run: started when it is asked for, and again once its JVM has died.
+    """Spark for one run: started on demand, and again after its JVM has died.
 
-    `folder` is for what a run needs while it lasts; it is gone at the end.
+    `folder` is a temporary folder of the run, which is removed at the end.
     """
 
     def __init__(self, settings: Settings, name: str) -> None:
@@ -155,7 +155,7 @@ class Spark:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Whoever does not even wait for an error to be told has asked twice.
+        # An exception that is no error comes from a second signal.
         hurried = error is not None and not isinstance(error, Exception | Stopped)
         try:
             self._end(within_s=0.0 if hurried else END_WITHIN_S)
@@ -191,7 +191,7 @@ class Spark:
         java = find_java(os.environ)
         settings = self._settings
         options = spark_settings(settings, self._name)
-        # Who says how the JVM is to log wants to read it.
+        # A user who configures the JVM's log wants to see it.
         if not log_lines.wanted() and not _logs_itself(settings):
             self._log = self.folder / "spark.log"
         if settings.master.startswith("local"):
@@ -242,7 +242,7 @@ class Spark:
                 yield
 
     def _kept_log(self) -> str | None:
-        """Keep what the JVM wrote beyond the end of the run; where that is."""
+        """Keep the JVM's log after the end of the run; return its path."""
         if self._log is None or not self._log.exists() or not self._log.stat().st_size:
             return None
         descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")

@@ -1,8 +1,8 @@
 """The source: Kafka topics as a Python data source that yields packed rows.
 
-`latestOffset` runs on the driver, in a process of its own, and mints each batch; Spark
-logs what it returns before the batch runs.  Everything that a batch reads, and the
-tick that tells every shard what the batch is, follows from two logged offsets alone.
+`latestOffset` runs on the driver, in a process of its own, and mints each batch; Spark logs the
+result before the batch runs.  The records that a batch reads, and the tick for every shard,
+follow from two logged offsets alone.
 """
 
 import functools
@@ -46,27 +46,26 @@ if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
 
 NAME = "ikebana"
-# Spark hides the values of options whose name has this word; settings hold passwords.
+# Spark hides the values of options whose name has "secret"; these settings have passwords.
 OPTION = "secretconfig"
-# While no record comes, the topics are looked at this often, and Spark hears as often as it
-# writes what an idle query does.  A stop waits for no longer than a look.
+# While no record comes, the topics are checked this often.  A stop waits for one check at most.
 _LOOK_EVERY_S = 0.1
 _ANSWER_AFTER_S = 1.0
-# A run that ends when it has caught up waits for inputs to count as silent.
+# A run with `--once` checks this often whether its inputs have become silent.
 _ASK_EVERY_S = 0.02
-# Each attempt of a task waits for so long, and Spark makes four before a query fails.
+# The wait of one attempt of a task; Spark makes four attempts before a query fails.
 _REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
-# While no task runs that would notice it, this often it asks for a newer instance.
+# While no task runs that would notice a newer instance, the driver checks this often for one.
 _ASK_FOR_LEASE_EVERY_S = 1.0
 
 
 class SourceConfig(msgspec.Struct, frozen=True):
-    """What the source is told; it goes through a Spark option as JSON.
+    """The configuration of the source, passed through a Spark option as JSON.
 
-    `adopted` is the digest of a batch that all shards have committed, `released` are the
-    parts of the state that are no operator's any more.  While the file
-    `stop` exists no batch is minted; `stop`.ack says that this has been understood, and
-    `stop`.inputs where inputs stand that have times of their own.
+    `adopted` is the digest of a batch that all shards have committed.  `released` are the parts
+    of the state that no operator owns any more.  While the file `stop` exists, no batch is
+    minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
+    of inputs with times of their own.
     """
 
     plan: Plan
@@ -122,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         last = SourceOffset.from_json(start)
         stop = Path(self._config.stop)
-        # Spark runs a first batch whatever it is told, also if it is to stop.
+        # Spark always runs a first batch, even if it should stop.
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
         while first or not stop.exists():
@@ -160,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return minted if minted.batch != last.batch else None
 
     def _tell(self, last: SourceOffset, look: reclock.Look) -> None:
-        """Say where the inputs stand, for the process that watches the query."""
+        """Write the frontiers of the inputs for the process that watches the query."""
         if self._inputs.dated is None:
             return
         found = reach(
@@ -175,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._told = standing
 
     def _look(self, last: SourceOffset) -> tuple[inputs.Look, reclock.Look]:
-        """The topics now, and what there is for a batch after `last`."""
+        """Look at the topics, and collect what `mint` needs for a batch after `last`."""
         config = self._config
         found = self._inputs.look(last.positions, last.topic_ids)
         ends = found.ends if self._target is None else _capped(self._target, last.positions)
@@ -224,7 +223,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 hops_from=before.hops,
                 hydrating=after.hydrating,
                 hydrates=after.hydrates,
-                # What an edit takes back is there until all have taken it.
+                # An edit still reads these parts while it fills.
                 released=() if after.fills else config.released,
                 editing=after.editing,
                 fills=after.fills,
@@ -255,7 +254,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         def intake(of: Input) -> Intake | UpdateIntake:
             return _intake(config.plan, of.name, registry)
 
-        # Offsets are read once, and decoded by each input that has them.
+        # Offsets are read once, and decoded for each input that reads them.
         by_range: dict[Range, list[Decoding | BoundaryReading]] = {}
         for each in partition.slices:
             reading = reading_of(config.plan, each, intake, len(config.labels))
@@ -282,7 +281,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 yield _rows(rows)
 
     def _check_lease(self) -> None:
-        """Stop if there is a newer instance: a batch logged now would stop that one."""
+        """Stop if there is a newer instance, which a batch logged now would stop."""
         config = self._config
         if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
             return
@@ -306,7 +305,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 def inputs_told(stop: Path) -> Standing | None:
-    """Where the inputs of a running pipeline stand; None before that is known."""
+    """Read the frontiers of the inputs of a running pipeline; None before they are known."""
     try:
         return msgspec.json.decode(_told_at(stop).read_bytes(), type=Standing)
     except FileNotFoundError:
@@ -337,7 +336,7 @@ def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
 def _capped(
     target: reclock.Positions, positions: Mapping[str, Mapping[int, int]]
 ) -> reclock.Positions:
-    """The target, or where reading has got to if a later run has gone beyond it."""
+    """Limit reading to the target, or to the positions if these are beyond it already."""
     return {
         topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
         for topic, by in target.items()
@@ -346,7 +345,7 @@ def _capped(
 
 @functools.lru_cache(maxsize=32)
 def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
-    # A task is given a reader of its own; what it compiles lasts as long as the worker.
+    # Cached for the worker, because each task gets a new reader and compiling is expensive.
     source = plan.input(name)
     named = shares_topics(plan, source)
     return intake_of(source, planner.physical(plan), _registry(registry), named=named)
@@ -364,5 +363,5 @@ def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
 
 @functools.lru_cache(maxsize=4)
 def _reader(settings: tuple[tuple[str, str], ...]) -> Reader:
-    # A worker lives through many batches; connecting anew would cost more than reading.
+    # Cached for the worker, because connecting in each batch would cost more than reading.
     return Reader(dict(settings))

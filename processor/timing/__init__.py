@@ -1,1 +1,1 @@
-"""Time: the records that a batch reads, and the times that it closes."""
+"""The records that a batch reads, and the times that it closes."""

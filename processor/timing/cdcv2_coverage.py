@@ -5,9 +5,9 @@ counts more updates than were found.  It equals that of `cdcv2_reader`, which ha
 themselves; this module needs only statements and numbers of distinct updates, which fit into
 markers and the logged offset.  The order of the reports does not matter.
 
-What lies before the frontier is forgotten.  Statements that cannot both be true, and more
-updates than are counted, are an error as long as both are known, be they beyond a gap.
-Each number in `found` has to be told once: `kernels.facts` finds what is new.
+What lies before the frontier is forgotten.  Two statements that contradict each other are an
+error as long as both are known, even beyond a gap; so are more updates than progress counts.
+Each update may be counted in `found` only once: `kernels.facts` removes repeats.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,10 +21,11 @@ from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """What is known of the times at or beyond the frontier.
+    """The statements and the updates found, for times at or beyond the frontier.
 
-    `stated` are the statements, united and as `packed` packs them, `found` the distinct
-    updates by time as `formatting.pack_times` packs them.  Equal knowledge is equal.
+    `stated` has the united statements as `packed` packs them.  `found` has the numbers of
+    distinct updates by time, as `progress.pack_times` packs them.  The form is unique: two
+    coverages with the same content are equal.
     """
 
     frontier: int = 0
@@ -35,10 +36,10 @@ class Coverage(msgspec.Struct, frozen=True):
 def advanced(
     coverage: Coverage, statements: Iterable[Progress], found: Mapping[int, int]
 ) -> Coverage:
-    """What is known after a batch has seen `statements` and newly `found` updates by time.
+    """Add the statements of a batch, and the numbers of new updates that it `found`, by time.
 
     Raises:
-        ContradictionError: what was told cannot all be true.
+        ContradictionError: statements contradict each other or the updates.
     """
     frontier = coverage.frontier
     known = united(_beyond(frontier, [*unpacked(coverage.stated), *statements]))
@@ -61,7 +62,7 @@ def advanced(
 
 
 def united(statements: Iterable[Progress]) -> list[Progress]:
-    """Statements that say the same about intervals that do not touch, in order.
+    """Merge statements whose intervals touch or overlap; return them in order.
 
     >>> united([Progress(4, 9, {5: 1}), Progress(0, 6, {5: 1}), Progress(11, 12, {})])
     [Progress(lower=0, upper=9, counts={5: 1}), Progress(lower=11, upper=12, counts={})]
@@ -71,7 +72,7 @@ def united(statements: Iterable[Progress]) -> list[Progress]:
     """
     pieces: list[Progress] = []
     counts: dict[int, int] = {}
-    # The keys of `counts`, which are those of the last piece, in order.
+    # The keys of the last piece's `counts`, in order.
     times: list[int] = []
     for statement in sorted(statements, key=lambda one: (one.lower, one.upper)):
         lower, upper, given = statement
@@ -93,7 +94,7 @@ def united(statements: Iterable[Progress]) -> list[Progress]:
 
 
 def packed(statements: Iterable[Progress]) -> list[list[int]]:
-    """Statements as lists of lower, upper, and the counts as `formatting.pack_times` has them.
+    """Pack statements as lists of lower, upper, and the counts as `progress.pack_times` has them.
 
     >>> packed([Progress(1_000, 9_000, {1_005: 1, 1_006: 2})])
     [[1000, 9000, 1005, 1, 1, 2]]
@@ -102,7 +103,7 @@ def packed(statements: Iterable[Progress]) -> list[list[int]]:
 
 
 def unpacked(statements: Iterable[Sequence[int]]) -> Iterator[Progress]:
-    """What `packed` has packed."""
+    """Unpack what `packed` has packed."""
     for lower, upper, *times in statements:
         counts: dict[int, int] = {}
         add_times(counts, times)
@@ -110,7 +111,7 @@ def unpacked(statements: Iterable[Sequence[int]]) -> Iterator[Progress]:
 
 
 def _beyond(frontier: int, statements: Iterable[Progress]) -> Iterator[Progress]:
-    """What statements say about times at or beyond the frontier."""
+    """Cut statements to the times at or beyond the frontier."""
     for lower, upper, counts in statements:
         if lower >= frontier:
             yield Progress(lower, upper, counts)

@@ -1,9 +1,9 @@
-"""Diff topics as inputs: the batches of such topics that one of our batches reads.
+"""Choose which batches of diff topics, as inputs, one of our batches reads.
 
-A diff topic is read up to what its progress has closed.  Several are read up to the
-least of their frontiers, so that a batch has, of each, exactly the updates of its own
-interval.  Where a frontier lies within another topic's batch, that one is read by both of
-ours, and each takes the updates of its times.
+A diff topic is read up to the time that its progress has closed.  Several diff topics are read
+up to the least of their frontiers, so that our batch has, of each, exactly the updates of its
+own interval.  If our frontier lies within a batch of a topic, two of our batches read that
+batch, and each keeps the updates of its own interval.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +13,17 @@ from ikebana.codecs.progress import ProgressRecord
 
 
 class Closed(NamedTuple):
-    """A progress record, and the offset behind it in its topic."""
+    """A progress record, and the offset after it in its topic."""
 
     record: ProgressRecord
     after: int
 
 
 class Span(NamedTuple):
-    """What a batch reads of a diff topic: from its own positions up to `reads`.
+    """The offsets that a batch reads of a diff topic: from its own positions up to `reads`.
 
-    The next batch begins to read at `positions`, and to look for progress at
-    `progress_at`; None: there, nothing has changed.
+    The next batch begins to read updates at `positions`, and progress at `progress_at`; both
+    are None if the batch does not move them.
     """
 
     reads: dict[int, int]
@@ -34,9 +34,9 @@ class Span(NamedTuple):
 def reach(
     closed: Sequence[Closed], positions: Mapping[int, int], lower: int, limit: int | None
 ) -> int:
-    """The frontier up to which a batch that begins at `lower` can read a topic.
+    """Compute the frontier up to which a batch that begins at `lower` can read a topic.
 
-    It reads at most about `limit` offsets, or one batch of the topic if that is more.
+    The batch reads at most about `limit` offsets, or one batch of the topic if that is more.
     """
     found = lower
     for record, _ in closed:
@@ -50,7 +50,7 @@ def reach(
 
 
 def span(closed: Iterable[Closed], upper: int, lower: int) -> Span:
-    """The offsets that a batch [lower, upper) reads of a topic that is closed up to `upper`."""
+    """Compute what a batch [lower, upper) reads of a topic that is closed up to `upper`."""
     reads: dict[int, int] = {}
     positions, progress_at = None, None
     for record, after in closed:

@@ -1,8 +1,8 @@
 """Event time: the times of an input's records, and the frontier that follows from them.
 
-The frontier is the least, over the partitions, of the greatest time seen, less the lateness.
-It is computed from earlier batches, since the interval of a batch has to be known before the
-batch is read.  Idle partitions do not count, as long as any partition is not idle.
+The frontier is the greatest time seen in each partition, of these the least, minus the
+lateness.  It is computed from earlier batches, because the interval of a batch has to be known
+before the batch is read.  Idle partitions do not count, as long as any partition is not idle.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -20,7 +20,7 @@ Where = tuple[str, int]
 
 
 def merged(greatest: Greatest, seen: Greatest) -> dict[str, dict[int, int]]:
-    """The greatest times of both."""
+    """Merge greatest times: for each partition the greater of both."""
     found = {topic: dict(by) for topic, by in greatest.items()}
     for topic, by in seen.items():
         known = found.setdefault(topic, {})
@@ -36,10 +36,11 @@ def frontier(
     idle: Set[Where],
     before: int,
 ) -> int:
-    """The frontier of an input, as far as it is known.
+    """Compute the frontier of an input from the greatest times seen.
 
-    `partitions` are all there are.  One that is not idle and of which nothing has been
-    seen holds the frontier where it was `before`; so does nothing at all.
+    `partitions` are all partitions of the input, and `before` is its frontier so far.  The
+    frontier stays there if a partition that is not idle has had no time yet, or if no partition
+    has had one.
     """
     times = {where: greatest.get(where[0], {}).get(where[1]) for where in partitions}
     active = [time for where, time in times.items() if where not in idle]
@@ -51,14 +52,17 @@ def frontier(
 
 
 class Dating(NamedTuple):
-    """What a batch knows before it reads: its lower, and the latest time that it accepts."""
+    """The bounds of a batch's event times: its lower, and the latest time that it accepts."""
 
     lower: int
     latest: int | None
 
 
 class Dated(NamedTuple):
-    """The time of each row, or why it has none; the number of late rows; the greatest time."""
+    """The time of each row, or the reason that it has none.
+
+    `late` is the number of late rows, `greatest` the greatest event time.
+    """
 
     times: list[int | str]
     late: int
@@ -66,9 +70,9 @@ class Dated(NamedTuple):
 
 
 class EventTimes:
-    """The event times of an input's rows; a pure function of each by itself.
+    """Computes the event times of an input's rows, each from that row alone.
 
-    `query` makes them of the rows; without one they are those of the messages' clocks.
+    `query` computes them from the rows; without it they are the timestamps of the messages.
     """
 
     def __init__(self, query: "Query | None") -> None:
@@ -76,7 +80,7 @@ class EventTimes:
 
     @property
     def of_columns(self) -> bool:
-        """Whether the rows are needed, so that one that cannot be read has no time."""
+        """Whether event times come from columns, so that an undecodable row has none."""
         return self._query is not None
 
     def of_rows(
@@ -86,10 +90,10 @@ class EventTimes:
         clocks: Sequence[int | None],
         dating: Dating,
     ) -> Dated:
-        """The times of rows; `clocks` are those of their messages.
+        """Compute the times of rows; `clocks` are the timestamps of their messages.
 
-        A row of None, that of a tombstone, has no columns: its time is its message's, and
-        moves nothing.
+        A row is None for a tombstone, which has no columns.  Its time is the timestamp of its
+        message, and does not move the frontier.
         """
         told: list[int | str | None] = list(clocks)
         own = [True] * len(rows)

@@ -1,4 +1,4 @@
-"""The knowledge about inputs with times of their own, kept between batches.
+"""The knowledge about the times of inputs with event times or times of a source.
 
 It is logged with each batch, and updated from the markers of a batch before the next batch is
 minted.  So the interval of a batch never depends on the records of that batch.
@@ -25,15 +25,17 @@ Ends = Mapping[str, Mapping[int, int]]
 class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The knowledge about one input.
 
-    `greatest` are the event times seen by topic and partition; while it is `idle` nothing is
-    expected of it.  `coverage` what the facts
-    of CDCv2 come to, `transactions` what was read of a source's.  Of a diff topic: `reads`
-    is up to where the batch reads, `progress_at` where progress is to be read on from,
-    `checkpoint` whose topic it is.
+    * `frontier`: the time up to which the input is complete.
+    * `greatest`: the greatest event time by topic and partition.
+    * `idle`: all partitions are idle, so nobody waits for the input.
+    * `coverage`: the statements and counts of a CDCv2 input.
+    * `transactions`: the state of a source's transactions.
+    * `reads`, `progress_at`, `checkpoint`, of a diff topic: the offsets up to which the batch
+      reads, the offset at which progress is read next, and the checkpoint that writes the topic.
 
-    No END counts the rows of a source's first snapshot, but they were all there before the
-    first END.  So the first transaction is passed when changes have been read up to
-    `snapshot`: where they ended when that was seen.
+    No END counts the rows of a source's first snapshot, but all of them were in their topics
+    before the first END.  So the frontier passes the first transaction only when changes have
+    been read up to `snapshot`: the ends of the topics when the first END was seen.
     """
 
     frontier: int = 0
@@ -48,19 +50,19 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Learned(NamedTuple):
-    """What the shards have told of a batch: what they saw, and new facts by input, packed."""
+    """The reports of the shards on a batch: times, and the numbers of new facts by input."""
 
     seen: list[Seen]
     facts: list[dict[str, list[int]]]
 
 
 def topic_key(topic: str) -> str:
-    """Under which name it is known what a transaction topic tells; no input's has a space."""
+    """Make the key for knowledge about a transaction topic; no input name has a space."""
     return f"transactions {topic}"
 
 
 def key_of(source: Input) -> str:
-    """Under which name it is known how far an input is complete."""
+    """Choose the key for knowledge about an input: its own, or its transaction topic's."""
     topic = source.transaction_topic
     return source.name if topic is None else topic_key(topic)
 
@@ -73,10 +75,10 @@ def learned(
     ends: Ends,
     idle: Mapping[str, Set[Where]],
 ) -> dict[str, InputTimes]:
-    """What is known after a batch, of the inputs that batches tell of.
+    """Update the knowledge about inputs by the reports on a batch.
 
-    `positions` is up to where topics have been read, `ends` where they end, for every
-    partition; `idle` are the partitions that are not waited for, by input.
+    `positions` are the offsets up to which topics have been read, `ends` those at which they
+    end, of every partition.  `idle` has the idle partitions of each input.
     """
     found = dict(known)
     for topic in plan.transaction_topics:

@@ -1,10 +1,10 @@
-"""The frontier of a batch, from all inputs with times of their own.
+"""The frontier of a batch, computed from all inputs with times of their own.
 
-It is the least of their frontiers.  An input that is silent, all of whose partitions are
-idle, is not waited for as long as others are.  When all are silent nobody is waited for, so
-all that has been read is closed: the greatest time that was seen is the last one.
+It is the least of their frontiers.  An input is silent if all of its partitions are idle; a
+silent input does not count as long as another input is not silent.  When all are silent,
+everything that has been read is closed: the frontier lies just beyond the greatest time seen.
 
-A collection that is closed for ever is not waited for either, but says nothing of others.
+A collection that is closed for ever does not count either, and does not make others wait.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,13 @@ LAST_TIME = (1 << 63) - 1
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where the inputs stand when times before `upper` are closed, for whoever watches.
+    """The state of the inputs when times before `upper` are closed, for metrics and the display.
 
-    `frontiers` are those of inputs of which anything is known: of a silent one it is behind
-    all that was seen.  `held_by` are those that nothing goes beyond.  `ahead` says that
-    times were seen that are not closed yet.
+    * `frontiers`: the frontiers of inputs; that of a silent input is just beyond the greatest
+      time seen, and one without any time is absent.
+    * `silent`: the silent inputs.
+    * `held_by`: the inputs that hold the frontier back.
+    * `ahead`: whether times were seen that are not closed yet.
     """
 
     upper: int
@@ -38,8 +40,8 @@ class Standing(msgspec.Struct, frozen=True):
 class Reach(NamedTuple):
     """The frontiers of the inputs with times of their own, by name.
 
-    `awaited` are the frontiers of those that are waited for, `silent` the greatest times of
-    those that are not; None: nothing was ever seen of one.  `greatest` is that of all.
+    `awaited` has the frontiers of inputs that are not silent, `silent` the greatest time of each
+    silent one, None if it never had any.  `greatest` is the greatest time of all inputs.
     """
 
     awaited: dict[str, int]
@@ -53,7 +55,7 @@ class Reach(NamedTuple):
 
     @property
     def upper(self) -> int:
-        """Times before this are closed."""
+        """The frontier: times before it are closed."""
         if not self.all_silent:
             return min([*self.awaited.values(), LAST_TIME])
         seen = [time for time in self.silent.values() if time is not None]
@@ -61,12 +63,12 @@ class Reach(NamedTuple):
 
     @property
     def held_by(self) -> list[str]:
-        """The inputs that are waited for and are not further than this."""
+        """The inputs with the least frontier, which hold back the batch's."""
         least = min(self._open, default=None)
         return [name for name, at in self.awaited.items() if at == least]
 
     def standing(self, upper: int) -> Standing:
-        """The same for people, in a pipeline that has closed all times before `upper`."""
+        """Describe this for people, in a pipeline that has closed all times before `upper`."""
         behind = {name: at + 1 for name, at in self.silent.items() if at is not None}
         return Standing(
             upper,
@@ -89,7 +91,7 @@ def reach(
     lower: int,
     limit: int | None,
 ) -> Reach:
-    """How far a batch may go that begins at `lower` and reads about `limit` records."""
+    """Compute how far a batch may go that begins at `lower` and reads about `limit` records."""
     awaited: dict[str, int] = {}
     silent: dict[str, int | None] = {}
     greatest: list[int] = []

@@ -1,18 +1,18 @@
-"""Reclocking: which records make up a micro-batch and what time they get.
+"""Reclocking: choose the records of a micro-batch, and map their offsets to our times.
 
-The source mints one `SourceOffset` a batch, and Spark logs it before the batch runs:
-it is the durable remap from Kafka's offsets to our times, and the only place where a
-clock is read.  Whatever follows is a function of it.
+The source mints one `SourceOffset` for each batch, and Spark logs it before the batch runs.
+It is the durable mapping from Kafka's offsets to our times, and the only place where a clock is
+read: everything else about the batch is a function of it.  There are three ways to make times.
 
-* ingest: all records of a batch have the time `upper - 1`, milliseconds; a batch is at
-  least one millisecond, and the clock going back does not take the time with it.
-* offset: a record's time is `lower` + its rank in the batch by (input, partition,
-  offset), so every change shows; `upper` is `lower` + the number of offsets.  A record of
-  several inputs counts once, as one of the first of them, and has one time in all.
-* dated: as soon as one input has times of its own, `upper` is the least frontier of such
-  inputs that are waited for.  Those of diff topics are read up to it, those of event times
-  as they come, and what lies beyond waits in the shards.  Records of all other inputs have
-  the time `upper - 1`, and are not read while the interval is empty.
+* ingest: all records of a batch have the time `upper - 1`, in milliseconds.  A batch lasts at
+  least one millisecond, and time never goes back with the clock.
+* offset: a record's time is `lower` + its rank in the batch by (input, partition, offset), so
+  every change is visible; `upper` is `lower` + the number of offsets.  A record that several
+  inputs read has one time in all of them, and is ranked as a record of the first.
+* dated: used if any input has times of its own.  `upper` is the least frontier of these inputs,
+  without silent ones (`timing.reach`).  Diff topics are read up to it.  Inputs with event times
+  are read as records arrive, and updates at or beyond `upper` are held in the shards.  Records
+  of all other inputs have the time `upper - 1`, and are not read while the interval is empty.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ from ikebana.processor.timing.input_times import InputTimes, key_of, topic_key
 from ikebana.processor.timing.reach import reach
 from ikebana.processor.timing.transactions import Transactions
 
-# A message of the loopback topic holds thousands of updates: this is a large batch.
+# A message of the loopback topic has thousands of updates, so this is a large batch.
 MOST_HOPS = 400
 
-# Where they say nothing, offsets are named as they were before there were these.
+# Left out of the digest while they are empty: markers of older checkpoints lack these fields.
 _ADDED_LATER = ("hops", "known", "now", "hydrating", "hydrates", "edits", "editing", "fills")
 
-# Among what shards say they are done with: an edit.
+# Shards report this name among the joins that they have hydrated when they are done with an edit.
 FILLED = "@edit"
 
 # By topic, by partition.
@@ -46,17 +46,23 @@ Positions = dict[str, dict[int, int]]
 
 
 class SourceOffset(msgspec.Struct, frozen=True):
-    """A batch as the offset log holds it: up to where, until when, for which plan.
+    """A batch as the offset log has it: its interval, its plan, and the offsets it reads up to.
 
-    `begins` are the first offsets of partitions that this batch sees for the first
-    time; `behind` is how many offsets were left for later batches when it was minted.
-    `hops` says up to where the loopback topic is read, by shard.  `known` is what is known
-    of the times of inputs that have their own, `now` the clock, if that counts.
-    `hydrating` are joins that are new, with the time at which they begin, as long as they
-    have not got all that was there before; with `hydrates` this batch goes on with that.
-    `edits` counts how often the plan has been edited; `editing` is the frontier at which it was,
-    as long as not all operators are past it, and with `fills` this batch takes a portion of
-    what was there.  Several edits may be made at one frontier, one after the other.
+    * `positions`: the offsets up to which topics are read, by topic and partition.
+    * `plan`: the fingerprint of the plan.
+    * `frontiers`: the frontier of each operator after the batch.
+    * `begins`: the first offsets of partitions that no batch before has read.
+    * `topic_ids`: the ids of the topics, by which a topic that was made anew is recognized.
+    * `behind`: the number of offsets that are left for later batches.
+    * `hops`: the offsets up to which the loopback topic is read, by shard.
+    * `known`: the knowledge about inputs with times of their own.
+    * `now`: the clock, if times are dated, else 0.
+    * `hydrating`: the new joins that still lack rows from before they began, with the time at
+      which they begin; with `hydrates`, this batch gives them a portion of these rows.
+    * `edits`: how often the plan has been edited.
+    * `editing`: the frontier of the last edit, until all operators are past it, else 0; with
+      `fills`, this batch takes a portion of the state through the old and the new plan.
+      Several edits may be made at one frontier, one after the other.
     """
 
     batch: int
@@ -78,17 +84,17 @@ class SourceOffset(msgspec.Struct, frozen=True):
     fills: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the JSON object that Spark logs."""
+        """Convert to the JSON object that Spark logs."""
         built: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return built
 
     @classmethod
     def from_json(cls, logged: Mapping[str, Any]) -> "SourceOffset":
-        """From the JSON object that Spark logged."""
+        """Convert from the JSON object that Spark logged."""
         return msgspec.convert(logged, cls, strict=False)
 
     def digest(self) -> str:
-        """Names this offset in markers, so that a replay is known to be of the same batch."""
+        """Hash this offset for markers, by which a replay of the same batch is recognized."""
         plain = self.to_json()
         for name in _ADDED_LATER:
             if not plain[name]:
@@ -98,10 +104,10 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The offsets `start <= offset < end` of one partition, and where they belong.
+    """The offsets of one partition that a batch reads for one input: `place.start` up to `end`.
 
-    `transactions` is what was known of those of the source when the batch was minted.  The
-    input of a transaction topic is `input_times.topic_key`.
+    `transactions` is the state of the source's transactions when the batch was minted.  For a
+    transaction topic, `input` is `input_times.topic_key`.
     """
 
     input: str
@@ -111,18 +117,20 @@ class Slice:
 
     @property
     def size(self) -> int:
-        """The number of offsets, which aborted records and markers take too."""
+        """The number of offsets, including those of aborted records and transaction markers."""
         return self.end - self.place.start
 
 
 class Look(NamedTuple):
-    """What there is to read at one moment.
+    """The state of the topics, and of the last batch, when the next one is minted.
 
-    `ends` and `begins` are those of the input topics, `begins` at least of the partitions
-    that the last batch does not know; `hops` is up to where the loopback topic is written,
-    by shard.  `known` is what is known of inputs with times of their own, `closed` what
-    progress says of those that are diff topics.  `hydrated` are the new joins that have got
-    all that was there before, and `FILLED` if the last batch has come to the end of an edit.
+    * `ends`, `begins`: the last and the first offsets of the input topics; `begins` at least of
+      the partitions that the last batch does not know.
+    * `hops`: the end offsets of the loopback topic, by shard.
+    * `known`: the knowledge about inputs with times of their own.
+    * `closed`: the progress records of diff topics, by input.
+    * `hydrated`: the new joins that have all rows from before they began, and `FILLED` if the
+      last batch has finished the portions of an edit.
     """
 
     ends: Positions
@@ -145,33 +153,36 @@ def mint(
     most_hops: int = MOST_HOPS,
     edits: int = 0,
 ) -> SourceOffset:
-    """The next batch after `last`, of at most about `limit` records; `last` if there is none.
+    """Mint the next batch after `last`, of about `limit` records; `last` if there is none.
 
-    In the ingest domain a `heartbeat` is a batch that reads nothing, so that time goes on; in
-    both that we make so is the one after new joins have got all that there was.
-    While an operator is behind there is a batch in any case, in which time may stand still.
-    So there is if it is the `first` of a checkpoint: Spark runs one, be there anything to read
-    or not, and every shard has to be told what it is.
+    There is a batch if there is anything to read, or while an operator is behind, in which case
+    time may stand still.  These batches may read nothing:
 
-    If the loopback topic has more than `most_hops` messages, the batch takes a portion of
-    them and nothing else, and no operator that they go to moves.
+    * With ingest times, a `heartbeat` moves time on.
+    * The `first` batch of a checkpoint: Spark runs one in any case, and every shard needs its
+      tick.
+    * With ingest and offset times, the batch after new joins have been hydrated closes the time
+      at which their old rows become visible.
+
+    If the loopback topic has more than `most_hops` messages, the batch takes a portion of them
+    and nothing else, and no operator that they go to moves.
 
     `edits` is how often the plan has been edited.  After an edit, time stands still until the
-    fresh operators have what was there before.
+    fresh operators have been filled from the state.
     """
     last, edit = _edited(plan, last, edits), _editing(last, look, edits)
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
     all_hops = backlog <= most_hops
-    # What is still in the loopback topic may be of a join's first time.
+    # Messages in the loopback topic may still belong to a new join's first time.
     hydrating = _hydrating(plan, last, look.hydrated if all_hops else frozenset())
-    # What there was is shown when its time is over, though nothing else may come.
+    # Rows from before a join are published when their time is closed, even if no records come.
     closes = bool(last.hydrating) and not hydrating
     reading = _Reading({}, {}, last.upper, 0, {})
     if not all_hops:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
     elif edit.fills:
-        # What there was goes its way first.
+        # The portions of an edit go before new records.
         pass
     elif plan.is_dated:
         reading = _dated(plan, last, look, limit)
@@ -187,7 +198,7 @@ def mint(
     )
     begin = progress.beginning(last.frontiers)
     moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
-    # One more tells the log that all is there.
+    # After hydration one more batch logs that it is complete.
     goes_on = moved or reading.reads or reading.upper != last.upper or last.hydrating or hydrating
     if all_hops and not goes_on and not first and not edit.goes_on:
         return last
@@ -200,7 +211,7 @@ def mint(
         batch=last.batch + 1,
         lower=last.upper,
         upper=reading.upper,
-        # By partition: one that is not read stays where it was.
+        # Positions move by partition: one that is not read keeps its own.
         positions={
             topic: {**last.positions.get(topic, {}), **taken.get(topic, {})}
             for topic in [*last.positions, *(t for t in taken if t not in last.positions)]
@@ -214,7 +225,7 @@ def mint(
         known={**_read({**last.known, **look.known}), **reading.known},
         now=now_ms if plan.is_dated else 0,
         hydrating=hydrating,
-        # What is found goes through the loopback topic, which is to be empty for more.
+        # Hydrated rows go through the loopback topic: no more of them before it is empty.
         hydrates=bool(hydrating) and all_hops and not edit.fills,
         edits=max(edits, last.edits),
         editing=edit.at,
@@ -223,7 +234,10 @@ def mint(
 
 
 class _Edit(NamedTuple):
-    """An edit on its way: at which frontier (0: there is none), and whether the batch fills."""
+    """The edit in progress: its frontier (0 if there is none), and whether the batch fills.
+
+    With `goes_on`, the edit needs a batch even if there is nothing to read.
+    """
 
     at: int
     fills: bool
@@ -231,34 +245,34 @@ class _Edit(NamedTuple):
 
 
 def _editing(last: SourceOffset, look: Look, edits: int) -> _Edit:
-    """How far an edit is after the last batch."""
+    """Determine how the batch after `last` continues an edit of the plan."""
     if edits > last.edits:
-        # Before the first batch nothing was there.
+        # A checkpoint without a batch has no state to fill from.
         return _Edit(last.upper, fills=last.upper > 0, goes_on=True)
     if last.fills:
         on_its_way = any(end > last.hops.get(shard, 0) for shard, end in look.hops.items())
         fills = FILLED not in look.hydrated or on_its_way
         return _Edit(last.editing, fills, goes_on=True)
-    # Until its time is closed, outputs hold what they get of it.
+    # Outputs hold the updates of an edit until its time is closed.
     is_open = min(last.frontiers.values(), default=last.upper) <= last.editing
     return _Edit(last.editing if is_open else 0, fills=False, goes_on=False)
 
 
 def is_settled(last: SourceOffset) -> bool:
-    """Whether nothing is on its way between operators, so that another plan may go on.
+    """Whether no update is in flight between operators, so that another plan may continue.
 
-    Of an edit before, or of a new join, all portions have gone then.  That its time is closed is
-    not needed: outputs hold what they got at it, and the next edit adds to that.
+    All portions of an earlier edit, and of new joins, are then done.  The time of the edit need
+    not be closed: outputs hold its updates, and the next edit adds to them.
     """
     return progress.is_level(last.frontiers) and not last.hydrating and not last.fills
 
 
 def _edited(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:
-    """The last batch, without what a plan does not read or move any more."""
+    """Drop topics and operators from the last batch that an edited plan no longer has."""
     if edits <= last.edits:
         return last
     topics = {*plan.topics, *plan.transaction_topics}
-    # New joins are known by having none, and get what was there after all others.
+    # A new join is recognized by its missing frontier, and is hydrated after all others.
     new = {join.name for join in plan.joins} - last.frontiers.keys()
     begin = {name: last.upper for name in progress.edges(plan) if name not in new}
     return msgspec.structs.replace(
@@ -270,7 +284,7 @@ def _edited(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:
 
 
 def _hydrating(plan: Plan, last: SourceOffset, hydrated: Set[str]) -> dict[str, int]:
-    """The joins that are new, or still on their way to where the others are."""
+    """Find the joins that are new or not yet hydrated, with the times at which they begin."""
     found = {join: at for join, at in last.hydrating.items() if join not in hydrated}
     if last.frontiers:
         begin = progress.beginning(last.frontiers)
@@ -279,7 +293,10 @@ def _hydrating(plan: Plan, last: SourceOffset, hydrated: Set[str]) -> dict[str, 
 
 
 class _Reading(NamedTuple):
-    """What a batch reads, from `starts` up to `ends`, and the time that it closes."""
+    """The offsets that a batch reads, from `starts` up to `ends`, and its upper.
+
+    `behind` is the number of offsets left for later, `known` the updated knowledge about inputs.
+    """
 
     starts: Positions
     ends: Positions
@@ -301,7 +318,10 @@ def _timed(
     *,
     moves: bool,
 ) -> _Reading:
-    """A batch whose time we make, which `moves` on though nothing is read."""
+    """Choose the offsets and the upper with ingest or offset times.
+
+    With `moves`, time goes on even if nothing is read.
+    """
     starts, taken, left = _taken(last, look.begins, look.ends, limit)
     count = _count(starts, taken)
     upper = last.upper
@@ -313,11 +333,10 @@ def _timed(
 
 
 def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Reading:
-    """A batch whose time is that of the inputs.
+    """Choose the offsets and the upper if any input has times of its own.
 
-    Records without times of their own get the last one that is closed.  As long as there
-    are more of them than fit into a batch, or nothing is expected of any other input, time
-    goes on in the smallest steps.
+    Records of other inputs get the last time of the interval.  While more of them wait than fit
+    into a batch, or all inputs with times of their own are silent, time goes on by 1 a batch.
     """
     closed = {
         s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.traits.kind == "updates"
@@ -328,14 +347,14 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
     waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
     _, _, stamps = _taken(last, look.begins, waiting, 0)
     if found.all_silent and stamps and upper == last.upper:
-        # Nothing else moves time on for them.
+        # No other input moves time on for these records.
         upper += 1
     moves = upper > last.upper
     unread = {plan.input(name).topics[0] for name in closed} | (set() if moves else stamped)
     ends = {topic: by for topic, by in look.ends.items() if topic not in unread}
     starts, taken, left = _taken(last, look.begins, ends, limit)
     if moves and any(taken[topic] != ends[topic] for topic in stamped & ends.keys()):
-        # What the limit leaves of these has to be stamped before this frontier too.
+        # Records that exceed the limit also belong before this frontier.
         upper = last.upper + 1
     if not moves:
         left += stamps
@@ -358,14 +377,14 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
 
 
 def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
-    """What is known, without what the last batch was to read."""
+    """Clear `reads`, which belonged to the last batch."""
     return {name: msgspec.structs.replace(times, reads={}) for name, times in known.items()}
 
 
 def _taken(
     last: SourceOffset, begins: Positions, ends: Positions, limit: int | None
 ) -> tuple[Positions, Positions, int]:
-    """From where to where a batch of about `limit` records reads, and what is left."""
+    """Compute the starts and ends of a batch of about `limit` records, and the offsets left."""
     starts = {
         topic: {
             p: last.positions.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in by
@@ -375,7 +394,7 @@ def _taken(
     lag = _count(starts, ends)
     taken = ends
     if limit is not None and lag > limit:
-        # Every partition gives the same share of its lag, at least one offset.
+        # The batch takes the same share of every partition's lag, at least one offset.
         taken = {
             topic: {
                 p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()
@@ -390,11 +409,11 @@ def _count(starts: Positions, ends: Positions) -> int:
 
 
 def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice]:
-    """What a batch reads, in the order in which it counts at equal times.
+    """Yield the slices of a batch, in the order that decides between records of equal times.
 
-    Partitions of all of an input's topics are numbered through in the order in which
-    the topics are listed, inputs in that of the plan.  A topic of several inputs makes a
-    slice for each, of the same offsets and the same times.
+    Inputs come in the order of the plan, and the topics of an input in the order in which it
+    lists them, each with its partitions by number.  A topic of several inputs has a slice for
+    each of them, with the same offsets and the same times.
     """
     base = end.lower
     bases: dict[tuple[str, int], int] = {}
@@ -439,7 +458,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
 
 
 def _order(plan: Plan, source: Input, topic: str) -> int:
-    """The rank of a topic among all that the plan reads."""
+    """Compute the rank of a topic among all that the plan reads."""
     order = 0
     for known in plan.inputs:
         if known.name == source.name:

@@ -1,9 +1,9 @@
-"""Which partitions have been silent for so long that their inputs do not wait for them.
+"""Find idle partitions: those so long without records that their inputs stop waiting for them.
 
-An input that has all messages of its topics waits for a partition until it has had nothing
-to read for `idle`.  One that has only some of them, since others read the topic too or
-`tables` chooses, may well have a partition in which others' messages never end.  So it waits
-until nothing of its own has been among all that came to the partition for `idle`.
+If an input uses all messages of its topics, a partition is idle when it has had nothing to read
+for `idle`.  If it uses only some of them, because other inputs read the topic too or `tables`
+selects, messages of others may never end.  Then a partition is idle when, for `idle`, none of
+the messages that arrived in it belonged to the input.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from ikebana.processor.timing.input_times import Ends
 
 
 class _Checked(NamedTuple):
-    """A partition ended at `end` at a `moment`; all that came before `read` has been read."""
+    """The end of a partition at a `moment`; all that arrived before `read` has been read."""
 
     end: int
     moment: float
@@ -25,7 +25,7 @@ class _Checked(NamedTuple):
 
 
 class Silence:
-    """Remembers since when each partition has had nothing; moments are in seconds."""
+    """Remembers since when each partition has been without records; moments are in seconds."""
 
     def __init__(self, plan: Plan) -> None:
         self._patient = [
@@ -44,7 +44,7 @@ class Silence:
         self._batch: int | None = None
 
     def learn(self, batch: int, seen: Iterable[Seen], moment: float) -> None:
-        """Take what a batch has told of times, when it is first asked for."""
+        """Take the reports of a batch on times; a repeated call for the batch does nothing."""
         if batch == self._batch:
             return
         self._batch = batch
@@ -53,7 +53,7 @@ class Silence:
                 self._heard[one.input, (one.topic, one.partition)] = moment
 
     def idle(self, positions: Ends, ends: Ends, moment: float) -> dict[str, frozenset[Where]]:
-        """By input the partitions that are not waited for.
+        """Find the idle partitions of each input.
 
         Topics end at `ends` at this moment, and have been read up to `positions`.
         """
@@ -86,7 +86,7 @@ class Silence:
 
 
 def _partitions(sources: Iterable[Input], ends: Ends) -> Iterator[tuple[Where, int]]:
-    """The partitions of inputs, each once, and where they end."""
+    """Yield each partition of the inputs once, with its end."""
     for topic in dict.fromkeys(topic for source in sources for topic in source.topics):
         for partition, end in ends.get(topic, {}).items():
             yield (topic, partition), end
@@ -102,5 +102,5 @@ def _checked(known: _Checked | None, position: int, end: int, moment: float) -> 
         return _Checked(end, moment, moment)
     if known is None:
         return _Checked(end, moment, None)
-    # What came while the one before was being read is what is to be read now.
+    # All up to the earlier end has been read, so all that arrived before its moment.
     return _Checked(end, moment, known.moment) if position >= known.end else known

@@ -1,31 +1,31 @@
-"""The frontier of a source's transactions: up to where all of their changes have been read.
+"""The frontier of a source's transactions: the LSN up to which all changes have been read.
 
-Times are LSNs as in `codecs.debezium_position`: the time of a transaction is the LSN at
-which the one before it ended.  The frontier is the LSN at which the last transaction ended
-that is complete, as are all before it.  The next one has no lesser time, so a transaction
-is not passed before it is complete, and all that has a time before the frontier has been
-read.  It is complete when, of each collection that the pipeline reads, as many changes have
-been read as its END counts.
+Times are LSNs as in `codecs.debezium_position`: the time of a transaction is the LSN at which
+the transaction before it ended.  A transaction is complete when, of each collection that the
+pipeline reads, as many changes have been read as its END counts.  The frontier is the LSN at
+which the last transaction ended that is complete, together with all before it.  The next
+transaction has no lesser time.  So the frontier passes a transaction only when that is
+complete, and everything with a time before the frontier has been read.
 
-It takes the transaction topic to be one partition, so that ENDs come in the order in which
-transactions committed and their LSNs grow.  An END that does not lie beyond the last one is
-a repeat.  A source whose LSNs begin anew (another server, an older backup) is another
-source: nothing of it would ever lie beyond.
+The transaction topic must have one partition, so that ENDs come in the order in which
+transactions committed, and their LSNs grow.  An END whose LSN is not greater than the last one
+is a repeat.  A source whose LSNs begin anew (another server, an older backup) must be read as
+another source: all of its ENDs would count as repeats.
 
-* Repeats: a connector that restarts sends a run of changes again, each to the partition
-  that it went to before.  Of one partition only changes are counted that lie further in
-  their transaction than those counted before.  More than counted is complete too.
-* A change whose transaction the frontier has passed is late.  It waits for nothing and
-  nothing waits for it; what becomes of its row is not decided here.  It is counted all the
-  same, in case its END is still to come after all: a connector that has lost its LSNs gives
-  a new transaction the time 0, and its END counts changes that all are late.
-* A missing END holds nothing up.  ENDs come in order: once a later one is complete, the
-  frontier is there, and the transaction without an END has been passed, complete or not.
-* A missing change holds the frontier for ever, since an END has promised it.  So a topic
-  must not be compacted, nor read from where changes are gone already whose END is there.
-  `Transactions.missing` says what is waited for.
-* What is in no transaction that an END counts, as the rows of a snapshot, is late if it is
-  read after the frontier has passed its time.
+* Repeats: a connector that restarts sends a run of changes again, each to the same partition
+  as before.  In each partition, a change counts only if its position in the transaction is
+  beyond those counted before.  A transaction with more changes than its END counts is complete.
+* A change whose transaction the frontier has passed is late.  Nothing waits for it; what
+  happens to its row is not decided here.  It is counted nevertheless, because its END may still
+  come: a connector that has lost its LSNs gives a new transaction the time 0, and its END
+  counts changes that all are late.
+* A missing END does not hold the frontier: when a later transaction is complete, the frontier
+  passes the one without an END, complete or not.
+* A missing change holds the frontier for ever, because an END counts it.  So a topic must not
+  be compacted, nor read from an offset after changes whose END is read.
+  `Transactions.missing` says which changes are missing.
+* A row outside all transactions that an END counts, such as a row of a snapshot, is late if it
+  is read after the frontier has passed its time.
 """
 
 import re
@@ -36,15 +36,16 @@ import msgspec
 from ikebana.codecs.debezium_position import Boundary, Position
 from ikebana.processor.rows.transactions_seen import Counted, Ended, TransactionsSeen
 
-# Of transactions that are passed, so many are remembered whose END may still come.
+# The number of passed transactions to remember because their END may still come.
 _MOST_LATE = 100
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._\-]")
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """What is known when a batch is minted; only of transactions that are not over.
+    """The state of transactions when a batch is minted, without those that are complete.
 
-    `counted` is by transaction, `ended` in the order in which they committed.
+    `counted` has the changes that were read, by transaction.  `ended` has the transactions whose
+    END was read and whose changes are missing, in the order in which they committed.
     """
 
     frontier: int = 0
@@ -53,20 +54,20 @@ class Transactions(msgspec.Struct, frozen=True):
 
     @property
     def last_end(self) -> int:
-        """Where the last transaction has ended of which an END is known."""
+        """The LSN of the last END that was read."""
         return self.ended[-1].end if self.ended else self.frontier
 
     def missing(self) -> dict[str, int]:
-        """How many changes the frontier waits for, by collection: those of one transaction."""
+        """Count the changes that the frontier waits for, by collection, of one transaction."""
         return _missing(self.ended[0], self.counted) if self.ended else {}
 
 
 class Watch:
-    """Sums up what is read of one partition, in the order of its offsets.
+    """Sums up the transactions in one partition, in the order of its offsets.
 
-    `partition` is any name that no other partition has.  `state` is the one that the
-    batch was minted with, `collections` those that the pipeline reads, as `collections_of`
-    tells them.  ENDs count others too, also logical messages, whose name is an accident.
+    `partition` is a unique name of the partition.  `state` is the one that the batch was minted
+    with.  `collections` are those that the pipeline reads, from `collections_of`: ENDs count
+    other collections too, and also logical messages, under arbitrary names.
     """
 
     def __init__(self, state: Transactions, partition: str, collections: frozenset[str]) -> None:
@@ -78,7 +79,7 @@ class Watch:
         self._ends: list[Ended] = []
 
     def change(self, position: Position) -> None:
-        """A change was read; one without a transaction is in none that an END counts."""
+        """Count a change that was read, unless it has no transaction."""
         transaction = position.transaction
         if transaction is None:
             return
@@ -96,7 +97,7 @@ class Watch:
         counts[position.collection] = counts.get(position.collection, 0) + 1
 
     def boundary(self, boundary: Boundary) -> None:
-        """A record of the transaction topic was read.  Only ENDs tell anything."""
+        """Take a record of the transaction topic; only an END matters."""
         if boundary.status == "END":
             counts = {
                 collection: count
@@ -106,7 +107,7 @@ class Watch:
             self._ends.append(Ended(boundary.transaction, boundary.lsn, counts))
 
     def seen(self) -> TransactionsSeen:
-        """The sum."""
+        """Report all changes and ENDs that were read."""
         changes = {
             transaction: Counted(time, dict(counts), {self._partition: furthest})
             for transaction, (time, [furthest], counts) in self._changes.items()
@@ -115,7 +116,7 @@ class Watch:
 
 
 def advanced(state: Transactions, seen: Iterable[TransactionsSeen]) -> Transactions:
-    """The state after a batch whose tasks have seen this, in any order."""
+    """Compute the state after a batch from the reports of its tasks, in any order."""
     counted = dict(state.counted)
     ends: dict[int, Ended] = {}
     repeated: set[str] = set()
@@ -144,7 +145,7 @@ def advanced(state: Transactions, seen: Iterable[TransactionsSeen]) -> Transacti
 
 
 def _topic_part(collection: str) -> str:
-    """A collection as the names of topics spell it: what cannot be in one is "_" there."""
+    """Spell a collection as a topic name does, with "_" for each other character."""
     return _NOT_IN_TOPICS.sub("_", collection)
 
 
@@ -170,7 +171,7 @@ def _sum(known: Counted | None, more: Counted) -> Counted:
 def _without_old(
     counted: Mapping[str, Counted], ended: Iterable[Ended], frontier: int
 ) -> dict[str, Counted]:
-    """All but the oldest of those that the frontier has passed."""
+    """Drop the oldest transactions that the frontier has passed."""
     awaited = {end.transaction for end in ended}
     late = [name for name, one in counted.items() if one.time < frontier and name not in awaited]
     old = set(sorted(late, key=lambda name: counted[name].time)[:-_MOST_LATE])

@@ -74,4 +74,4 @@ def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
 
     with replace(pipeline, checkpoint=moved).start("--once") as old:
         assert old.wait(60) == 1
-        assert "The checkpoint was rescaled: use the new one." in old.text
+        assert "The checkpoint was rescaled: set run.checkpoint to the folder" in old.text

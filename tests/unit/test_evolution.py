@@ -338,7 +338,7 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
         evolved(born(plan_of(FIRST)), other, 2)
 
     assert error.value.hint is not None
-    for needed in ("a new checkpoint", "new name of the pipeline", "new output topics"):
+    for needed in ("a new checkpoint", "a new pipeline name", "new output topics"):
         assert needed in error.value.hint
 
 

@@ -188,7 +188,7 @@ def test_a_batch_that_is_unfinished_is_told_as_a_run_would(tmp_path: Path) -> No
     found = asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint")
 
     assert found.exit_code == 1
-    assert "is unfinished, and is one of another plan" in found.stdout
+    assert "cannot change its plan yet: batch 1 is unfinished" in found.stdout
     assert "Run the old pipeline file once more, with --once" in found.stdout
 
 
