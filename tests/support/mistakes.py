@@ -1,5 +1,7 @@
 """A pipeline file that is right, and mistakes that may be made in it."""
 
+from ikebana.processor.kernels.aggregate_kinds import KINDS
+
 WELL = """\
 pipeline: shop
 inputs:
@@ -173,8 +175,8 @@ MISTAKES = {
     "unknown aggregate": (
         "      sold: sum(amount)",
         "      sold: summ(amount)",
-        'operators.totals.aggregates.sold: "summ(amount)" is none of count(…), sum(…), avg(…), '
-        "min(…), max(…), top(…), distinct(…); did you mean sum(…)?",
+        'operators.totals.aggregates.sold: "summ(amount)" is none of '
+        f"{', '.join(f'{kind}(…)' for kind in KINDS)}; did you mean sum(…)?",
     ),
     "column of an aggregate": (
         "      most: max(amount)",
