@@ -52,6 +52,11 @@ def _number(argument: Any) -> Decimal | None:
     return number if lowest >= -_SUMMED_DIGITS and number.adjusted() < _SUMMED_DIGITS else None
 
 
+def _boolean(argument: Any) -> Decimal | None:
+    """1 for true, so that the total is how often it is there."""
+    return Decimal(argument) if isinstance(argument, bool) else None
+
+
 def _count(count: int, _: Decimal, __: First, ___: int) -> int:
     return count
 
@@ -62,6 +67,14 @@ def _sum(count: int, total: Decimal, _: First, __: int) -> Any:
 
 def _average(count: int, total: Decimal, _: First, __: int) -> Any:
     return canonical_of(_AVERAGE.divide(total, Decimal(count))) if count else None
+
+
+def _any(count: int, total: Decimal, _: First, __: int) -> bool | None:
+    return True if total > 0 else False if count > total else None
+
+
+def _all(count: int, total: Decimal, _: First, __: int) -> bool | None:
+    return False if count > total else True if total > 0 else None
 
 
 def _extreme(_: int, __: Decimal, first: First, ___: int) -> Any:
@@ -82,4 +95,6 @@ KINDS: Mapping[str, AggregateKind] = {
     "distinct": AggregateKind(
         result=_count, type="BIGINT", keeps="ascending", is_of_distinct=True
     ),
+    "bool_or": AggregateKind(result=_any, type="BOOLEAN", term=_boolean, takes="boolean"),
+    "bool_and": AggregateKind(result=_all, type="BOOLEAN", term=_boolean, takes="boolean"),
 }

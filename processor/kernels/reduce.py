@@ -7,11 +7,11 @@ results as long as the diffs of its rows do not sum to zero: in a collection wit
 negative counts, as long as it has a row.
 
 An argument that is null or absent counts for nothing, but a count without a field
-counts rows.  Of no values sum, avg, min and max are null, count and distinct 0, top is
-empty.  Sums are exact, so what is added and retracted leaves no trace; an average has
-15 digits.  A value that cannot be added counts as null in a sum or an average, and is an error
-as long as its row exists.  A value with a negative count does not count for min, max, top
-and distinct.
+counts rows.  Of no values count and distinct are 0, top is empty, and all others are null.
+Sums are exact, so what is added and retracted leaves no trace; an average has 15 digits.
+What cannot be added counts as null in a sum or an average, and is an error as long as its row
+exists; so is what is no boolean in bool_or and bool_and.  A value with a negative count does
+not count for these, nor for min, max, top and distinct.
 
 Values stand in the order of their SQL type, and those of JSON in the one that `order` has.
 The store keeps a state for each key and, for min, max, top and distinct, the count of each

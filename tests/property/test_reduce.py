@@ -33,6 +33,8 @@ AGGREGATES = (
     Aggregate("a top", "top", "a", 3),
     Aggregate("a distinct", "distinct", "a"),
     Aggregate("b distinct", "distinct", "b"),
+    Aggregate("a or", "bool_or", "a"),
+    Aggregate("a and", "bool_and", "a"),
 )
 
 NUMBERS = [
@@ -131,7 +133,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-TAKEN = {"number": is_number}
+TAKEN = {"number": is_number, "boolean": lambda value: isinstance(value, bool)}
 """What an argument has to be for the kinds that do not take all."""
 
 
@@ -147,6 +149,7 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
     in_order = [
         value for value, n in sorted(there, key=lambda one: rank(one[0])) for _ in range(n)
     ]
+    booleans = [value for value in in_order if isinstance(value, bool)]
     match aggregate.kind:
         case "count":
             return sum(n for _, n in (values if aggregate.field else counted))
@@ -162,6 +165,10 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return in_order[::-1][: aggregate.limit]
         case "distinct":
             return len(there)
+        case "bool_or":
+            return max(booleans, default=None)
+        case "bool_and":
+            return min(booleans, default=None)
         case unknown:
             raise AssertionError(unknown)
 

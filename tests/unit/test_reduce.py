@@ -71,6 +71,12 @@ def result_of(arguments: Sequence[str], kind: str, limit: int = 0) -> bytes | No
         (["null"], "max", b'{"r":null}'),
         (["1", "1", "2", '"1"', "true", "null"], "distinct", b'{"r":4}'),
         (["null"], "distinct", b'{"r":0}'),
+        (["false", "true", "null"], "bool_or", b'{"r":true}'),
+        (["false", "null"], "bool_or", b'{"r":false}'),
+        (["null"], "bool_or", b'{"r":null}'),
+        (["true", "false", "null"], "bool_and", b'{"r":false}'),
+        (["true", "null"], "bool_and", b'{"r":true}'),
+        (["null"], "bool_and", b'{"r":null}'),
     ],
 )
 def test_a_kind_of_arguments(arguments: list[str], kind: str, expected: bytes) -> None:
