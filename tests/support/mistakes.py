@@ -1,5 +1,8 @@
 """A pipeline file that is right, and mistakes that may be made in it."""
 
+from typing import get_args
+
+from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 
 WELL = """\
@@ -209,7 +212,7 @@ MISTAKES = {
     "format": (
         "    format: upsert",
         "    format: upsrt",
-        "outputs.sold.format: must be one of diff, cdcv2-json, cdcv2-avro, debezium-json, upsert; "
+        f"outputs.sold.format: must be one of {', '.join(get_args(OutputFormat))}; "
         'is "upsrt"; did you mean "upsert"?',
     ),
     "unknown setting": (
