@@ -81,7 +81,8 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
         click.echo(
             f'not verifiable: messages of "{topic}" have no diffs; outputs in the formats '
             f"{' and '.join(SINGLE_VALUE_FORMATS)} have none. `ikebana snapshot` reads them "
-            "with --format or --pipeline. To verify this collection, add a diff output of the same operator"
+            "with --format or --pipeline. To verify this collection, add a diff output of the "
+            "same operator"
         )
         sys.exit(EXIT_NOT_VERIFIABLE)
     finally:
