@@ -1,7 +1,7 @@
 """Reduce against its definition: results computed anew from all rows at every time."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -133,7 +133,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-TAKEN = {"number": is_number, "boolean": lambda value: isinstance(value, bool)}
+TAKEN: dict[str, Callable[[Any], bool]] = {
+    "number": is_number,
+    "boolean": lambda value: isinstance(value, bool),
+}
 """What an argument has to be for the kinds that do not take all."""
 
 
