@@ -94,7 +94,7 @@ def test_what_is_no_message_of_the_format_has_its_place(
 
 def test_a_message_without_a_diff_says_by_which_option_it_is_read() -> None:
     """Where a diff topic is expected."""
-    with pytest.raises(NoDiffError, match="--format upsert or --format debezium-json, or with"):
+    with pytest.raises(NoDiffError, match="--format upsert or --format debezium-json"):
         decode("out", (0, 0), b"k", b"1", [("time", b"3")])
 
 
