@@ -18,11 +18,14 @@ milliseconds in the `ingest` domain and a count in the `offset` domain.
 Form: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
+
+import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact
+from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.upsert_out import OutputMessage, Violation, changed, time_header
 
 CONNECTOR = "ikebana"
@@ -79,6 +82,35 @@ def to_envelopes(
     return messages, violations
 
 
+write = to_envelopes
+
+
+def reader() -> Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]:
+    """Read envelopes back: each tells what goes and what comes."""
+    return _rows_of
+
+
+def _rows_of(_: bytes | None, value: bytes | None) -> list[tuple[bytes, int]]:
+    if value is None:
+        # The tombstone behind a delete, which has been told.
+        return []
+    try:
+        envelope = _decode(value)
+    except msgspec.MsgspecError:
+        raise DecodeError("envelope", "it is no envelope of Debezium's") from None
+    sides = (envelope.before, -1), (envelope.after, 1)
+    return [
+        (canonical.canonical(bytes(row)), count) for row, count in sides if bytes(row) != b"null"
+    ]
+
+
+class _Envelope(msgspec.Struct):
+    op: str
+    before: msgspec.Raw = msgspec.Raw(b"null")
+    after: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
 _TOO_MANY = f"rows come and go more than {MOST_MESSAGES} times at once; a diff topic has counts"
 _TAIL = b'{"connector":"%b","name":%b,"ts_ms":%d,"db":%b,"table":%b}'
 _ENVELOPE = b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%d}'

@@ -6,6 +6,7 @@ beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ikebana.codecs.change import Codec, Wanted
@@ -41,12 +42,8 @@ Kind = Literal["rows", "changes", "updates", "facts"]
 # key columns.  message: the message names its key columns.  columns: the input has to name them.
 KeyFrom = Literal["kafka", "either", "message", "columns"]
 MakeCodec = Callable[[Wanted, KeyFormat, "Schemas | None"], Codec]
-# Writes updates of closed times as messages.  The container has the (time, key) pairs after
-# which nothing is left of the key.
-Write = Callable[
-    ["Iterable[cdcv2.Fact]", "Origin", Container[tuple[int, bytes]] | None],
-    "tuple[list[OutputMessage], list[Violation]]",
-]
+# The values that a message of this key and value, None for a tombstone, adds or takes away.
+ReadBack = Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]
 
 
 class FactCodec(Protocol):
@@ -66,6 +63,27 @@ class FactCodec(Protocol):
         self, lower: int, upper: int, given: Mapping[int, int], max_bytes: int, /
     ) -> Iterator[bytes]:
         """Encode the progress over [lower, upper) as messages of at most `max_bytes` each."""
+        ...
+
+
+class OutputCodec(Protocol):
+    """What writes and reads back the changes of keys: `upsert_out` and `debezium_out` are."""
+
+    def write(
+        self,
+        updates: "Iterable[cdcv2.Fact]",
+        origin: "Origin",
+        empty: Container[tuple[int, bytes]] | None,
+        /,
+    ) -> "tuple[list[OutputMessage], list[Violation]]":
+        """Messages of the updates of closed times, and the keys that cannot be written.
+
+        `empty` are the times and keys at which nothing is left, where that is known.
+        """
+        ...
+
+    def reader(self) -> ReadBack:
+        """What reads a topic's messages, each partition in its order.  It raises: DecodeError."""
         ...
 
 
@@ -122,8 +140,8 @@ class InputTraits:
 class OutputTraits:
     """The traits of a format of outputs."""
 
-    write: Write | None = None
-    """Writes the changes of keys; None if updates are written one by one, or as facts."""
+    codec: Callable[[], OutputCodec] | None = None
+    """What writes the changes of keys; None: updates are written as they come, or as facts."""
     facts: Callable[[], FactCodec] | None = None
     latest: bool = False
     """Whether a message has the whole new value of its key, so that the topic may be compacted;
@@ -134,12 +152,12 @@ class OutputTraits:
     @property
     def as_updates(self) -> bool:
         """Whether each update is a message, with time and diff."""
-        return self.write is None and self.facts is None
+        return self.codec is None and self.facts is None
 
     @property
     def single_value(self) -> bool:
         """Whether readers rely on at most one value for each key."""
-        return self.write is not None
+        return self.codec is not None
 
 
 def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
@@ -159,10 +177,14 @@ def _avro(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> C
     return AvroUpserts(schemas, wanted, key_format=key_format)
 
 
-def _debezium_json(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs.debezium import Debezium
+def _in_json(module: str, name: str) -> MakeCodec:
+    """The codec of changes of this name in a module beside this one."""
 
-    return Debezium(wanted)
+    def make(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+        codec: Codec = getattr(import_module(f"ikebana.codecs.{module}"), name)(wanted)
+        return codec
+
+    return make
 
 
 def _debezium_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> Codec:
@@ -170,36 +192,6 @@ def _debezium_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> C
 
     assert schemas is not None
     return DebeziumAvro(schemas, wanted)
-
-
-def _debezium_flat_json(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs.debezium_flat import DebeziumFlat
-
-    return DebeziumFlat(wanted)
-
-
-def _maxwell(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs.maxwell import Maxwell
-
-    return Maxwell(wanted)
-
-
-def _canal(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs.canal import Canal
-
-    return Canal(wanted)
-
-
-def _goldengate(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs.goldengate import GoldenGate
-
-    return GoldenGate(wanted)
-
-
-def _dms(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs.dms import Dms
-
-    return Dms(wanted)
 
 
 def _facts_in_json() -> FactCodec:
@@ -214,20 +206,16 @@ def _facts_in_avro() -> FactCodec:
     return cdcv2_avro
 
 
-def _upserts(
-    updates: "Iterable[cdcv2.Fact]", _: "Origin", __: Container[tuple[int, bytes]] | None
-) -> "tuple[list[OutputMessage], list[Violation]]":
-    from ikebana.codecs.upsert_out import to_upserts
+def _upserts() -> OutputCodec:
+    from ikebana.codecs import upsert_out
 
-    return to_upserts(updates)
+    return upsert_out
 
 
-def _envelopes(
-    updates: "Iterable[cdcv2.Fact]", origin: "Origin", empty: Container[tuple[int, bytes]] | None
-) -> "tuple[list[OutputMessage], list[Violation]]":
-    from ikebana.codecs.debezium_out import to_envelopes
+def _envelopes() -> OutputCodec:
+    from ikebana.codecs import debezium_out
 
-    return to_envelopes(updates, origin, empty)
+    return debezium_out
 
 
 FORMATS: Mapping[str, InputTraits] = {
@@ -236,7 +224,7 @@ FORMATS: Mapping[str, InputTraits] = {
     "avro": InputTraits(kind="rows", codec=_avro, encoding="avro", key_from="either"),
     "debezium-json": InputTraits(
         kind="changes",
-        codec=_debezium_json,
+        codec=_in_json("debezium", "Debezium"),
         key_from="either",
         old_images=True,
         source_clocks=True,
@@ -251,12 +239,16 @@ FORMATS: Mapping[str, InputTraits] = {
         old_images=True,
     ),
     "debezium-flat-json": InputTraits(
-        kind="changes", codec=_debezium_flat_json, key_from="either"
+        kind="changes", codec=_in_json("debezium_flat", "DebeziumFlat"), key_from="either"
     ),
-    "maxwell": InputTraits(kind="changes", codec=_maxwell, old_images=True),
-    "canal": InputTraits(kind="changes", codec=_canal, old_images=True),
-    "goldengate": InputTraits(kind="changes", codec=_goldengate, old_images=True),
-    "dms": InputTraits(kind="changes", codec=_dms, key_from="columns", old_images=True),
+    "maxwell": InputTraits(kind="changes", codec=_in_json("maxwell", "Maxwell"), old_images=True),
+    "canal": InputTraits(kind="changes", codec=_in_json("canal", "Canal"), old_images=True),
+    "goldengate": InputTraits(
+        kind="changes", codec=_in_json("goldengate", "GoldenGate"), old_images=True
+    ),
+    "dms": InputTraits(
+        kind="changes", codec=_in_json("dms", "Dms"), key_from="columns", old_images=True
+    ),
     "diff": InputTraits(kind="updates"),
     "cdcv2-json": InputTraits(kind="facts", facts=_facts_in_json),
     "cdcv2-avro": InputTraits(kind="facts", facts=_facts_in_avro, encoding="avro"),
@@ -265,8 +257,8 @@ OUTPUT_FORMATS: Mapping[str, OutputTraits] = {
     "diff": OutputTraits(),
     "cdcv2-json": OutputTraits(facts=_facts_in_json),
     "cdcv2-avro": OutputTraits(facts=_facts_in_avro),
-    "upsert": OutputTraits(write=_upserts, latest=True),
-    "debezium-json": OutputTraits(write=_envelopes, tombstones=True),
+    "upsert": OutputTraits(codec=_upserts, latest=True),
+    "debezium-json": OutputTraits(codec=_envelopes, tombstones=True),
 }
 SINGLE_VALUE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.single_value)
 FACT_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.facts is not None)

@@ -12,7 +12,7 @@ comes while the first one stays; if a collection may have these, `processor.kern
 finds them with state.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ikebana.codecs.cdcv2 import Fact
@@ -51,6 +51,33 @@ def to_upserts(updates: Iterable[Fact]) -> tuple[list[OutputMessage], list[Viola
         value = next((value for value, diff in diffs.items() if diff > 0), None)
         messages.append(OutputMessage(key, value, time_header(time)))
     return messages, violations
+
+
+def write(
+    updates: Iterable[Fact], _: object, __: object
+) -> tuple[list[OutputMessage], list[Violation]]:
+    """`to_upserts`, as `formats.OutputCodec` has it."""
+    return to_upserts(updates)
+
+
+def reader() -> Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]:
+    """Read upserts back: what a key had is known of the messages before, in its partition.
+
+    >>> read = reader()
+    >>> read(b"1", b'"a"'), read(b"1", b'"b"'), read(b"1", None)
+    ([(b'"a"', 1)], [(b'"a"', -1), (b'"b"', 1)], [(b'"b"', -1)])
+    """
+    values: dict[bytes | None, bytes] = {}
+
+    def read(key: bytes | None, value: bytes | None) -> list[tuple[bytes, int]]:
+        before = values.pop(key, None)
+        changes = [] if before is None else [(before, -1)]
+        if value is not None:
+            values[key] = value
+            changes.append((value, 1))
+        return changes
+
+    return read
 
 
 def _violation(key: bytes | None, diffs: dict[bytes, int]) -> str | None:

@@ -50,7 +50,7 @@ def formatted(
     traits = output.traits
     if traits.facts is not None:
         return _facts(output, traits.facts(), updates)
-    assert traits.write is not None, f"{output.format} is written as it comes"
+    assert traits.codec is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
     empty = None
     if planner.watches(plan, output):
@@ -66,7 +66,7 @@ def formatted(
         empty = {(each.time, each.key) for each in changes.keys if each.empty}
         errors = changes.errors
     origin = Origin(plan.name, output.name, tombstones=output.tombstones)
-    messages, violations = traits.write(updates, origin, empty)
+    messages, violations = traits.codec().write(updates, origin, empty)
     errors += [
         KeyedUpdate(None, violation_record(output.name, violation), violation.time, 1)
         for violation in violations

@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
@@ -79,9 +80,10 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
         click.echo("ok")
     except NoDiffError:
         click.echo(
-            f'not verifiable: messages of "{topic}" have no diffs; outputs in the formats upsert '
-            "and debezium-json have none. `ikebana snapshot` reads them with --format or "
-            "--pipeline. To verify this collection, add a diff output of the same operator"
+            f'not verifiable: messages of "{topic}" have no diffs; outputs in the formats '
+            f"{' and '.join(SINGLE_VALUE_FORMATS)} have none. `ikebana snapshot` reads them "
+            "with --format or --pipeline. To verify this collection, add a diff output of the "
+            "same operator"
         )
         sys.exit(EXIT_NOT_VERIFIABLE)
     finally:

@@ -6,9 +6,10 @@ that is what a substituted variable is.  Ranges, and whether the parts fit toget
 for `Plan` and `Settings` to judge.
 """
 
+from collections.abc import Callable, Mapping
 from itertools import starmap
 from types import UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -215,26 +216,6 @@ class StepPart(Part):
         return found[0]
 
 
-# The kinds of operators, and the keys that belong to each alone.
-_OWN_KEYS: dict[str, tuple[str, ...]] = {
-    "upsert": (),
-    "linear": (),
-    "concat": (),
-    "state_machine": ("step", "view", "version", "migrate"),
-    "reduce": ("by", "aggregates", "function"),
-    "delta_join": ("where", "select", "key", "orders", "cartesian", "strategy"),
-    "as_of_join": ("on", "select", "key", "at", "outer", "retract"),
-}
-
-
-KINDS = tuple(_OWN_KEYS)
-
-
-def own_keys(kind: str) -> tuple[str, ...]:
-    """The keys that belong to a kind of operator alone."""
-    return _OWN_KEYS[kind]
-
-
 # What the conditions of the other kind of join are called, and those of each.
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
 
@@ -276,15 +257,16 @@ class OperatorPart(StepPart):
         own = {name: kind for name, kind in super().keys().items() if name not in steps}
         return {**own, **steps}
 
-    def operator(self, name: str) -> Operator:
-        """The operator that this section describes.  Raises: PlanError."""
-        kinds = [kind for kind in _OWN_KEYS if getattr(self, kind)]
+    def operators(self, name: str) -> tuple[Operator, ...]:
+        """The operators that this section describes.  Raises: PlanError."""
+        kinds = [kind for kind in KINDS if getattr(self, kind)]
         path = f"operators.{name}"
         if len(kinds) != 1:
             both = f"; is {' and '.join(kinds)}" if kinds else ""
-            raise PlanError(name, [(path, f"must be one of {', '.join(_OWN_KEYS)}{both}")])
+            raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}{both}")])
         (kind,) = kinds
-        given = self.model_fields_set - {kind, *_OWN_KEYS[kind]}
+        section = _SECTIONS[kind]
+        given = self.model_fields_set - {kind, *section.keys}
         if kind == "linear":
             given -= {*StepPart.model_fields, "steps"}
         if given:
@@ -293,25 +275,30 @@ class OperatorPart(StepPart):
             if (conditions := _CONDITIONS.get(kind)) and conditions[0] in given:
                 remedy = f'; its conditions are "{conditions[1]}"'
             raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
-        if self.upsert is not None:
-            return Upsert(name, self.upsert)
-        if self.concat:
-            return Concat(name, self.concat)
-        if self.reduce is not None:
-            return Reduce(name, self.reduce, self.aggregates, self.by, self.function)
-        if self.state_machine is not None:
-            if self.step is None:
-                raise PlanError(name, [(f"{path}.step", "is missing")])
-            return StateMachine(
-                name, self.state_machine, self.step, self.view, self.version, self.migrate
-            )
-        if self.delta_join or self.as_of_join:
-            return self._join(name, path)
-        assert self.linear is not None
-        return self._linear(name, path, self.linear)
+        return section.made(self, name, getattr(self, kind))
 
-    def _join(self, name: str, path: str) -> DeltaJoin | AsOfJoin:
-        inputs = tuple(starmap(JoinInput, self.delta_join or self.as_of_join))
+    def as_upsert(self, name: str, source: str) -> tuple[Operator, ...]:
+        """What `upsert` becomes."""
+        return (Upsert(name, source),)
+
+    def as_concat(self, name: str, sources: tuple[str, ...]) -> tuple[Operator, ...]:
+        """What `concat` becomes."""
+        return (Concat(name, sources),)
+
+    def as_reduce(self, name: str, source: str) -> tuple[Operator, ...]:
+        """What `reduce` becomes."""
+        return (Reduce(name, source, self.aggregates, self.by, self.function),)
+
+    def as_machine(self, name: str, source: str) -> tuple[Operator, ...]:
+        """What `state_machine` becomes.  Raises: PlanError."""
+        if self.step is None:
+            raise PlanError(name, [(f"operators.{name}.step", "is missing")])
+        return (StateMachine(name, source, self.step, self.view, self.version, self.migrate),)
+
+    def as_join(self, name: str, given: tuple[tuple[str, str], ...]) -> tuple[Operator, ...]:
+        """What `delta_join` and `as_of_join` become.  Raises: PlanError."""
+        path = f"operators.{name}"
+        inputs = tuple(starmap(JoinInput, given))
         select = self.select or ()
         problems: list[tuple[str, str]] = []
         if not select:
@@ -326,21 +313,14 @@ class OperatorPart(StepPart):
             raise PlanError(name, problems)
         if self.as_of_join:
             left, right = inputs
-            return AsOfJoin(
-                name, left, right, self.on, select, self.key, self.at, self.outer, self.retract
-            )
-        return DeltaJoin(
-            name,
-            inputs,
-            self.where,
-            select,
-            self.key,
-            self.orders,
-            self.cartesian,
-            self.strategy,
-        )
+            how = self.at, self.outer, self.retract
+            return (AsOfJoin(name, left, right, self.on, select, self.key, *how),)
+        ways = self.orders, self.cartesian, self.strategy
+        return (DeltaJoin(name, inputs, self.where, select, self.key, *ways),)
 
-    def _linear(self, name: str, path: str, source: str) -> Linear:
+    def as_linear(self, name: str, source: str) -> tuple[Operator, ...]:
+        """What `linear` becomes.  Raises: PlanError."""
+        path = f"operators.{name}"
         given = {field for field in self.model_fields_set if field in StepPart.model_fields}
         if given and self.steps:
             problem = "has steps, and a step beside them; write it among them"
@@ -354,19 +334,19 @@ class OperatorPart(StepPart):
                 problems.append((f"{path}.steps.{at}" if self.steps else path, str(error)))
         if problems:
             raise PlanError(name, problems)
-        return Linear(name, source, tuple(steps))
+        return (Linear(name, source, tuple(steps)),)
 
-    def as_far_as_read(self, name: str, unread: Unread) -> Operator | None:
-        """The operator, of which something was not read; None if nothing is known of it.
+    def as_far_as_read(self, name: str, unread: Unread) -> tuple[Operator, ...]:
+        """The operators, of which something was not read; none if nothing is known of them.
 
         What steps behind one that was not read may name, nobody knows.
         """
-        kinds = [kind for kind in _OWN_KEYS if getattr(self, kind)]
+        kinds = [kind for kind in KINDS if getattr(self, kind)]
         if self.linear is None or len(kinds) != 1:
             try:
-                return self.operator(name)
+                return self.operators(name)
             except PlanError:
-                return None
+                return ()
         steps: list[Step] = []
         path = f"operators.{name}"
         for at, part in enumerate(self.steps or [self]):
@@ -383,7 +363,38 @@ class OperatorPart(StepPart):
                 break
         # Steps that say nothing, so that those before them keep their places.
         others = len(self.steps) - len(steps)
-        return Linear(name, self.linear, (*steps, *[Negate()] * others))
+        return (Linear(name, self.linear, (*steps, *[Negate()] * others)),)
+
+
+class _Section(NamedTuple):
+    """What belongs to a kind of operator: its own keys, and what a section of it becomes.
+
+    `made` is given the section, the operator's name, and what stands under the kind.
+    """
+
+    keys: tuple[str, ...]
+    made: Callable[[OperatorPart, str, Any], tuple[Operator, ...]]
+
+
+_SECTIONS: Mapping[str, _Section] = {
+    "upsert": _Section((), OperatorPart.as_upsert),
+    "linear": _Section((), OperatorPart.as_linear),
+    "concat": _Section((), OperatorPart.as_concat),
+    "state_machine": _Section(("step", "view", "version", "migrate"), OperatorPart.as_machine),
+    "reduce": _Section(("by", "aggregates", "function"), OperatorPart.as_reduce),
+    "delta_join": _Section(
+        ("where", "select", "key", "orders", "cartesian", "strategy"), OperatorPart.as_join
+    ),
+    "as_of_join": _Section(
+        ("on", "select", "key", "at", "outer", "retract"), OperatorPart.as_join
+    ),
+}
+KINDS = tuple(_SECTIONS)
+
+
+def own_keys(kind: str) -> tuple[str, ...]:
+    """The keys that belong to a kind of operator alone."""
+    return _SECTIONS[kind].keys
 
 
 class OutputPart(Part):
@@ -455,11 +466,10 @@ class PlanPart(Part):
         for name, part in self.operators.items():
             if unread.may_have("operators", name):
                 # What it lacks may be what was not read, and so is no problem of its own.
-                known = part.as_far_as_read(name, unread)
-                operators += [] if known is None else [known]
+                operators += part.as_far_as_read(name, unread)
                 continue
             try:
-                operators.append(part.operator(name))
+                operators += part.operators(name)
             except PlanError as error:
                 lost.add(f"operators.{name}")
                 problems += error.problems

@@ -7,11 +7,11 @@ results as long as the diffs of its rows do not sum to zero: in a collection wit
 negative counts, as long as it has a row.
 
 An argument that is null or absent counts for nothing, but a count without a field
-counts rows.  Of no values sum, avg, min and max are null, count and distinct 0, top is
-empty.  Sums are exact, so what is added and retracted leaves no trace; an average has
-15 digits.  A value that cannot be added counts as null in a sum or an average, and is an error
-as long as its row exists.  A value with a negative count does not count for min, max, top
-and distinct.
+counts rows.  Of no values count and distinct are 0, top is empty, and all others are null.
+Sums are exact, so what is added and retracted leaves no trace; an average has 15 digits.
+What cannot be added counts as null in a sum or an average, and is an error as long as its row
+exists; so is what is no boolean in bool_or and bool_and.  A value with a negative count does
+not count for these, nor for min, max, top and distinct.
 
 Values stand in the order of their SQL type, and those of JSON in the one that `order` has.
 The store keeps a state for each key and, for min, max, top and distinct, the count of each
@@ -23,7 +23,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,24 +34,28 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.ground.typed_order import Order
-from ikebana.processor.kernels.order import canonical_of, decimal_of, ordered, value_of
+from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind
+from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.rows.rows import KeyedUpdate
-
-Kind = Literal["count", "sum", "avg", "min", "max", "top", "distinct"]
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
-    """One result: `kind` of the arguments in `field`; of a count without one, of the rows.
+    """One result: a kind of the arguments in `field`; of a count without one, of the rows.
 
     `limit` is how many of the greatest values `top` lists, each as often as it is there;
     `order` is how the values' type orders them.
     """
 
     name: str
-    kind: Kind
+    kind: str
     field: str = ""
     limit: int = 0
     order: Order = ""
+
+    @property
+    def traits(self) -> AggregateKind:
+        """The properties of its kind."""
+        return KINDS[self.kind]
 
 
 class Reduced(NamedTuple):
@@ -159,13 +163,9 @@ _Orders = Mapping[_Order, bytes]
 
 
 def _order_of(aggregate: Aggregate) -> _Order | None:
-    match aggregate.kind:
-        case "min" | "distinct":
-            return _Order(aggregate.field, descending=False, of_type=aggregate.order)
-        case "max" | "top":
-            return _Order(aggregate.field, descending=True, of_type=aggregate.order)
-        case _:
-            return None
+    if (keeps := aggregate.traits.keeps) is None:
+        return None
+    return _Order(aggregate.field, keeps == "descending", aggregate.order)
 
 
 def _orders(aggregates: Sequence[Aggregate]) -> _Orders:
@@ -200,16 +200,15 @@ class _Change:
         self.rows += diff
         wrong = []
         for at, aggregate in enumerate(aggregates):
-            argument = arguments.get(aggregate.field)
-            if aggregate.kind == "count":
-                if argument is not None or not aggregate.field:
-                    self.counts[at] += diff
-            elif aggregate.kind in ("sum", "avg") and argument is not None:
-                if (term := _term(argument)) is None:
+            traits, argument = aggregate.traits, arguments.get(aggregate.field)
+            if traits.keeps or (argument is None and aggregate.field):
+                continue
+            if traits.term is not None:
+                if (term := traits.term(argument)) is None:
                     wrong.append(aggregate)
                     continue
-                self.counts[at] += diff
                 self.totals[at] = _EXACT.fma(term, Decimal(diff), self.totals[at])
+            self.counts[at] += diff
         return wrong
 
 
@@ -240,7 +239,8 @@ def _changes(
         change, arguments = times[time], _decode_row(row)
         for aggregate in change.add(arguments, diff, aggregates):
             of = f'{aggregate.kind} "{aggregate.name}"'
-            reason = f"operator {shown(operator)}: an argument of {of} is no number"
+            takes = aggregate.traits.takes
+            reason = f"operator {shown(operator)}: an argument of {of} is no {takes}"
             errors[time, error_record(reason, None, key, None)] += diff
         for order, number in orders.items():
             if (argument := arguments.get(order.field)) is not None:
@@ -260,18 +260,6 @@ _decode_row = canonical.decoder(dict[str, Any])
 
 _ZERO = Decimal(0)
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_AVERAGE = Context(prec=15)
-# 1e-999999 and 1 have a sum of a million digits: what lies further out is not added.
-_SUMMED_DIGITS = 2_000
-
-
-def _term(argument: Any) -> Decimal | None:
-    """A number that can be added to any other; None for what is none."""
-    if isinstance(argument, bool) or not isinstance(argument, int | float | Decimal):
-        return None
-    number = decimal_of(argument)
-    lowest = number.adjusted() - len(number.as_tuple().digits) + 1
-    return number if lowest >= -_SUMMED_DIGITS and number.adjusted() < _SUMMED_DIGITS else None
 
 
 class _State(msgspec.Struct, array_like=True):
@@ -332,7 +320,7 @@ class _Group:
         for order, diffs in change.values.items():
             more = self._values[order].add(diffs)
             for at, aggregate in enumerate(self._aggregates):
-                if aggregate.kind == "distinct" and _order_of(aggregate) == order:
+                if aggregate.traits.is_of_distinct and _order_of(aggregate) == order:
                     state.counts[at] += more
         self.result = None
         if state.rows:
@@ -351,21 +339,14 @@ class _Group:
         return found
 
     def _result(self, at: int) -> Any:
-        aggregate, count = self._aggregates[at], self._state.counts[at]
-        match aggregate.kind:
-            case "count" | "distinct":
-                return count
-            case "sum":
-                return canonical_of(self._state.totals[at]) if count else None
-            case "avg":
-                if not count:
-                    return None
-                return canonical_of(_AVERAGE.divide(self._state.totals[at], Decimal(count)))
+        aggregate, state = self._aggregates[at], self._state
         order = _order_of(aggregate)
-        assert order is not None
-        if aggregate.kind == "top":
-            return self._values[order].first(aggregate.limit)
-        return next(iter(self._values[order].first(1)), None)
+        first = _none if order is None else self._values[order].first
+        return aggregate.traits.result(state.counts[at], state.totals[at], first, aggregate.limit)
+
+
+def _none(_: int) -> list[Any]:
+    return []
 
 
 class _Values:

@@ -9,12 +9,13 @@ function has no arguments, and its step leaves rows as they are.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 
 from ikebana.processor.ground.spelling import hint
-from ikebana.processor.kernels.reduce import Aggregate, Kind
+from ikebana.processor.kernels.aggregate_kinds import KINDS
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
@@ -22,7 +23,6 @@ from ikebana.processor.planning.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
-_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class AggregateError(Exception):
@@ -87,7 +87,8 @@ def in_order_of_types(
 
 
 def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
-    if aggregate.kind not in ("min", "max", "top", "distinct"):
+    traits = aggregate.traits
+    if traits.keeps is None:
         return aggregate
     if not all(map(compares_as_data, kinds)):
         raise AggregateError(
@@ -97,7 +98,7 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
                 "1 month and 30 days: take epoch(…) of it, or its text",
             )
         )
-    if aggregate.kind == "distinct" or all(map(_sorts_as_json, kinds)):
+    if traits.is_of_distinct or all(map(_sorts_as_json, kinds)):
         return aggregate
     # DuckDB takes a while to import, and memory.
     from ikebana.processor.linear.sql_order import NoOrderError, order_of
@@ -131,34 +132,26 @@ def result_scope(reduction: Reduce, before: Scope) -> Scope:
     if reduction.function is not None:
         # The results of a function have no declared types.
         return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)
-    types = {}
-    for aggregate in arranged(reduction).aggregates:
-        of = before.types.get(aggregate.field, JSON)
-        match aggregate.kind:
-            case "count" | "distinct":
-                types[aggregate.name] = "BIGINT"
-            case "avg":
-                types[aggregate.name] = "DOUBLE"
-            case "min" | "max":
-                types[aggregate.name] = of
-            case _:
-                types[aggregate.name] = JSON
+    types = {
+        each.name: each.traits.type or before.types.get(each.field, JSON)
+        for each in arranged(reduction).aggregates
+    }
     return Scope({**types, KEY: before.types[KEY], VALUE: JSON})
 
 
-def _parsed(name: str, text: str) -> tuple[Kind, str | None, int]:
+def _parsed(name: str, text: str) -> tuple[str, str | None, int]:
     found = _CALL.fullmatch(text)
-    kind = next((kind for kind in _KINDS if found and kind == found[1].lower()), None)
-    if found is None or kind is None:
+    kind = found[1].lower() if found else ""
+    if found is None or kind not in KINDS:
         raise AggregateError((name, _none_of(text, found[1] if found else text)))
     argument = found[2].strip()
     limit = 0
-    if kind == "top":
+    if KINDS[kind].is_limited:
         top = _TOP.fullmatch(argument)
         if top is None or int(top[1]) < 1:
-            raise AggregateError((name, f'"{text}" must say how many, as in top(3, amount)'))
+            raise AggregateError((name, f'"{text}" must say how many, as in {kind}(3, amount)'))
         limit, argument = int(top[1]), top[2].strip()
-    if kind == "count" and argument == "*":
+    if KINDS[kind].is_of_rows and argument == "*":
         return kind, None, 0
     if not argument:
         raise AggregateError((name, f'"{text}" has no argument'))
@@ -166,5 +159,5 @@ def _parsed(name: str, text: str) -> tuple[Kind, str | None, int]:
 
 
 def _none_of(text: str, named: str) -> str:
-    kinds = ", ".join(kind + "(…)" for kind in _KINDS)
-    return f'"{text}" is none of {kinds}{hint(named, _KINDS, "{}(…)")}'
+    kinds = ", ".join(kind + "(…)" for kind in KINDS)
+    return f'"{text}" is none of {kinds}{hint(named, KINDS, "{}(…)")}'

@@ -1,7 +1,7 @@
 """Which format messages are in, and which rows they tell of, by what they look like."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -71,23 +71,7 @@ def _format_of(sample: Sample) -> Format:
 
 
 def _of_object(value: dict[str, Any]) -> Format:
-    given = value.keys()
-    inner = payload(value)
-    if {"op", "source"} <= inner.keys() and inner.keys() & {"before", "after"}:
-        return "debezium-json"
-    if {"__op", "__deleted"} & inner.keys():
-        return "debezium-flat-json"
-    if {"isDdl", "data", "table"} <= given:
-        return "canal"
-    if {"op_type", "op_ts", "table"} <= given:
-        return "goldengate"
-    if "metadata" in given and isinstance(metadata := value["metadata"], dict):
-        return "dms" if {"operation", "record-type"} <= metadata.keys() else "json"
-    if {"database", "table", "type", "data"} <= given:
-        return "maxwell"
-    if given and given <= {"updates", "progress"}:
-        return "cdcv2-json"
-    return "json"
+    return next((form for form, its in LOOKS.items() if its.looks_so(value)), "json")
 
 
 def payload(value: dict[str, Any]) -> dict[str, Any]:
@@ -112,41 +96,108 @@ def told(form: Format, samples: Sequence[Sample]) -> Told:
     return found
 
 
+class _Seen(NamedTuple):
+    """What one message tells: its table, the key's columns and its rows, as far as it does."""
+
+    table: str = ""
+    columns: tuple[str, ...] = ()
+    rows: Sequence[Any] = ()
+
+
+class _Looks(NamedTuple):
+    """What messages of a format look like in JSON, and what one that does so tells."""
+
+    looks_so: Callable[[dict[str, Any]], bool]
+    tells: Callable[[dict[str, Any]], _Seen]
+
+
 def _changes(
     form: Format, value: dict[str, Any]
 ) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    table, columns = "", _names(None)
-    rows: list[Any] = [value]
-    match form:
-        case "debezium-json":
-            inner = payload(value)
-            source = inner["source"] if isinstance(inner["source"], dict) else {}
-            parts = (source.get(name) for name in ("db", "schema", "table"))
-            table = ".".join(part for part in parts if isinstance(part, str))
-            rows = [inner.get("before"), inner.get("after")]
-        case "debezium-flat-json":
-            inner = payload(value)
-            rows = [{name: of for name, of in inner.items() if not name.startswith("__")}]
-        case "maxwell":
-            if str(value["type"]) not in ("insert", "update", "delete", "bootstrap-insert"):
-                return
-            table = f"{value['database']}.{value['table']}"
-            columns, rows = _names(value.get("primary_key_columns")), [value["data"]]
-        case "canal":
-            if value["isDdl"] or not isinstance(value["data"], list):
-                return
-            table = f"{value.get('database')}.{value['table']}"
-            columns, rows = _names(value.get("pkNames")), value["data"]
-        case "goldengate":
-            table = str(value["table"])
-            columns = _names(value.get("primary_keys"))
-            rows = [value.get("before"), value.get("after")]
-        case "dms":
-            if value["metadata"]["record-type"] != "data":
-                return
-            parts = (value["metadata"].get(name) for name in ("schema-name", "table-name"))
-            table, rows = ".".join(map(str, parts)), [value.get("data")]
-    yield from ((table, columns, row) for row in rows if isinstance(row, dict))
+    seen = LOOKS[form].tells(value) if form in LOOKS else _Seen(rows=[value])
+    yield from ((seen.table, seen.columns, row) for row in seen.rows if isinstance(row, dict))
+
+
+def _is_debezium(value: dict[str, Any]) -> bool:
+    inner = payload(value).keys()
+    return {"op", "source"} <= inner and bool(inner & {"before", "after"})
+
+
+def _debezium(value: dict[str, Any]) -> _Seen:
+    inner = payload(value)
+    source = inner["source"] if isinstance(inner["source"], dict) else {}
+    parts = (source.get(name) for name in ("db", "schema", "table"))
+    table = ".".join(part for part in parts if isinstance(part, str))
+    return _Seen(table, rows=[inner.get("before"), inner.get("after")])
+
+
+def _is_flat(value: dict[str, Any]) -> bool:
+    return bool({"__op", "__deleted"} & payload(value).keys())
+
+
+def _flat(value: dict[str, Any]) -> _Seen:
+    inner = payload(value)
+    return _Seen(rows=[{name: of for name, of in inner.items() if not name.startswith("__")}])
+
+
+def _is_canal(value: dict[str, Any]) -> bool:
+    return {"isDdl", "data", "table"} <= value.keys()
+
+
+def _canal(value: dict[str, Any]) -> _Seen:
+    if value["isDdl"] or not isinstance(value["data"], list):
+        return _Seen()
+    table = f"{value.get('database')}.{value['table']}"
+    return _Seen(table, _names(value.get("pkNames")), value["data"])
+
+
+def _is_goldengate(value: dict[str, Any]) -> bool:
+    return {"op_type", "op_ts", "table"} <= value.keys()
+
+
+def _goldengate(value: dict[str, Any]) -> _Seen:
+    rows = [value.get("before"), value.get("after")]
+    return _Seen(str(value["table"]), _names(value.get("primary_keys")), rows)
+
+
+def _is_dms(value: dict[str, Any]) -> bool:
+    metadata = value.get("metadata")
+    return isinstance(metadata, dict) and {"operation", "record-type"} <= metadata.keys()
+
+
+def _dms(value: dict[str, Any]) -> _Seen:
+    metadata = value["metadata"]
+    if metadata["record-type"] != "data":
+        return _Seen()
+    parts = (metadata.get(name) for name in ("schema-name", "table-name"))
+    return _Seen(".".join(map(str, parts)), rows=[value.get("data")])
+
+
+def _is_maxwell(value: dict[str, Any]) -> bool:
+    return {"database", "table", "type", "data"} <= value.keys()
+
+
+def _maxwell(value: dict[str, Any]) -> _Seen:
+    if str(value["type"]) not in ("insert", "update", "delete", "bootstrap-insert"):
+        return _Seen()
+    table = f"{value['database']}.{value['table']}"
+    return _Seen(table, _names(value.get("primary_key_columns")), [value["data"]])
+
+
+def _is_cdcv2(value: dict[str, Any]) -> bool:
+    return bool(value) and value.keys() <= {"updates", "progress"}
+
+
+# In the order in which they are tried: a message of Canal's has all that Maxwell's have.
+LOOKS: Mapping[Format, _Looks] = {
+    "debezium-json": _Looks(_is_debezium, _debezium),
+    "debezium-flat-json": _Looks(_is_flat, _flat),
+    "canal": _Looks(_is_canal, _canal),
+    "goldengate": _Looks(_is_goldengate, _goldengate),
+    "dms": _Looks(_is_dms, _dms),
+    "maxwell": _Looks(_is_maxwell, _maxwell),
+    "cdcv2-json": _Looks(_is_cdcv2, lambda value: _Seen(rows=[value])),
+}
 
 
 def _names(given: Any) -> tuple[str, ...]:

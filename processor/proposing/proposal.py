@@ -10,7 +10,6 @@ from ikebana.processor.proposing.formats import Sample, key_format, told, value_
 
 # JSON has no larger whole numbers that a BIGINT holds.
 _BIGINT = 1 << 63
-_NAMES_ITS_KEY = ("maxwell", "canal", "goldengate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,8 @@ def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
         note = "The topic has no messages that could be read: format and key are guesses."
         return Proposal(topic, notes=(note,))
     form, key = value_format(samples), key_format(samples)
+    traits = FORMATS[form]
+    names_its_key = traits.kind == "changes" and traits.key_from == "message"
     found = told(form, samples)
     notes = [f"Seen: {len(samples)} messages, of which {_count(samples)} have a value."]
     keyless = sum(sample.key is None for sample in samples)
@@ -56,13 +57,13 @@ def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
         found = told(form, [s for s in samples if _is_of(form, s, first)])
     columns, unknown = _typed(found.rows)
     key_columns: tuple[str, ...] = ()
-    if form in _NAMES_ITS_KEY and not found.keys:
+    if names_its_key and not found.keys:
         notes.append("No message names the columns of the primary key: name them with key.")
-    if form == "dms":
-        # A guess: DMS does not tell, and an input cannot be without.
+    if traits.key_from == "columns":
+        # A guess: messages do not tell, and an input cannot be without.
         key_columns = tuple(name for name, _ in columns if name.lower() == "id")
         key_columns = key_columns or tuple(name for name, _ in columns[:1])
-        notes.append("Messages of DMS do not name the key: check that key has its columns.")
+        notes.append(f"Messages of {form} do not name the key: check that key has its columns.")
     appended = form in ("json", "bytes") and keyless == len(samples)
     if appended:
         notes.append("No message has a key: each is a row that stays (mode: append).")
@@ -77,7 +78,7 @@ def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
         notes.append(f"Of {', '.join(unknown)} only nulls were seen: JSON stands for any type.")
     if columns:
         notes.append("Types are those of the messages seen: what does not fit is an error record.")
-    if key == "bytes" and form not in (*_NAMES_ITS_KEY, "dms"):
+    if key == "bytes" and not names_its_key and traits.key_from != "columns":
         notes.append("Keys are no JSON: they are taken as bytes.")
     return Proposal(topic, form, key, key_columns, columns, tables, appended, tuple(notes))
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ikebana.codecs import diff
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 
@@ -87,9 +88,10 @@ def decode(
         if "time" in names and "diff" not in names:
             raise NoDiffError(
                 f"cannot read {topic}[{at[0]}]@{at[1]} as an update: it has a time and no diff, "
-                "as messages of outputs in upsert and debezium-json have",
-                hint="`ikebana follow` and `ikebana snapshot` read them with --format upsert or "
-                "--format debezium-json, or with --pipeline FILE, which tells the format.",
+                f"as messages of outputs in {' and '.join(SINGLE_VALUE_FORMATS)} have",
+                hint="`ikebana follow` and `ikebana snapshot` read them with "
+                f"{' or '.join(f'--format {form}' for form in SINGLE_VALUE_FORMATS)}, or with "
+                "--pipeline FILE, which tells the format.",
             ) from None
         raise SourceError(
             f"cannot read {topic}[{at[0]}]@{at[1]} as an update: {error.reason}",

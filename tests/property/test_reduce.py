@@ -1,7 +1,7 @@
 """Reduce against its definition: results computed anew from all rows at every time."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,6 +15,7 @@ from ikebana.arrangements.update import Update, accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.kernels import reduce
+from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -32,6 +33,8 @@ AGGREGATES = (
     Aggregate("a top", "top", "a", 3),
     Aggregate("a distinct", "distinct", "a"),
     Aggregate("b distinct", "distinct", "b"),
+    Aggregate("a or", "bool_or", "a"),
+    Aggregate("a and", "bool_and", "a"),
 )
 
 NUMBERS = [
@@ -110,6 +113,11 @@ def histories(draw: st.DrawFn) -> list[KeyedUpdate]:
     return draw(st.lists(update, max_size=25))
 
 
+def test_every_kind_is_compared_with_its_definition() -> None:
+    """A new one has to be among these, and so in `expected_of`."""
+    assert {each.kind for each in AGGREGATES} == KINDS.keys()
+
+
 def rank(value: Any) -> tuple[Any, ...]:
     """Where a value stands among all values."""
     if isinstance(value, bool):
@@ -125,6 +133,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
+TAKEN: dict[str, Callable[[Any], bool]] = {
+    "number": is_number,
+    "boolean": lambda value: isinstance(value, bool),
+}
+"""What an argument has to be for the kinds that do not take all."""
+
+
 def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], int]]) -> Any:
     """One result, from the definition, of rows with their counts."""
     values = [(value, n) for row, n in counted if (value := row.get(aggregate.field)) is not None]
@@ -137,6 +152,7 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
     in_order = [
         value for value, n in sorted(there, key=lambda one: rank(one[0])) for _ in range(n)
     ]
+    booleans = [value for value in in_order if isinstance(value, bool)]
     match aggregate.kind:
         case "count":
             return sum(n for _, n in (values if aggregate.field else counted))
@@ -152,6 +168,12 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return in_order[::-1][: aggregate.limit]
         case "distinct":
             return len(there)
+        case "bool_or":
+            return max(booleans, default=None)
+        case "bool_and":
+            return min(booleans, default=None)
+        case unknown:
+            raise AssertionError(unknown)
 
 
 def quotient(total: Fraction, by: int, digits: int) -> Decimal:
@@ -172,13 +194,13 @@ def expected(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[bytes, by
 
 
 def expected_errors(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[bytes, str], int]:
-    """How many rows of each key have no number for an aggregate that adds, at a time."""
+    """How many rows of each key an aggregate cannot add, at a time."""
     found: Counter[tuple[bytes, str]] = Counter()
-    added = [one for one in AGGREGATES if one.kind in ("sum", "avg")]
+    added = [(one, TAKEN[one.traits.takes]) for one in AGGREGATES if one.traits.takes]
     for (key, row), n in accumulate(pairs(updates), as_of).items():
-        for aggregate in added:
+        for aggregate, taken in added:
             value = canonical.decode(row).get(aggregate.field)
-            if value is not None and not is_number(value):
+            if value is not None and not taken(value):
                 found[key, aggregate.name] += n
     return {at: n for at, n in found.items() if n}
 

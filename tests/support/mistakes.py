@@ -1,5 +1,10 @@
 """A pipeline file that is right, and mistakes that may be made in it."""
 
+from typing import get_args
+
+from ikebana.codecs.formats import OutputFormat
+from ikebana.processor.kernels.aggregate_kinds import KINDS
+
 WELL = """\
 pipeline: shop
 inputs:
@@ -173,8 +178,8 @@ MISTAKES = {
     "unknown aggregate": (
         "      sold: sum(amount)",
         "      sold: summ(amount)",
-        'operators.totals.aggregates.sold: "summ(amount)" is none of count(…), sum(…), avg(…), '
-        "min(…), max(…), top(…), distinct(…); did you mean sum(…)?",
+        'operators.totals.aggregates.sold: "summ(amount)" is none of '
+        f"{', '.join(f'{kind}(…)' for kind in KINDS)}; did you mean sum(…)?",
     ),
     "column of an aggregate": (
         "      most: max(amount)",
@@ -207,7 +212,7 @@ MISTAKES = {
     "format": (
         "    format: upsert",
         "    format: upsrt",
-        "outputs.sold.format: must be one of diff, cdcv2-json, cdcv2-avro, debezium-json, upsert; "
+        f"outputs.sold.format: must be one of {', '.join(get_args(OutputFormat))}; "
         'is "upsrt"; did you mean "upsert"?',
     ),
     "unknown setting": (

@@ -194,6 +194,22 @@ def test_a_reduction_of_a_reduction() -> None:
     ]
 
 
+def test_whether_any_or_all_are_true_is_a_boolean_for_what_comes_after() -> None:
+    """Customers of whom some orders are large, but not all."""
+    whether = (("any", "bool_or(amount > 1)"), ("all", "bool_and(amount > 1)"))
+    some = Linear("some", "totals", (steps.where('"any" AND NOT "all"'),))
+    reduction = Reduce("totals", "orders", whether, by="customer")
+    plan = Plan("p", (ORDERS,), (reduction, some), (Output("out", "some", "out"),))
+
+    found = evaluate(plan, {"orders": ORDER_CHANGES})
+
+    assert found["out"] == [
+        Update(("ann", {"any": True, "all": False}), 1, 1),
+        Update(("ann", {"any": True, "all": False}), 3, -1),
+    ]
+    assert found["errors"] == []
+
+
 def test_what_is_valid_later_is_counted_later() -> None:
     """A reduction holds what is of the future, and lets go of what has expired."""
     plan = Plan(

@@ -41,6 +41,20 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
+_NAMED = re.compile(r"`((?:[\w.-]+/)*[\w.-]*[\w-]+(?:\.(?:py|md|json|yaml|conf)|/))`")
+
+
+def test_what_architecture_names_is_there() -> None:
+    """Files and folders, each by enough of the end of its path."""
+    tops = ("arrangements", "codecs", "deploy", "docs", "helm", "processor", "src", "tests")
+    paths = [path for top in tops for path in ((ROOT / top), *(ROOT / top).rglob("*"))]
+    known = [f"{path}/" if path.is_dir() else str(path) for path in paths]
+    named = _NAMED.findall((ROOT / "ARCHITECTURE.md").read_text())
+
+    assert "codecs/formats.py" in named
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in known)] == []
+
+
 @pytest.mark.parametrize("link", ["other.md", "other.md#sparks-files", "#here"])
 def test_a_link_that_leads_somewhere_is_left_alone(tmp_path: Path, link: str) -> None:
     """To a file, to a heading of it, and to one of the page itself."""

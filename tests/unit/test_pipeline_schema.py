@@ -45,7 +45,7 @@ def refused_later(document: dict[str, Any]) -> bool:
     read = PipelineFile.model_validate(document)
     try:
         for name, part in read.operators.items():
-            part.operator(name)
+            part.operators(name)
         read.settings(bootstrap_servers="b:1", checkpoint="c")
     except (PlanError, SettingsError):
         return True

@@ -1,5 +1,6 @@
 """What reduce gives for literal rows, what it keeps of them, and what it reads."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -7,14 +8,24 @@ import pytest
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.kernels import reduce
-from ikebana.processor.kernels.reduce import Aggregate, Kind
+from ikebana.processor.kernels.aggregate_kinds import KINDS
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.doc_blocks import ROOT
 
 ROWS = Aggregate("rows", "count")
 BOTH = (Aggregate("avg", "avg", "x"), Aggregate("sum", "sum", "x"))
 
 
-def result_of(arguments: Sequence[str], kind: Kind, limit: int = 0) -> bytes | None:
+def test_every_kind_is_in_the_table_of_the_docs() -> None:
+    """And no other: docs/keyed.md says what each comes to of no values, and what it costs."""
+    page = (ROOT / "docs" / "keyed.md").read_text()
+    table = page.partition("| aggregate |")[2].partition("\n\n")[0]
+
+    assert set(re.findall(r"`(\w+)\(", table)) == KINDS.keys()
+
+
+def result_of(arguments: Sequence[str], kind: str, limit: int = 0) -> bytes | None:
     """The result of one aggregate of rows with these arguments, as JSON text."""
     store = MemoryStore()
     updates = [KeyedUpdate(b"k", b'{"x":%b}' % text.encode(), 1, 1) for text in arguments]
@@ -60,9 +71,15 @@ def result_of(arguments: Sequence[str], kind: Kind, limit: int = 0) -> bytes | N
         (["null"], "max", b'{"r":null}'),
         (["1", "1", "2", '"1"', "true", "null"], "distinct", b'{"r":4}'),
         (["null"], "distinct", b'{"r":0}'),
+        (["false", "true", "null"], "bool_or", b'{"r":true}'),
+        (["false", "null"], "bool_or", b'{"r":false}'),
+        (["null"], "bool_or", b'{"r":null}'),
+        (["true", "false", "null"], "bool_and", b'{"r":false}'),
+        (["true", "null"], "bool_and", b'{"r":true}'),
+        (["null"], "bool_and", b'{"r":null}'),
     ],
 )
-def test_a_kind_of_arguments(arguments: list[str], kind: Kind, expected: bytes) -> None:
+def test_a_kind_of_arguments(arguments: list[str], kind: str, expected: bytes) -> None:
     """Null counts for nothing, numbers are exact, and all values have an order."""
     assert result_of(arguments, kind) == expected
 

@@ -21,7 +21,7 @@ from ikebana import (
     Upsert,
     steps,
 )
-from ikebana.codecs.formats import OutputFormat
+from ikebana.codecs.formats import SINGLE_VALUE_FORMATS, OutputFormat
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.explain.graph import output_lines
 from ikebana.processor.planning import planner
@@ -33,7 +33,7 @@ ROWS = Input("rows", ("rows",), columns=COLUMNS)
 EVENTS = Input("events", ("events",), mode="append", columns=COLUMNS)
 CHANGES = Input("changes", ("changes",), "debezium-json", mode="diffs")
 CURRENT = Upsert("current", "rows")
-FORMATS: list[OutputFormat] = ["upsert", "debezium-json"]
+FORMATS: list[Any] = list(SINGLE_VALUE_FORMATS)
 
 
 def plan_of(

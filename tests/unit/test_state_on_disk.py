@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -11,7 +12,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases
-from ikebana.arrangements.run import Change, Head
+from ikebana.arrangements.run import Change, Head, Run
 from ikebana.arrangements.shard import Shard, opened
 
 
@@ -74,6 +75,34 @@ def test_a_new_folder_is_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def long(key: int) -> Change:
     """An entry that does not compress."""
     return key.to_bytes(4, "big"), os.urandom(1_000)
+
+
+FIRST = (
+    '{"checkpoint":"ours","shard":1,"version":2,"runs":[{"name":"a.run","lower":0,"upper":2,'
+    '"state":"s","entries":3,"size":4}],"dropped":[{"batch":5,"name":"b.run"}],"format":1}'
+)
+
+
+def test_manifests_of_the_first_release_are_read() -> None:
+    """Fields that have come since have a default, and unknown ones are of a later release."""
+    read = msgspec.json.decode(FIRST, type=Manifest)
+    later = FIRST.replace('"size":4', '"size":4,"later":7').replace(
+        '"shard":1', '"later":7,"shard":1'
+    )
+
+    assert read.runs[0] == Run("a.run", 0, 2, "s", 3, 4)
+    assert read.dropped == [Dropped(5, "b.run")]
+    assert (read.checkpoint, read.shard, read.version, read.format) == ("ours", 1, 2, 1)
+    assert msgspec.json.decode(later, type=Manifest) == read
+
+
+def test_heads_of_the_first_release_are_read() -> None:
+    """As those of manifests."""
+    first = {"checkpoint": "ours", "shard": 1, "lower": 0, "upper": 2, "states": ["r", "s"]}
+
+    for written in (first, {**first, "later": 7}):
+        read = msgspec.msgpack.decode(msgspec.msgpack.encode(written), type=Head)
+        assert read == Head("ours", 1, 0, 2, ["r", "s"])
 
 
 def test_the_local_database_has_no_log(tmp_path: Path) -> None:

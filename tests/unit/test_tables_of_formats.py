@@ -1,5 +1,6 @@
 """The tables of formats: every name has a row, and what the rows say holds together."""
 
+import re
 from typing import get_args
 
 import pytest
@@ -17,6 +18,9 @@ from ikebana.codecs.formats import (
     OutputFormat,
     fact_codec,
 )
+from ikebana.processor.proposing.formats import LOOKS
+from support.connector_histories import FORMS
+from support.doc_blocks import ROOT
 
 
 class NoSchemas:
@@ -77,8 +81,6 @@ def test_what_readers_of_outputs_go_by() -> None:
     }
 
     assert all(sum(kind) == 1 for kind in kinds.values())
-    assert SINGLE_VALUE_FORMATS == ("upsert", "debezium-json")
-    assert FACT_FORMATS == ("cdcv2-json", "cdcv2-avro")
     assert [name for name, its in OUTPUT_FORMATS.items() if its.latest] == ["upsert"]
 
 
@@ -90,6 +92,47 @@ def test_facts_are_read_as_they_are_written(name: str) -> None:
     (message,) = facts().encode_updates([(b"1", b"2", 3, 4)], 1_000)
 
     assert fact_codec(name).decode(message) == Updates([(b"1", b"2", 3, 4)])
+
+
+CHANGES = {name for name, its in FORMATS.items() if its.kind == "changes"}
+
+
+def test_every_format_of_changes_has_histories() -> None:
+    """So that what holds of all formats is tested of each: pushdown, types, partial images."""
+    assert {form.format for form in FORMS.values()} == CHANGES
+
+
+def test_every_format_of_changes_in_json_is_known_by_its_looks() -> None:
+    """`ikebana new` proposes it."""
+    assert {*LOOKS, *(name for name, its in FORMATS.items() if its.encoding == "avro")} >= CHANGES
+
+
+def rows_of(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the first table under a heading, by the names in their first cells."""
+    text = (ROOT / "docs" / page).read_text().partition(f"{heading}\n")[2]
+    table = text[text.index("|---") :].partition("\n\n")[0].splitlines()[1:]
+    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table]
+    return {name: rest for first, *rest in cells for name in re.findall(r"`([^`]+)`", first)}
+
+
+def test_the_docs_say_of_each_format_of_changes_where_its_key_is() -> None:
+    """In the table of docs/change-data.md, which has plain Avro as well."""
+    keys = {name: key for name, (key, *_) in rows_of("change-data.md", "## Formats").items()}
+
+    assert keys.keys() == CHANGES | {"avro"}
+    for name, key in keys.items():
+        assert key.startswith("the Kafka key") == (FORMATS[name].key_from == "either")
+        assert key.startswith("`key`") == (FORMATS[name].key_from == "columns")
+
+
+def test_the_docs_say_of_each_format_of_outputs_how_many_values_a_key_has() -> None:
+    """In the table of docs/formats-out.md."""
+    rows = rows_of("formats-out.md", "# Output formats")
+
+    assert rows.keys() == OUTPUT_FORMATS.keys()
+    assert {name for name, row in rows.items() if row[-1].startswith("one")} == set(
+        SINGLE_VALUE_FORMATS
+    )
 
 
 def test_a_format_that_is_none_is_refused_by_name() -> None:
