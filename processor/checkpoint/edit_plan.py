@@ -78,11 +78,29 @@ class StateSize(msgspec.Struct, frozen=True):
     released_bytes: int | None = None
 
 
+class Finishing(msgspec.Struct, frozen=True):
+    """What is on its way after the last batch: this itself, or updates that it has left."""
+
+    batch: int
+    unfinished: bool
+    between_operators: bool
+
+    def words(self) -> str:
+        """What it is, and what becomes of it."""
+        told = []
+        if self.unfinished:
+            told.append(f"batch {self.batch} is unfinished")
+        if self.between_operators:
+            told.append(f"updates are on their way between operators after batch {self.batch}")
+        return f"{' and '.join(told)}: finished under the plan of before first"
+
+
 class EditPlan(msgspec.Struct, frozen=True):
     """What going on with a plan does to a checkpoint.
 
     `is_new` says that there is no checkpoint yet, so that nothing is there to be edited.
-    `edited` says whether the plan differs from that of the checkpoint at all.
+    `edited` says whether the plan differs from that of the checkpoint at all.  `finishes` is
+    what the plan of before finishes first, if anything.
     """
 
     pipeline: str
@@ -93,6 +111,7 @@ class EditPlan(msgspec.Struct, frozen=True):
     frontier: int | None = None
     refused: tuple[Refused, ...] = ()
     state: StateSize | None = None
+    finishes: Finishing | None = None
 
     @property
     def result(self) -> Result:
@@ -124,13 +143,14 @@ class EditPlan(msgspec.Struct, frozen=True):
         return "; ".join(filter(None, [", ".join(words), ", ".join(effects)]))
 
     def gist(self) -> list[str]:
-        """What changes, in one to five lines; none if nothing does."""
+        """What changes, in a few lines; none if nothing does."""
         if self.result == "nothing" or self.is_new:
             return []
         at = "" if self.frontier is None else f" at frontier {moment(self.frontier)}"
         if self.refused:
             return [f"the plan is not the checkpoint's, and is refused: {_refusals(self.refused)}"]
-        return [f"the plan changes{at}: {self.summary()}", *self._gist_lines()]
+        first = [] if self.finishes is None else [self.finishes.words()]
+        return [f"the plan changes{at}: {self.summary()}", *first, *self._gist_lines()]
 
     def _gist_lines(self) -> Iterator[str]:
         named = {

@@ -90,19 +90,43 @@ def hints_kept(birth: Birth, plan: Plan) -> list[str]:
     return [] if old is None else identity.hints_kept(old, plan)
 
 
+def recorded(birth: Birth) -> Plan:
+    """The plan that a checkpoint is of.
+
+    Raises: CheckpointError, if it cannot be made any more.
+    """
+    try:
+        return _planned(msgspec.json.encode(birth.plan))
+    except msgspec.ValidationError as error:
+        raise CheckpointError(
+            f"the plan that the checkpoint has run cannot be read by this version: {error}",
+            hint="Go on with the version of ikebana that has run it.",
+        ) from None
+    except PlanError as error:
+        listed = "; ".join(f"{path}: {problem}" for path, problem in error.problems)
+        raise CheckpointError(
+            f"the plan that the checkpoint has run cannot be made any more: {listed}",
+            hint="An edit takes back what that plan has made, and so needs all that it names. Put "
+            "back what is gone, run the old pipeline file with --once first, and then the new "
+            "one; what only the old one names may go when `ikebana plan` says that nothing "
+            "changes.",
+        ) from None
+
+
 def _recorded(birth: Birth) -> Plan | None:
-    """The plan that a checkpoint is of, if this version can make it."""
-    return _planned(msgspec.json.encode(birth.plan))
+    """The plan that a checkpoint is of, if it can be made."""
+    try:
+        return _planned(msgspec.json.encode(birth.plan))
+    except (msgspec.ValidationError, PlanError):
+        return None
 
 
 @functools.lru_cache(maxsize=4)
-def _planned(known: bytes) -> Plan | None:
-    # A start asks several times, and making a plan judges all its SQL.
-    try:
-        plan = msgspec.json.decode(known, type=Plan)
-        checked(as_written(plan))
-    except (msgspec.ValidationError, PlanError):
-        return None
+def _planned(known: bytes) -> Plan:
+    # A start asks several times, and making a plan judges all its SQL.  What is raised is not
+    # remembered: a module of functions may be there the next time.
+    plan = msgspec.json.decode(known, type=Plan)
+    checked(as_written(plan))
     return plan
 
 
@@ -115,14 +139,17 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
     check_shards(birth, shards)
     plan = resumed(birth, plan)
     _check_forms(birth, plan)
-    old = _recorded(birth)
-    if old is None:
+    try:
+        old = _planned(msgspec.json.encode(birth.plan))
+    except PlanError:
+        old = recorded(birth)
+    except msgspec.ValidationError:
         # What that version says of it has not to be what this one says.
         was, now = (
             {part: told for part, told in plain.items() if part not in (FORMS, "on_error")}
             for plain in (birth.plan, described(plan))
         )
-        raise _refused(differences("", was, now))
+        raise _refused(differences("", was, now)) from None
     if _bound(old) == _bound(plan):
         return birth
     if problems := list(problems_of(edit_between(old, plan), birth.generations)):
@@ -146,12 +173,15 @@ def edit_of(birth: Birth) -> Edit | None:
     """
     if not birth.edits:
         return None
-    old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
-    if old is None or new is None:
+    try:
+        old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
+    except (msgspec.ValidationError, PlanError) as error:
         raise CheckpointError(
-            "the plan of before the last edit cannot be made by this version of ikebana",
-            hint="Finish the edit with the version that began it.",
-        )
+            f"the plan of before the last edit cannot be made any more: {error}",
+            hint="The edit takes back what that plan has made, and so needs all that it names. "
+            "Put back what is gone, or finish the edit with the version of ikebana that began "
+            "it.",
+        ) from None
     return edit_between(old, new)
 
 

@@ -8,7 +8,8 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, check_shards
 from ikebana.processor.checkpoint.edit_description import all_new, described
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, StateSize
-from ikebana.processor.checkpoint.evolution import edit_to, evolved
+from ikebana.processor.checkpoint.evolution import edit_to, evolved, resumed
+from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits_problems import problems as problems_of
@@ -32,7 +33,8 @@ def planned(
     """What a run of a plan would change; what it would refuse is told with all of that.
 
     Without a birth record everything is new.  `figures` say how large the state is, `logged`
-    where the frontier stands.
+    where the frontier stands, and what is on its way.  Whether the topics are those that the
+    checkpoint was made with is for `preflight` to ask.
     """
     if birth is None:
         return all_new(plan, location)
@@ -47,6 +49,9 @@ def planned(
         # What was renamed before stays as it is.
         parts = tuple(_as_before(part) for part in parts)
     offset = None if logged is None else logged.offset
+    waits = None
+    if edited and not refused and logged is not None:
+        waits = finishing(birth, resumed(birth, plan), logged)
     return EditPlan(
         plan.name,
         location,
@@ -55,6 +60,7 @@ def planned(
         frontier=None if offset is None else offset.upper,
         refused=refused,
         state=state,
+        finishes=waits,
     )
 
 

@@ -78,14 +78,14 @@ def looked_up(
 
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
+    from ikebana.processor.checkpoint.planned_edit import planned
     from ikebana.processor.checkpoint.preflight import kept
-    from ikebana.processor.deciding.planned_edit import planned_start
 
     birth, logged = kept(checkpoint)
     if birth is None:
-        return planned_start(checkpoint.location, None, None, plan, shards)
+        return planned(checkpoint.location, None, plan, shards)
     figures = _figures(checkpoint, birth, count=count)
-    return planned_start(checkpoint.location, birth, logged, plan, shards, figures)
+    return planned(checkpoint.location, birth, plan, shards, logged=logged, figures=figures)
 
 
 def demand_unchanged(plan: "Plan", settings: "Settings") -> None:

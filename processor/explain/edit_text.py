@@ -52,6 +52,10 @@ def edit_lines(plan: EditPlan) -> Iterator[Line]:
             yield Line(title, "heading")
             yield from _rows(parts)
     yield from _refusals(plan)
+    if plan.finishes is not None:
+        yield Line("")
+        yield Line("before that", "heading")
+        yield from (Line(text) for text in _wrapped(plan.finishes.words(), "  ", "  "))
     yield from _state(plan)
     yield Line("")
     yield Line(closing(plan), "heading")

@@ -40,12 +40,14 @@ def take_over(
     look: Callable[[], Logged],
     accepted: Callable[[], None],
     holder: str,
+    *,
+    finishes: bool = False,
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
     `look` reads the checkpoint's logs, which is only right once the lease is held and
     the markers are read; `accepted` is called when everything fits, missing topics are made,
-    and before anything is written.
+    and before anything is written.  `finishes` as `starting.History` says.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
@@ -53,7 +55,7 @@ def take_over(
         FencedError: an even newer instance came in between.
     """
     brokers = _Brokers(plan, settings, birth)
-    taken = takeover.take_over(plan, birth, brokers, look, accepted, holder)
+    taken = takeover.take_over(plan, birth, brokers, look, accepted, holder, finishes=finishes)
     brokers.close()
     found = taken.found
     return Takeover(

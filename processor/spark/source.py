@@ -64,7 +64,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     """What the source is told; it goes through a Spark option as JSON.
 
     `adopted` is the digest of a batch that all shards have committed, `released` are the
-    parts of the state that are no operator's any more.  While the file
+    parts of the state that are no operator's any more.  A run that `finishes` reads nothing,
+    and makes batches as long as anything is on its way.  While the file
     `stop` exists no batch is minted; `stop`.ack says that this has been understood, and
     `stop`.inputs where inputs stand that have times of their own.
     """
@@ -82,6 +83,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     adopted: str | None = None
     released: tuple[str, ...] = ()
     edits: int = 0
+    finishes: bool = False
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -156,6 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
             first=first,
             edits=config.edits,
+            finishes=config.finishes,
         )
         return minted if minted.batch != last.batch else None
 
@@ -193,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _waits_for_silence(self, last: SourceOffset) -> bool:
         """Whether there would be a batch if all that is read up to its end were idle."""
         dated, look = self._inputs.dated, self._looked
-        if dated is None or look is None:
+        if dated is None or look is None or self._config.finishes:
             return False
         known = dated.known_if_silent(last, look.ends)
         if known is None:

@@ -144,6 +144,7 @@ def mint(
     first: bool = False,
     most_hops: int = MOST_HOPS,
     edits: int = 0,
+    finishes: bool = False,
 ) -> SourceOffset:
     """The next batch after `last`, of at most about `limit` records; `last` if there is none.
 
@@ -158,7 +159,12 @@ def mint(
 
     `edits` is how often the plan has been edited.  After an edit, time stands still until the
     fresh operators have what was there before.
+
+    A run that `finishes` what is on its way reads nothing, and there is no batch once all is
+    settled.
     """
+    if finishes and is_settled(last):
+        return last
     last, edit = _edited(plan, last, edits), _editing(last, look, edits)
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
@@ -170,14 +176,15 @@ def mint(
     reading = _Reading({}, {}, last.upper, 0, {})
     if not all_hops:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
-    elif edit.fills:
+    elif edit.fills or (finishes and plan.is_dated):
         # What there was goes its way first.
         pass
     elif plan.is_dated:
         reading = _dated(plan, last, look, limit)
     else:
-        moves = closes or bool(edit.at) or ((heartbeat or first) and plan.time == "ingest")
-        reading = _timed(plan, last, look, limit, now_ms, moves=moves)
+        beats = (heartbeat or first) and plan.time == "ingest"
+        moves = closes or (not finishes and (bool(edit.at) or beats))
+        reading = _timed(plan, last, look, 0 if finishes else limit, now_ms, moves=moves)
     frontiers = progress.advance_frontiers(
         progress.edges(plan),
         last.frontiers,

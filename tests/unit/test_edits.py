@@ -13,6 +13,7 @@ from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import edits, edits_resolved
 from ikebana.processor.planning.edits import Edit
+from ikebana.processor.timing.reclock import is_settled
 from ikebana.testing import Run, Topics
 
 
@@ -345,17 +346,75 @@ def test_a_plan_that_no_batch_has_run_leaves_nothing(then: str) -> None:
         assert collection(run, output) == collection(fresh, output)
 
 
-def test_while_a_portion_is_on_its_way_another_edit_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("then", [LARGER, COUNTED, DATED])
+def test_while_portions_are_on_their_way_another_edit_waits_until_they_have_gone(
+    then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also one that takes the first back, and one that is the same."""
     monkeypatch.setattr(editing, "PORTION", 2)
     run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
-    edited(run, plan_of(LARGER))
+    edited(run, plan_of(LARGER.replace("q: sum", "q: max")))
     run.batch()
-    with pytest.raises(CheckpointError, match="on their way"):
-        edited(run, plan_of(COUNTED))
+    run.crash(committed=[1])
+    edited(run, plan_of(then))
+    dated(range(10, 12), run)
+    for output in ("all", "large", "totals", "errors"):
+        fresh = dated(range(0), Run(plan_of(then), run.topics))
+        assert collection(run, output) == collection(fresh, output)
+
+
+# Its large orders by customer, which lie in other shards, and so hop there.
+BY_CUSTOMER = FIRST.replace("by: product", "by: customer")
+
+
+def busy() -> Run:
+    """A run between whose operators updates are on their way, with a batch that is unfinished."""
+    run = started(BY_CUSTOMER)
+    for number in range(12, 16):
+        order(run.topics, number, "tea", number)
+    run.batch()
+    assert not is_settled(run.last)
+    return run
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_is_on_its_way_is_finished_under_the_plan_of_before(*, dies: bool) -> None:
+    """What the log has of it and no more: it reads nothing, and then the new plan goes on."""
+    run = busy()
+    if dies:
+        run.crash(committed=[1])
+    read, was = run.last.positions, run.plan.fingerprint()
+    order(run.topics, 99, "tea", 99)
+    text = BY_CUSTOMER.replace("q: sum(quantity)", "most: max(quantity)")
+    edited(run, plan_of(text))
+    frontier = run.last.upper
+    while not is_settled(run.last):
+        run.batch()
+        assert (run.last.positions, run.last.plan, run.last.edits) == (read, was, 0)
+    # What has hopped is in, and time has not gone on.
+    assert (run.last.upper, run.frontier("totals")) == (frontier, frontier)
+    assert "99" not in str(run.collection("all"))
     run.read()
-    edited(run, plan_of(COUNTED))
+    assert run.last.edits == 1
+    for output in ("all", "large", "totals"):
+        assert collection(run, output) == expected(run, text, output)
+
+
+def test_deaths_while_that_is_finished_change_nothing() -> None:
+    """Nor does another plan that comes meanwhile, or the one of before."""
+    run = busy()
+    text = BY_CUSTOMER.replace("q: sum(quantity)", "most: max(quantity)")
+    for then in (text, BY_CUSTOMER.replace("quantity > 3", "quantity > 5"), text):
+        edited(run, plan_of(then))
+        run.crash(committed=[0])
+        run.crash()
+    edited(run, plan_of(BY_CUSTOMER))
+    run.crash(committed=[1])
+    edited(run, plan_of(text))
+    run.read()
+    assert run.last.edits == 1
+    for output in ("all", "large", "totals"):
+        assert collection(run, output) == expected(run, text, output)
 
 
 def test_names_tell_generations_apart() -> None:

@@ -178,7 +178,7 @@ def test_the_checkpoint_is_that_of_the_file_where_none_is_named(tmp_path: Path) 
 
 
 def test_a_batch_that_is_unfinished_is_told_as_a_run_would(tmp_path: Path) -> None:
-    """Its own plan may go on, another one may not."""
+    """Its own plan goes on, before another one it is finished."""
     run = Run(pipeline.read(BEFORE, environ={}).plan.portable(), shards=2)
     run.send("shop.orders", 1, {"product": "tea", "customer": 1, "quantity": 9})
     run.read()
@@ -187,9 +187,15 @@ def test_a_batch_that_is_unfinished_is_told_as_a_run_would(tmp_path: Path) -> No
     assert asked(BEFORE, tmp_path / "checkpoint").exit_code == 0
     found = asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint")
 
-    assert found.exit_code == 1
-    assert "is unfinished, and is one of another plan" in found.stdout
-    assert "Run the old pipeline file once more, with --once" in found.stdout
+    assert found.exit_code == 2
+    told = " is unfinished: finished under the plan of before first"
+    assert f"before that\n  batch {run.last.batch}{told}" in found.stdout
+    told = json.loads(asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint", "--json").stdout)
+    assert told["finishes"] == {
+        "batch": run.last.batch,
+        "unfinished": True,
+        "between_operators": False,
+    }
 
 
 def test_a_module_needs_no_brokers(
@@ -251,4 +257,6 @@ def test_a_plan_that_is_as_it_was_says_nothing_of_an_edit_that_fills(tmp_path: P
     left(run, tmp_path / "checkpoint")
 
     assert asked(BEFORE, tmp_path / "checkpoint").exit_code == 0
-    assert asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint").exit_code == 1
+    found = asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint")
+    assert found.exit_code == 2
+    assert "between operators" in found.stdout
