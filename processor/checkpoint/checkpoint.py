@@ -257,6 +257,8 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["partitions"]
         # Nothing is kept of it.
         del output["tombstones"]
+        # The next plan says it of itself.
+        del output["on_change"]
     for source in plain["inputs"]:
         del source["start"]
         # Checkpoints of before do not know what is not said here either.

@@ -58,11 +58,15 @@ class PartPlan(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Something of an edit that cannot be: at which path of the file, why, and what to do."""
+    """Something of an edit that cannot be: at which path of the file, why, and what to do.
+
+    `line` is that of the path in the file, where somebody has looked.
+    """
 
     path: str
     reason: str
     remedy: str
+    line: int | None = None
 
 
 class StateSize(msgspec.Struct, frozen=True):

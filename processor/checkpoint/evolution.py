@@ -6,7 +6,7 @@ get the difference (`batch.editing`), and what operators that are gone kept is r
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ikebana.processor.planning import identity
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
+from ikebana.processor.planning.edits_problems import Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Plan
@@ -153,7 +154,12 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
     if _bound(old) == _bound(plan):
         return birth
     if problems := list(problems_of(edit_between(old, plan), birth.generations)):
-        raise _refused(f"{path} {problem}" for path, problem in problems)
+        raise CheckpointError(
+            "the checkpoint was made by another plan: "
+            + "; ".join(f"{each.path} {each.reason}" for each in problems),
+            hint=_remedies(problems),
+            paths=[each.path for each in problems],
+        )
     released = {*birth.released, *parts_of(old)} - parts_of(plan)
     return msgspec.structs.replace(
         birth,
@@ -215,10 +221,25 @@ def edit_to(birth: Birth, plan: Plan) -> Edit | None:
 def _refused(problems: Iterable[str]) -> CheckpointError:
     return CheckpointError(
         "the checkpoint was made by another plan: " + "; ".join(problems),
-        hint="Go on with the old plan, or start anew: with a new checkpoint, under a new name "
-        "of the pipeline, with new output topics and a new errors.topic if one is named. Other "
-        "operators and outputs may be added, changed and removed (docs/operating.md).",
+        hint=f"Go{_ELSE}",
     )
+
+
+_ELSE = (
+    " on with the old plan, or start anew: with a new checkpoint, under a new name of the "
+    "pipeline, with new output topics and a new errors.topic if one is named. Other operators and "
+    "outputs may be added, changed and removed (docs/operating.md)."
+)
+
+
+def _remedies(problems: Sequence[Problem]) -> str:
+    """What to do of each problem; what all have in common comes once, in the end."""
+    told = "".join(
+        f"{f'{each.path}: ' if len(problems) > 1 else ''}{each.instead}. "
+        for each in dict.fromkeys(problems)
+        if each.instead
+    )
+    return f"{told}Or go{_ELSE}" if told else f"Go{_ELSE}"
 
 
 def _bound(plan: Plan) -> dict[str, Any]:

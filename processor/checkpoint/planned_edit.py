@@ -15,11 +15,6 @@ from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.plan import Plan
 
-_ANEW = (
-    "start anew: with a new checkpoint, under a new name of the pipeline, with new output topics "
-    "and a new errors.topic if one is named"
-)
-
 
 def planned(
     location: str,
@@ -77,8 +72,8 @@ def _refused(birth: Birth, plan: Plan, shards: int, edit: Edit | None) -> Iterat
         evolved(birth, plan, birth.shards)
     except CheckpointError as error:
         problems = [] if edit is None else list(problems_of(edit, birth.generations))
-        for path, problem in problems:
-            yield Refused(path, problem, f"Leave {path} as it was, or {_ANEW}.")
+        for each in problems:
+            yield Refused(each.path, each.reason, each.remedy)
         if not problems:
             yield _in_words("", error)
 

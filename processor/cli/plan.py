@@ -62,9 +62,14 @@ def plan_command(file: Path, *, against: str | None, count: bool | None, as_json
     found = looked_up(
         plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
     )
-    if as_json:
-        import msgspec
+    import msgspec
 
+    refused = (
+        msgspec.structs.replace(each, line=finding.line_of(file, each.path))
+        for each in found.refused
+    )
+    found = msgspec.structs.replace(found, refused=tuple(refused))
+    if as_json:
         click.echo(msgspec.json.encode(found.as_json()))
     else:
         _print(found)

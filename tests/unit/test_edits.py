@@ -417,5 +417,71 @@ def test_deaths_while_that_is_finished_change_nothing() -> None:
         assert collection(run, output) == expected(run, text, output)
 
 
+def with_change(on_change: str, text: str = FIRST) -> str:
+    """The pipeline whose output of large orders says what becomes of its topic."""
+    return text.replace("topic: large}", f"topic: large, on_change: {on_change}}}")
+
+
+LARGER_STILL = FIRST.replace("quantity > 3", "quantity > 5")
+
+
+def test_an_output_may_refuse_to_become_another_collection() -> None:
+    """By its name, with what makes it another one; all that leaves it alone may be."""
+    run = started(with_change("refuse"))
+    with pytest.raises(CheckpointError) as refused:
+        edited(run, plan_of(with_change("refuse", LARGER_STILL)))
+    told = "outputs.large shows other data, since operators.large changed, which its on_change"
+    assert f"{told} refuses" in str(refused.value)
+    assert refused.value.paths == ("outputs.large",)
+    assert "Set its on_change to difference" in (refused.value.hint or "")
+    # A step of another name makes the same collection.
+    renamed = with_change("refuse").replace("large: {linear", "big: {linear")
+    edited(run, plan_of(renamed.replace("from: large", "from: big")))
+    run.read()
+    other = with_change("refuse", FIRST.replace("q: sum", "q: max"))
+    edited(run, plan_of(other))
+    run.read()
+    assert collection(run, "totals") == expected(run, other, "totals")
+    # What the file says now counts.
+    edited(run, plan_of(LARGER_STILL))
+    run.read()
+    assert collection(run, "large") == expected(run, LARGER_STILL, "large")
+
+
+def test_what_reads_what_has_changed_refuses_too() -> None:
+    """The cause is where the file differs, and not on the way."""
+    text = FIRST.replace("reduce: order", "reduce: large").replace(
+        "topic: totals}", "topic: totals, on_change: refuse}"
+    )
+    run = started(text)
+    with pytest.raises(CheckpointError, match=r"outputs.totals .* operators.large changed,"):
+        edited(run, plan_of(text.replace("quantity > 3", "quantity > 5")))
+    with pytest.raises(CheckpointError, match=r"since outputs.totals.from changed,"):
+        edited(run, plan_of(text.replace("{from: totals", "{from: large")))
+
+
+def test_an_output_may_ask_for_a_new_topic() -> None:
+    """There it begins with all that there is; the old one stays as it is."""
+    run = started(with_change("new-topic"))
+    before = list(run.written.updates["large"])
+    with pytest.raises(CheckpointError, match=r"outputs.large .* wants a new topic"):
+        edited(run, plan_of(with_change("new-topic", LARGER_STILL)))
+    anew = with_change("new-topic", LARGER_STILL).replace("topic: large,", "topic: large.2,")
+    assert edited(run, plan_of(anew)).added == {"large@2"}
+    run.read()
+    assert run.written.updates["large"] == before
+    assert collection(run, "large@2") == expected(run, LARGER_STILL, "large")
+    with pytest.raises(CheckpointError, match='topic "large", which has what an output'):
+        edited(run, plan_of(with_change("new-topic", LARGER_STILL)))
+
+
+def test_what_an_output_says_of_changes_is_no_edit() -> None:
+    run = started()
+    edit = edited(run, plan_of(with_change("refuse")))
+    assert not edit.affected | edit.fresh
+    assert not run.batch()
+    assert run.plan.fingerprint() == plan_of(FIRST).fingerprint()
+
+
 def test_names_tell_generations_apart() -> None:
     assert edits_resolved.generations(plan_of(FIRST), {"totals": 4})["totals"] == 4

@@ -16,6 +16,7 @@ import shop
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import state_figures
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
 from ikebana.processor.configuring import pipeline
@@ -154,6 +155,32 @@ def test_a_refusal_is_told_in_json_too(stopped: Path) -> None:
     refused = json.loads(found.stdout)["refused"]
     assert [each["path"] for each in refused] == ["inputs.orders", "operators.order"]
     assert all(each["reason"] and each["remedy"] for each in refused)
+    lines = (GOLDEN / "refused.yaml").read_text().splitlines()
+    assert [lines[each["line"] - 1].split()[0] for each in refused] == ["orders:", "order:"]
+
+
+def test_what_a_start_refuses_is_told_with_its_lines(tmp_path: Path) -> None:
+    """Of a file; a module has none."""
+    file = GOLDEN / "refused.yaml"
+    error = CheckpointError("refused", hint="Wait.", paths=["operators.order.x", "nothing"])
+    with pytest.raises(CheckpointError) as told, finding.placed_in(file):
+        raise error
+
+    line = (
+        file.read_text()
+        .splitlines()
+        .index(
+            next(
+                line for line in file.read_text().splitlines() if line.strip().startswith("order:")
+            )
+        )
+        + 1
+    )
+    assert told.value.message == f"refused ({file}: operators.order.x on line {line})"
+    assert (told.value.hint, told.value.paths) == (error.hint, error.paths)
+    with pytest.raises(CheckpointError) as told, finding.placed_in(tmp_path / "module:name"):
+        raise error
+    assert told.value is error
 
 
 def test_without_a_checkpoint_all_is_new(tmp_path: Path) -> None:
