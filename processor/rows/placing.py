@@ -21,7 +21,9 @@ class Place:
     `base` is the time of all messages, or with `each` the time of the one at offset
     `start`, each further offset being one later.  Where messages have times of their own,
     `base` and `upper` are the batch's interval, and `latest` is the latest time that is
-    not too far ahead of the clock.  `partitions` is how many the input has.
+    not too far ahead of the clock.  `partitions` is how many the input has.  Updates of a topic
+    of updates are taken from the time `since` on: of one that an edit has added, all of before
+    count at `base`; None: from `base` on.
     """
 
     topic: str
@@ -33,6 +35,7 @@ class Place:
     partitions: int = 1
     upper: int = 0
     latest: int | None = None
+    since: int | None = None
 
     def times(self, offsets: Sequence[int]) -> list[int]:
         """The times of the messages at offsets."""

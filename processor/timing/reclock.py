@@ -349,7 +349,11 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
     known = {}
     for name, records in closed.items():
         (topic,) = plan.input(name).topics
-        span = diff_input.span(records, upper, last.upper)
+        taken_to = _taken_to(last, name)
+        if upper == last.upper and taken_to < upper:
+            # What a new input has had comes with the first batch that moves time.
+            continue
+        span = diff_input.span(records, upper, taken_to)
         before = look.known.get(name, InputTimes())
         known[name] = msgspec.structs.replace(
             before,
@@ -362,6 +366,11 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
             starts[topic] = {p: own.get(p, 0) for p in span.positions}
             taken[topic] = span.positions
     return _Reading(starts, taken, upper, left, known)
+
+
+def _taken_to(last: SourceOffset, name: str) -> int:
+    """The time up to which the updates of a diff topic have been taken; 0 for a new one."""
+    return min(last.upper, last.known[name].frontier if name in last.known else 0)
 
 
 def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
@@ -423,6 +432,8 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     event = source.event_time
                     latest = None if event is None else event.latest(end.now)
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
+                    if source.traits.kind == "updates":
+                        place = replace(place, since=_taken_to(start, source.name))
                 elif plan.time == "offset":
                     if (topic, partition) not in bases:
                         bases[topic, partition] = base

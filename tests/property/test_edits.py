@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import Any, Literal, get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +26,9 @@ from support.edited_plans import Domain, Parts, Sender, features, parts_of, plan
 
 Collection = Counter[tuple[bytes | None, bytes]]
 DOMAINS: st.SearchStrategy[Domain] = st.sampled_from(["offset", "ingest", "dated", "dated"])
+
+Moment = Literal["finishing", "first", "portions"]
+MOMENTS: st.SearchStrategy[list[Moment]] = st.lists(st.sampled_from(get_args(Moment)), max_size=3)
 
 # Of a join no results are kept, which another output could begin with, and topics of inputs and
 # outputs that are gone have what was before.
@@ -92,13 +95,8 @@ class Edited:
             count += 1
             limit = self.choice.choice([1, 2, 4, None])
             while self.choice.random() > 0.7:
-                shards = range(len(self.run.stores))
-                committed = [shard for shard in shards if self.choice.random() < 0.5]
-                if not self.run.crash(committed=committed, limit=limit):
+                if not self.crash(limit):
                     return
-                # It is in the log, whoever has committed it.
-                assert self.run._unfinished is not None
-                self.note(self.run._unfinished.after)
                 if self.choice.random() < 0.7:
                     self.start()
             if not self.run.batch(limit=limit):
@@ -106,6 +104,42 @@ class Edited:
             self.note(self.run.last)
             if not is_settled(self.run.last) and self.choice.random() > 0.8:
                 self.start()
+
+    def crash(self, limit: int | None = None) -> bool:
+        """Run a batch in a process that dies when some shards have committed it."""
+        shards = range(len(self.run.stores))
+        committed = [shard for shard in shards if self.choice.random() < 0.5]
+        if not self.run.crash(committed=committed, limit=limit):
+            return False
+        # It is in the log, whoever has committed it.
+        assert self.run._unfinished is not None
+        self.note(self.run._unfinished.after)
+        return True
+
+    def die(self, moment: Moment) -> None:
+        """Go on to a moment of the edit that is to come; die there, once or twice in a row."""
+        while not self.is_at(moment):
+            if not self.run.batch():
+                return
+            self.note(self.run.last)
+        for _ in range(self.choice.choice([1, 2])):
+            if not self.crash():
+                return
+        self.start()
+
+    def is_at(self, moment: Moment) -> bool:
+        run = self.run
+        if run._unfinished is not None:
+            return False
+        match moment:
+            case "finishing":
+                return run._next is not None and not is_settled(run.last)
+            case "first":
+                goes_on = run._next is None or is_settled(run.last)
+                birth = run._next or run._birth
+                return goes_on and birth is not None and birth.edits > run.last.edits
+            case "portions":
+                return run.last.fills
 
     def note(self, logged: SourceOffset) -> None:
         """With the first batch of an edit, outputs that it changes are what the plan says."""
@@ -120,7 +154,7 @@ class Edited:
         outputs["more"]["topic"] = f"more.{self.choice.randrange(1_000_000)}"
         more = {**self.parts, "outputs": outputs}
         kind = self.choice.random()
-        self.edit(self.parts if kind < 0.6 else self.before if kind < 0.8 else more)
+        self.edit(self.parts if kind < 0.5 else self.before if kind < 0.75 else more)
 
     def judge(self) -> None:
         """Compare what is closed with a run of the plan of now over all that there is."""
@@ -165,6 +199,8 @@ def test_outputs_are_those_of_the_plan_of_now(
                 edited.go(data.draw(st.sampled_from([0, 1, None]), label="batches"))
                 if edited.edit(parts_of(new, domain)):
                     now = new
+                    for moment in data.draw(MOMENTS, label="dies"):
+                        edited.die(moment)
             if data.draw(st.sampled_from([True, True, False]), label="sends"):
                 edited.sender.send(data.draw(records))
                 if data.draw(st.booleans(), label="closes"):

@@ -483,5 +483,37 @@ def test_what_an_output_says_of_changes_is_no_edit() -> None:
     assert run.plan.fingerprint() == plan_of(FIRST).fingerprint()
 
 
+GIVEN = LARGER.replace(
+    "inputs:\n",
+    "inputs:\n  given: {topic: given, format: diff, mode: diffs, columns: {x: BIGINT}}\n",
+).replace(
+    "outputs:\n",
+    "  giving: {reduce: given, by: x, aggregates: {n: count(*)}}\n"
+    "outputs:\n  giving: {from: giving, topic: giving}\n",
+)
+
+
+@pytest.mark.parametrize("edits_more", [0, 1, 2])
+def test_an_added_topic_of_updates_is_read_from_its_beginning(edits_more: int) -> None:
+    """What it had before the edit counts at its time, also if time stands still at first."""
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    run.topics.create("given")
+    for time in (0, 3, 9):
+        run.topics.update("given", time, {"x": 1}, time, 1)
+    run.topics.close("given", 5)
+    edited(run, plan_of(GIVEN))
+    at = run.last.upper
+    for aggregate in ("max", "min")[:edits_more]:
+        run.read()
+        edited(run, plan_of(GIVEN.replace("q: sum", f"q: {aggregate}")))
+    run.read()
+    run.topics.update("given", 2, {"x": 2}, 10, 1)
+    run.topics.close("given", 12)
+    dated(range(10, 14), run)
+    assert at == 9
+    assert run.collection("giving", at) == [(1, {"n": 3})]
+    assert run.collection("giving") == [(1, {"n": 3}), (2, {"n": 1})]
+
+
 def test_names_tell_generations_apart() -> None:
     assert edits_resolved.generations(plan_of(FIRST), {"totals": 4})["totals"] == 4
