@@ -173,12 +173,15 @@ class Edited:
                     assert found == soon(self.run, until), topic
                 elif not (self.domain == "ingest" and self.shows_soon(output.source)):
                     assert found == collection(fresh, name), topic
-                assert not any(count < 0 for count in found.values()), topic
+                if not output.source.startswith("priced"):
+                    assert not any(count < 0 for count in found.values()), topic
                 continue
             for time in range(self.since.get(topic, 0), upper):
                 found = collection(self.run, output.name, time)
                 assert found == collection(fresh, name, time), (topic, time)
-                assert not any(count < 0 for count in found.values()), (topic, time)
+                # What leaves by the right of now may be another than what came.
+                if not output.source.startswith("priced"):
+                    assert not any(count < 0 for count in found.values()), (topic, time)
 
     def shows_soon(self, source: str) -> bool:
         """Whether a collection depends on when batches were."""
