@@ -381,14 +381,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "another plan while updates are on their way": (
         STARTING,
         _START,
-        "if not progress.is_level(offset.frontiers) or offset.hydrating:",
+        "if found is not None and found.between_operators:",
         "if False:",
     ),
     "another plan while a join begins": (
         STARTING,
-        _START,
-        "if not progress.is_level(offset.frontiers) or offset.hydrating:",
-        "if not progress.is_level(offset.frontiers):",
+        _RECLOCK,
+        "return progress.is_level(last.frontiers) and not last.hydrating and not last.fills",
+        "return progress.is_level(last.frontiers) and not last.fills",
     ),
     "a marker of another checkpoint": (
         STARTING,

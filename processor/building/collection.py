@@ -13,7 +13,7 @@ from ikebana.processor.building.places import CodePlace, here
 from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.steps import Sql, Step
-from ikebana.processor.planning.plan import Concat, Linear, Operator, Output, Reduce
+from ikebana.processor.planning.plan import Concat, Linear, OnChange, Operator, Output, Reduce
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -298,17 +298,22 @@ class Collection(Generic[Key, Value]):
         format: OutputFormat = "diff",  # noqa: A002 -- as the pipeline file calls it
         partitions: int | None = None,
         tombstones: bool = True,
+        on_change: OnChange = "difference",
     ) -> "Collection[Key, Value]":
         """Write the updates of this collection to a topic, and return the collection.
 
         `name` is the output's, by default the topic's; `format` one of docs/formats-out.md.
-        `partitions` is how many a topic gets that does not exist yet; see `Output`.
+        `partitions` is how many a topic gets that does not exist yet; see `Output`.  `on_change`
+        says what becomes of the topic when the collection is another one in a later version of
+        the pipeline: it gets the difference, the output needs a `new-topic`, or that is `refuse`d.
 
         Raises:
             ConfigError: another output has this name.
         """
         own = name or topic
-        self.parts.publish(Output(own, self.built(), topic, format, partitions, tombstones))
+        self.parts.publish(
+            Output(own, self.built(), topic, format, partitions, tombstones, on_change)
+        )
         return self
 
     def built(self) -> str:

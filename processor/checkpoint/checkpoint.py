@@ -267,6 +267,8 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["partitions"]
         # No state depends on it.
         del output["tombstones"]
+        # The next plan says it of itself.
+        del output["on_change"]
     for source in plain["inputs"]:
         del source["start"]
         # Left out if unset, as older checkpoints do not have these fields.

@@ -22,7 +22,7 @@ from ikebana.processor.checkpoint.part_sizes import PartSizes
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
@@ -288,7 +288,7 @@ class _Description:
                     shows="everything",
                     filled_from=tuple(self._shown_of(output)),
                 )
-            elif output.name in edit.replaced and self._shows_other(output):
+            elif output.name in edit.others:
                 part = msgspec.structs.replace(
                     part,
                     does="replaced",
@@ -311,23 +311,6 @@ class _Description:
                     topic=output.topic,
                     why="nothing more is written",
                 )
-
-    def _shows_other(self, output: Output) -> bool:
-        """Whether the collection of an output has changed, whatever its steps are called."""
-        edit = self._edit
-        sides = []
-        for plan in (edit.before, edit.after):
-            (of,) = (each for each in plan.outputs if each.name == output.name)
-            ends = [
-                (
-                    # An operator that ends and one that begins differ, even under one name.
-                    way.root if way.root not in edit.fresh | edit.gone else (id(plan), way.root),
-                    [step for _, step in way.steps],
-                )
-                for way in ways.paths(plan, of.source)
-            ]
-            sides.append(sorted(map(repr, ends)))
-        return sides[0] != sides[1]
 
     def _shown_of(self, output: Output) -> Iterator[Origin]:
         """Yield the roots of the old and of the new collection of an output."""

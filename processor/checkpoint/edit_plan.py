@@ -57,11 +57,15 @@ class PartPlan(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A refused change: its path in the pipeline file, the reason, and the remedy."""
+    """A refused change: its path in the pipeline file, the reason, and the remedy.
+
+    `line` is the path's line in the file, if it is known.
+    """
 
     path: str
     reason: str
     remedy: str
+    line: int | None = None
 
 
 class StateSize(msgspec.Struct, frozen=True):
@@ -77,11 +81,29 @@ class StateSize(msgspec.Struct, frozen=True):
     released_bytes: int | None = None
 
 
+class Finishing(msgspec.Struct, frozen=True):
+    """What is on its way after the last batch: this itself, or updates that it has left."""
+
+    batch: int
+    unfinished: bool
+    between_operators: bool
+
+    def words(self) -> str:
+        """What it is, and what becomes of it."""
+        told = []
+        if self.unfinished:
+            told.append(f"batch {self.batch} is unfinished")
+        if self.between_operators:
+            told.append(f"updates are on their way between operators after batch {self.batch}")
+        return f"{' and '.join(told)}: finished under the plan of before first"
+
+
 class EditPlan(msgspec.Struct, frozen=True):
     """The effects of a run with a plan on a checkpoint.
 
     With `is_new`, there is no checkpoint yet, so nothing is edited.  `edited` says whether the
-    plan differs from that of the checkpoint at all.
+    plan differs from that of the checkpoint at all.  `finishes` is what the plan of before
+    finishes first, if anything.
     """
 
     pipeline: str
@@ -92,6 +114,7 @@ class EditPlan(msgspec.Struct, frozen=True):
     frontier: int | None = None
     refused: tuple[Refused, ...] = ()
     state: StateSize | None = None
+    finishes: Finishing | None = None
 
     @property
     def result(self) -> Result:
@@ -129,7 +152,8 @@ class EditPlan(msgspec.Struct, frozen=True):
         at = "" if self.frontier is None else f" at frontier {moment(self.frontier)}"
         if self.refused:
             return [f"the plan is not the checkpoint's, and is refused: {_refusals(self.refused)}"]
-        return [f"the plan changes{at}: {self.summary()}", *self._gist_lines()]
+        first = [] if self.finishes is None else [self.finishes.words()]
+        return [f"the plan changes{at}: {self.summary()}", *first, *self._gist_lines()]
 
     def _gist_lines(self) -> Iterator[str]:
         named = {

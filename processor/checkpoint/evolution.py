@@ -6,7 +6,7 @@ get the difference (`batch.editing`), and the state of removed operators is rele
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ikebana.processor.planning import identity
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
+from ikebana.processor.planning.edits_problems import Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Plan
@@ -90,19 +91,43 @@ def hints_kept(birth: Birth, plan: Plan) -> list[str]:
     return [] if old is None else identity.hints_kept(old, plan)
 
 
+def recorded(birth: Birth) -> Plan:
+    """The plan that a checkpoint is of.
+
+    Raises: CheckpointError, if it cannot be made any more.
+    """
+    try:
+        return _planned(msgspec.json.encode(birth.plan))
+    except msgspec.ValidationError as error:
+        raise CheckpointError(
+            f"the plan that the checkpoint has run cannot be read by this version: {error}",
+            hint="Go on with the version of ikebana that has run it.",
+        ) from None
+    except PlanError as error:
+        listed = "; ".join(f"{path}: {problem}" for path, problem in error.problems)
+        raise CheckpointError(
+            f"the plan that the checkpoint has run cannot be made any more: {listed}",
+            hint="An edit takes back what that plan has made, and so needs all that it names. Put "
+            "back what is gone, run the old pipeline file with --once first, and then the new "
+            "one; what only the old one names may go when `ikebana plan` says that nothing "
+            "changes.",
+        ) from None
+
+
 def _recorded(birth: Birth) -> Plan | None:
     """Read the plan of a checkpoint; None if this version cannot read it."""
-    return _planned(msgspec.json.encode(birth.plan))
+    try:
+        return _planned(msgspec.json.encode(birth.plan))
+    except (msgspec.ValidationError, PlanError):
+        return None
 
 
 @functools.lru_cache(maxsize=4)
-def _planned(known: bytes) -> Plan | None:
-    # Cached, because a start asks several times, and checking a plan checks all its SQL.
-    try:
-        plan = msgspec.json.decode(known, type=Plan)
-        checked(as_written(plan))
-    except (msgspec.ValidationError, PlanError):
-        return None
+def _planned(known: bytes) -> Plan:
+    # Cached, because a start asks several times, and checking a plan checks all its SQL.  An
+    # error is not cached: a module of functions may be there the next time.
+    plan = msgspec.json.decode(known, type=Plan)
+    checked(as_written(plan))
     return plan
 
 
@@ -115,18 +140,26 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
     check_shards(birth, shards)
     plan = resumed(birth, plan)
     _check_forms(birth, plan)
-    old = _recorded(birth)
-    if old is None:
+    try:
+        old = _planned(msgspec.json.encode(birth.plan))
+    except PlanError:
+        old = recorded(birth)
+    except msgspec.ValidationError:
         # These two fields may differ between versions for the same plan.
         was, now = (
             {part: told for part, told in plain.items() if part not in (FORMS, "on_error")}
             for plain in (birth.plan, described(plan))
         )
-        raise _refused(differences("", was, now))
+        raise _refused(differences("", was, now)) from None
     if _bound(old) == _bound(plan):
         return birth
     if problems := list(problems_of(edit_between(old, plan), birth.generations)):
-        raise _refused(f"{path} {problem}" for path, problem in problems)
+        raise CheckpointError(
+            "the checkpoint was made by another plan: "
+            + "; ".join(f"{each.path} {each.reason}" for each in problems),
+            hint=_remedies(problems),
+            paths=[each.path for each in problems],
+        )
     released = {*birth.released, *parts_of(old)} - parts_of(plan)
     return msgspec.structs.replace(
         birth,
@@ -146,13 +179,16 @@ def edit_of(birth: Birth) -> Edit | None:
     """
     if not birth.edits:
         return None
-    old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
-    if old is None or new is None:
+    try:
+        old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
+    except (msgspec.ValidationError, PlanError) as error:
         raise CheckpointError(
-            f"this version of ikebana cannot read the plan that checkpoint {birth.id} had before "
-            "its last edit",
-            hint="Finish the edit with the version that began it: run that with --once.",
-        )
+            f"the plan that checkpoint {birth.id} had before its last edit cannot be made any "
+            f"more: {error}",
+            hint="The edit takes back what that plan has made, and so needs all that it names. "
+            "Put back what is gone, or finish the edit with the version of ikebana that began "
+            "it: run that with --once.",
+        ) from None
     return edit_between(old, new)
 
 
@@ -186,10 +222,25 @@ def edit_to(birth: Birth, plan: Plan) -> Edit | None:
 def _refused(problems: Iterable[str]) -> CheckpointError:
     return CheckpointError(
         "the checkpoint was made by another plan: " + "; ".join(problems),
-        hint="Run the old plan, or start with a new checkpoint, a new pipeline name, new output "
-        "topics, and a new errors.topic if one is named. docs/operating.md lists what may "
-        "change.",
+        hint=f"Go{_ELSE}",
     )
+
+
+_ELSE = (
+    " on with the old plan, or start anew: with a new checkpoint, under a new name of the "
+    "pipeline, with new output topics and a new errors.topic if one is named. Other operators and "
+    "outputs may be added, changed and removed (docs/operating.md)."
+)
+
+
+def _remedies(problems: Sequence[Problem]) -> str:
+    """What to do of each problem; what all have in common comes once, in the end."""
+    told = "".join(
+        f"{f'{each.path}: ' if len(problems) > 1 else ''}{each.instead}. "
+        for each in dict.fromkeys(problems)
+        if each.instead
+    )
+    return f"{told}Or go{_ELSE}" if told else f"Go{_ELSE}"
 
 
 def _bound(plan: Plan) -> dict[str, Any]:

@@ -8,16 +8,12 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, check_shards
 from ikebana.processor.checkpoint.edit_description import all_new, described
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, StateSize
-from ikebana.processor.checkpoint.evolution import edit_to, evolved
+from ikebana.processor.checkpoint.evolution import edit_to, evolved, resumed
+from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.plan import Plan
-
-_ANEW = (
-    "start with a new checkpoint, a new pipeline name, new output topics, and a new errors.topic "
-    "if one is named"
-)
 
 
 def planned(
@@ -32,7 +28,8 @@ def planned(
     """Describe what a run of a plan would change, with the reasons if it would be refused.
 
     Without metadata everything is new.  `figures` are the sizes of the state; `logged` gives the
-    frontier.
+    frontier, and what is on its way.  Whether the topics are those that the checkpoint was made
+    with is for `preflight` to ask.
     """
     if birth is None:
         return all_new(plan, location)
@@ -47,6 +44,9 @@ def planned(
         # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
     offset = None if logged is None else logged.offset
+    waits = None
+    if edited and not refused and logged is not None:
+        waits = finishing(birth, resumed(birth, plan), logged)
     return EditPlan(
         plan.name,
         location,
@@ -55,6 +55,7 @@ def planned(
         frontier=None if offset is None else offset.upper,
         refused=refused,
         state=state,
+        finishes=waits,
     )
 
 
@@ -71,8 +72,8 @@ def _refused(birth: Birth, plan: Plan, shards: int, edit: Edit | None) -> Iterat
         evolved(birth, plan, birth.shards)
     except CheckpointError as error:
         problems = [] if edit is None else list(problems_of(edit, birth.generations))
-        for path, problem in problems:
-            yield Refused(path, problem, f"Leave {path} as it was, or {_ANEW}.")
+        for each in problems:
+            yield Refused(each.path, each.reason, each.remedy)
         if not problems:
             yield _in_words("", error)
 

@@ -54,12 +54,12 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         return "a small file was written, read and removed"
 
     def compare() -> str:
-        birth = kept(Checkpoint(settings.checkpoint)).birth
+        birth, logged = kept(Checkpoint(settings.checkpoint))
         if birth is None:
             return "nothing to compare with yet"
         # Refused with everything at once, as by a start.
         evolved(birth, plan, settings.shards)
-        gist = planned(settings.checkpoint, birth, plan, settings.shards).gist()
+        gist = planned(settings.checkpoint, birth, plan, settings.shards, logged=logged).gist()
         told = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
         hints = hints_kept(birth, plan)
         return f"{told}; joins stay laid out by {', '.join(hints)} as before" if hints else told

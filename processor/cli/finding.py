@@ -1,9 +1,11 @@
 """Read the argument PIPELINE of a command: a YAML file, or a pipeline in a Python module."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from ikebana.errors import ConfigError
+from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.building.loading import is_reference, pipeline_named
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.configuring.given_settings import given_settings
@@ -38,6 +40,31 @@ def read(
         checkpoint=checkpoint,
     )
     return pipeline.Pipeline(plan, found)
+
+
+@contextmanager
+def placed_in(given: Path) -> Iterator[None]:
+    """Say of what a checkpoint refuses on which lines of a pipeline file it is."""
+    try:
+        yield
+    except CheckpointError as error:
+        lines = {path: line for path in error.paths if (line := line_of(given, path)) is not None}
+        if not lines:
+            raise
+        told = ", ".join(f"{path} on line {line}" for path, line in lines.items())
+        message = f"{error.message} ({given}: {told})"
+        raise CheckpointError(message, hint=error.hint, paths=error.paths) from None
+
+
+def line_of(given: Path, path: str) -> int | None:
+    """The line of a path in a pipeline file, or of the section that it is missing from."""
+    if not given.exists():
+        return None
+    text = pipeline.file_text(given, "pipeline file")
+    lines = read_yaml(text, str(given), os.environ).lines
+    while path and path not in lines:
+        path = path.rpartition(".")[0]
+    return lines.get(path)
 
 
 def _given_in(path: str | None, environ: Mapping[str, str]) -> Mapping[str, object]:

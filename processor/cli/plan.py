@@ -62,9 +62,14 @@ def plan_command(file: Path, *, against: str | None, count: bool | None, as_json
     found = looked_up(
         plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
     )
-    if as_json:
-        import msgspec
+    import msgspec
 
+    refused = (
+        msgspec.structs.replace(each, line=finding.line_of(file, each.path))
+        for each in found.refused
+    )
+    found = msgspec.structs.replace(found, refused=tuple(refused))
+    if as_json:
         click.echo(msgspec.json.encode(found.as_json()))
     else:
         _print(found)
@@ -78,14 +83,14 @@ def looked_up(
 
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
+    from ikebana.processor.checkpoint.planned_edit import planned
     from ikebana.processor.checkpoint.preflight import kept
-    from ikebana.processor.deciding.planned_edit import planned_start
 
     birth, logged = kept(checkpoint)
     if birth is None:
-        return planned_start(checkpoint.location, None, None, plan, shards)
+        return planned(checkpoint.location, None, plan, shards)
     figures = _figures(checkpoint, birth, count=count)
-    return planned_start(checkpoint.location, birth, logged, plan, shards, figures)
+    return planned(checkpoint.location, birth, plan, shards, logged=logged, figures=figures)
 
 
 def demand_unchanged(plan: "Plan", settings: "Settings") -> None:

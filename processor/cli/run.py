@@ -73,15 +73,16 @@ def run_command(
             # Importing Spark takes a second, and a mistake in the file is reported before it.
             from ikebana.processor.spark import supervised
 
-            supervised.run(
-                plan,
-                settings,
-                once=once,
-                stopping=stopping,
-                watcher=display if monitor is None else Watchers([display, monitor]),
-                on_start=_started(display, monitor),
-                on_trigger=None if monitor is None else monitor.trigger,
-            )
+            with finding.placed_in(file):
+                supervised.run(
+                    plan,
+                    settings,
+                    once=once,
+                    stopping=stopping,
+                    watcher=display if monitor is None else Watchers([display, monitor]),
+                    on_start=_started(display, monitor),
+                    on_trigger=None if monitor is None else monitor.trigger,
+                )
         except Stopped:
             display.stopped_early()
         else:

@@ -63,6 +63,7 @@ from ikebana.processor.planning.plan import (
     Input,
     Linear,
     Mode,
+    OnChange,
     OnError,
     Operator,
     Output,
@@ -405,6 +406,7 @@ class OutputPart(Part):
     format: Annotated[OutputFormat, choice(OutputFormat)] = "diff"
     partitions: Whole | None = None
     tombstones: Annotated[bool, BeforeValidator(as_flag)] = True
+    on_change: Annotated[OnChange, choice(OnChange)] = "difference"
 
 
 class ErrorsPart(Part):
@@ -488,7 +490,7 @@ class PlanPart(Part):
             inputs=tuple(i.input(name) for name, i in self.inputs.items()),
             operators=operators,
             outputs=tuple(
-                Output(name, o.source, o.topic, o.format, o.partitions, o.tombstones)
+                Output(name, o.source, o.topic, o.format, o.partitions, o.tombstones, o.on_change)
                 for name, o in self.outputs.items()
             ),
             error_topic=self.errors.topic,

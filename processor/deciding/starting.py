@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
-from ikebana.processor.checkpoint.evolution import names_of
+from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.deciding.commits import Lease, Marker
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
-from ikebana.processor.timing.reclock import is_settled
 
 _RESCALED = (
     "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote."
@@ -42,13 +41,18 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that a start has read: `outputs` by name, `markers` by the number of their shard."""
+    """All that a start has read: `outputs` by name, `markers` by the number of their shard.
+
+    A start that `finishes` what is on its way does so under the plan of before, so the plan's
+    name in the log does not matter.
+    """
 
     plan: Plan
     birth: Birth
     logged: Logged
     outputs: Mapping[str, Shown]
     markers: Mapping[int, Marker | None]
+    finishes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ def judge(found: History) -> GoOn | Refusal:
 def _refusals(found: History) -> Iterator[Refusal]:
     for output in found.plan.published:
         yield from _of_output(found, output, found.outputs[output.name])
-    yield from plan_refusals(found.birth, found.plan, found.logged)
+    if not found.finishes:
+        yield from _of_plan(found.birth, found.plan, found.logged)
     for shard, marker in found.markers.items():
         # A shard that an earlier rescaling removed and the last one made again has not run yet.
         if marker is None or (marker.retired and marker.epoch < found.birth.epoch):
@@ -180,26 +185,24 @@ def _is_new(found: History, output: Output) -> bool:
     return output.name not in {each["name"] for each in birth.before["outputs"]}
 
 
-def plan_refusals(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]:
+def _of_plan(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]:
     """Refuse another plan while a batch is unfinished or updates are between two operators.
 
-    The parts of the plan have the names that the checkpoint knows (`evolution.resumed`).
+    A start finishes both first, so they have come since this one has looked.
     """
-    offset = logged.offset
-    if offset is None or offset.plan in names_of(birth, plan):
-        return
-    remedy = "Run the old pipeline file once more, with --once, then change it."
-    if logged.batch > logged.committed:
+    found = finishing(birth, plan, logged)
+    remedy = "Another instance runs that plan: start again, which finishes what that one has left."
+    if found is not None and found.unfinished:
         yield Refusal(
             Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
-            f"pipeline {plan.name!r} cannot change its plan yet: batch {logged.batch} is "
+            f"pipeline {plan.name!r} cannot change its plan yet: batch {found.batch} is "
             "unfinished",
             remedy,
         )
-    if not is_settled(offset):
+    if found is not None and found.between_operators:
         yield Refusal(
             Reason.UPDATES_ON_THEIR_WAY,
-            f"pipeline {plan.name!r} cannot change its plan yet: after batch {logged.batch} "
+            f"pipeline {plan.name!r} cannot change its plan yet: after batch {found.batch} "
             "updates are still on their way between operators",
             remedy,
         )

@@ -93,6 +93,8 @@ def take_over(
     look: Callable[[], Logged],
     accepted: Callable[[], None],
     holder: str,
+    *,
+    finishes: bool = False,
 ) -> Taken:
     """Become the one instance of the pipeline; see `kafka.takeover.take_over`."""
     brokers.hold_lease()
@@ -108,7 +110,7 @@ def take_over(
     outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
     # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
     # an older instance that still runs can be beyond it.
-    found = judge(History(plan, birth, look(), outputs, markers))
+    found = judge(History(plan, birth, look(), outputs, markers, finishes))
     if isinstance(found, Refusal):
         raise found.error()
     brokers.make_topics(existing)

@@ -52,6 +52,10 @@ def edit_lines(plan: EditPlan) -> Iterator[Line]:
             yield Line(title, "heading")
             yield from _rows(parts)
     yield from _refusals(plan)
+    if plan.finishes is not None:
+        yield Line("")
+        yield Line("before that", "heading")
+        yield from (Line(text) for text in _wrapped(plan.finishes.words(), "  ", "  "))
     yield from _state(plan)
     yield Line("")
     yield Line(closing(plan), "heading")
@@ -140,7 +144,8 @@ def _refusals(plan: EditPlan) -> Iterator[Line]:
         yield Line("")
         yield Line("refused", "heading")
     for each in plan.refused:
-        whole = f"{each.path} {each.reason}".lstrip()
+        at = each.path if each.line is None else f"{each.path} (line {each.line})"
+        whole = f"{at} {each.reason}".lstrip()
         yield from (Line(text, "refused") for text in _wrapped(whole, "  ! ", "    "))
         yield from (Line(text) for text in _wrapped(each.remedy, "      ", "      "))
 

@@ -40,12 +40,14 @@ def take_over(
     look: Callable[[], Logged],
     accepted: Callable[[], None],
     holder: str,
+    *,
+    finishes: bool = False,
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
     `look` reads the checkpoint's logs; it is called after the lease is taken and the markers are
     read.  `accepted` is called when everything fits and missing topics are created, before
-    anything is written.
+    anything is written.  `finishes` is that of `starting.History`.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
@@ -53,7 +55,7 @@ def take_over(
         FencedError: an even newer instance came in between.
     """
     brokers = _Brokers(plan, settings, birth)
-    taken = takeover.take_over(plan, birth, brokers, look, accepted, holder)
+    taken = takeover.take_over(plan, birth, brokers, look, accepted, holder, finishes=finishes)
     brokers.close()
     found = taken.found
     return Takeover(

@@ -52,6 +52,26 @@ class Edit:
         return self.replaced | self.added
 
     @cached_property
+    def others(self) -> frozenset[str]:
+        """The outputs that show other data than before, whatever steps are called."""
+        return frozenset(filter(self._shows_other, self.replaced))
+
+    def _shows_other(self, name: str) -> bool:
+        sides = []
+        for plan, _ in self.sides:
+            (output,) = (each for each in plan.outputs if each.name == name)
+            ends = [
+                (
+                    # What ends and what begins are two, though it may be under one name.
+                    way.root if way.root not in self.fresh | self.gone else (id(plan), way.root),
+                    [step for _, step in way.steps],
+                )
+                for way in ways.paths(plan, output.source)
+            ]
+            sides.append(sorted(map(repr, ends)))
+        return sides[0] != sides[1]
+
+    @cached_property
     def takers(self) -> frozenset[str]:
         """The fresh operators that are filled before time goes on.
 

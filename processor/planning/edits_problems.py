@@ -1,6 +1,7 @@
-"""Why an edit of a plan cannot be made on its checkpoint."""
+"""Why an edit of a plan cannot be made on its checkpoint, and what to do instead."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,11 +12,31 @@ from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
 from ikebana.processor.planning.identity import lasting
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Plan, StateMachine
+from ikebana.processor.planning.plan import Operator, Output, Plan, StateMachine
+
+_ANEW = (
+    "start anew: with a new checkpoint, under a new name of the pipeline, with new output topics "
+    "and a new errors.topic if one is named"
+)
 
 
-def problems(edit: Edit, used: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield each reason why an edit cannot be made on the checkpoint, with its path.
+class Problem(NamedTuple):
+    """A reason why an edit cannot be made: its path in the file, why, and what else can be."""
+
+    path: str
+    reason: str
+    instead: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        if not self.instead:
+            return f"Leave {self.path} as it was, or {_ANEW}."
+        return f"{self.instead}; or leave {self.path} as it was, or {_ANEW}."
+
+
+def problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield each reason why an edit cannot be made on the checkpoint.
 
     `used` has the last generations before the edit.
     """
@@ -24,7 +45,8 @@ def problems(edit: Edit, used: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         old, new = getattr(before, part), getattr(after, part)
         if old != new:
             was, now = (msgspec.json.encode(each).decode() for each in (old, new))
-            yield _PATHS.get(part, part), f"was {was}, is {now}, which no edit can change"
+            path = _PATHS.get(part, part)
+            yield Problem(path, f"was {was}, is {now}, which no edit can change")
     yield from _inputs(before, after)
     yield from _readers(edit)
     yield from _outputs(edit, used)
@@ -36,27 +58,37 @@ def problems(edit: Edit, used: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 _PATHS = {"error_topic": "errors.topic", "is_dated": "event_time"}
 
 
-def _inputs(before: Plan, after: Plan) -> Iterator[tuple[str, str]]:
+def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
     known = {source.name: source for source in before.inputs}
+    names = {source.name for source in after.inputs}
     for source in after.inputs:
         old = known.get(source.name)
         if old is None:
             if read := [t for t in source.topics if t in before.topics]:
-                yield (
+                reader = next(s.name for s in before.inputs if read[0] in s.topics)
+                yield Problem(
                     f"inputs.{source.name}",
                     f'is new, and topic "{read[0]}" has been read already: what it had is not '
                     "read again",
+                    f'Read the topic by the input "{reader}", as before'
+                    if reader in names
+                    else f'Call it "{reader}", as the input was called that has read the topic',
                 )
             elif source.start != "earliest":
-                yield (
+                yield Problem(
                     f"inputs.{source.name}.start",
                     "is latest: an input that is added later is read from the beginning",
+                    "Set it to earliest, and leave out what is too old with a condition",
                 )
         elif lasting(old) != lasting(source):
-            yield f"inputs.{source.name}", "was changed: what its topic has had is not read again"
+            yield Problem(
+                f"inputs.{source.name}",
+                "was changed: what its topic has had is not read again",
+                "Leave it, and read another topic by a new input beside it",
+            )
 
 
-def _readers(edit: Edit) -> Iterator[tuple[str, str]]:
+def _readers(edit: Edit) -> Iterator[Problem]:
     """Yield operators that would need an input from its beginning, which is not read again."""
     known = {source.name for source in edit.before.inputs}
     old = {shown(operator.name) for operator in edit.before.operators}
@@ -70,14 +102,27 @@ def _readers(edit: Edit) -> Iterator[tuple[str, str]]:
         is_machine = isinstance(operator, StateMachine) and name in old
         remedy = " (with a greater version it goes on with its states)" if is_machine else ""
         for source in read:
-            yield (
+            keeps = [
+                shown(each.name)
+                for each in edit.after.operators
+                if each.name not in edit.fresh
+                and kind_of(each).keeps_contents
+                and source in kind_of(each).sources(each)
+            ]
+            instead = "Read a copy of the topic by a new input"
+            if is_machine:
+                instead = "Give it a greater version, and `migrate` its states if need be"
+            elif keeps:
+                instead = f'Make it of "{keeps[0]}", which keeps what the input has had'
+            yield Problem(
                 f"operators.{name}",
                 f'{is_what}, and reads input "{source}": what its topic has had is not read '
                 f"again{remedy}",
+                instead,
             )
 
 
-def _rows(before: Plan, after: Plan) -> Iterator[tuple[str, str]]:
+def _rows(before: Plan, after: Plan) -> Iterator[Problem]:
     old, new = planner.physical(before).readings, planner.physical(after).readings
     for name in sorted(inputs_kept(before, after)):
         if old[name] == new[name]:
@@ -89,43 +134,94 @@ def _rows(before: Plan, after: Plan) -> Iterator[tuple[str, str]]:
             kept = f"the columns {', '.join(columns)}"
         else:
             kept = "the rows of some keys"
-        yield (
+        yield Problem(
             f"inputs.{name}",
             f"has been read so that the state has only {kept}, and the new plan needs more of "
             "its rows (`pushdown: false` keeps whole ones from the start)",
+            "Read a copy of its topic by a new input, of which all is kept that is needed now",
         )
 
 
-def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
     before = {output.name: output for output in edit.before.outputs}
     topics = {output.topic: output.name for output in edit.before.outputs}
     for output in edit.after.outputs:
         path = f"outputs.{shown(output.name)}"
         if output.name in edit.added and output.topic in topics:
-            yield (
+            yield Problem(
                 path,
                 f'writes to topic "{output.topic}", which has been of '
                 f'"{shown(topics[output.topic])}" in another format or under that name',
+                "Give it a topic that no output has had",
             )
         elif output.name in edit.added and WRITTEN + output.topic in used:
-            yield (
+            yield Problem(
                 path,
                 f'writes to topic "{output.topic}", which has what an output has written that is '
                 "gone: give it a new topic",
+                "Give it a topic that no output has had",
             )
+        if output.name in edit.others and output.on_change != "difference":
+            yield _of_change(edit, before[output.name], output)
         if output.name in edit.replaced:
             watched = [
                 planner.watches(plan, each)
                 for plan, each in ((edit.before, before[output.name]), (edit.after, output))
             ]
             if watched == [False, True]:
-                yield (
+                yield Problem(
                     path,
                     "shows what may have several values of a key now: give it a new topic",
+                    "Give it a topic that no output has had",
                 )
 
 
-def _sources_missing(edit: Edit) -> Iterator[tuple[str, str]]:
+def _of_change(edit: Edit, old: Output, new: Output) -> Problem:
+    """Why an output may not get the difference, and what makes it another collection."""
+    path = f"outputs.{shown(new.name)}"
+    causes = _causes(edit, old, new)
+    told = f", since {' and '.join(causes)} changed" if causes else ""
+    anew = "ive it a topic that no output has had, in which it begins with all that there is"
+    if new.on_change == "new-topic":
+        return Problem(
+            path,
+            f"shows other data{told}, for which its on_change wants a new topic",
+            f"G{anew}",
+        )
+    return Problem(
+        path,
+        f"shows other data{told}, which its on_change refuses",
+        f"Set its on_change to difference, so that the topic gets that, or g{anew}",
+    )
+
+
+def _causes(edit: Edit, old: Output, new: Output) -> list[str]:
+    """What of the file makes an output's collection another one, by its path."""
+    before = {shown(operator.name): operator for operator in edit.before.operators}
+    after = {operator.name: operator for operator in edit.after.operators}
+    found, left, seen = [], [new.source], set[str]()
+    if shown(old.source) != shown(new.source):
+        found.append(f"outputs.{shown(new.name)}.from")
+    while left:
+        name = left.pop()
+        if name in seen or name not in after:
+            continue
+        seen.add(name)
+        operator = after[name]
+        was = before.get(shown(name))
+        if was is None or _as_named(was) != _as_named(operator):
+            found.append(f"operators.{shown(name)}")
+        left += kind_of(operator).sources(operator)
+    return found
+
+
+def _as_named(operator: Operator) -> Operator:
+    """An operator with the names that users know."""
+    moved: Operator = kind_of(operator).with_sources(operator, shown)
+    return msgspec.structs.replace(moved, name=shown(operator.name))
+
+
+def _sources_missing(edit: Edit) -> Iterator[Problem]:
     """Yield collections that new readers need, and that the state does not have completely."""
     for plan in (edit.before, edit.after):
         for root, branches in planner.physical(plan).branches.items():
@@ -134,41 +230,43 @@ def _sources_missing(edit: Edit) -> Iterator[tuple[str, str]]:
                     yield from _lacking(edit, plan, root, branch)
 
 
-def _lacking(
-    edit: Edit, plan: Plan, root: str, branch: planner.Branch
-) -> Iterator[tuple[str, str]]:
+def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[Problem]:
     names = edit.affected if plan is edit.after else edit.replaced
     is_join = any(join.name == root for join in plan.joins)
     what = "it keeps no results" if is_join else "nothing keeps what it has had"
+    instead = "Read a copy of its topic by a new input, which is read from its beginning"
+    if is_join:
+        instead = "Define the join once more under another name, so that it begins with all"
     for name in sorted(names & set(branch.outputs)):
         if plan is edit.after and branch in branches_of(edit.before, root):
             continue
-        yield f"outputs.{shown(name)}", f'shows other data of "{shown(root)}", and {what}'
+        reason = f'shows other data of "{shown(root)}", and {what}'
+        yield Problem(f"outputs.{shown(name)}", reason, instead)
     if plan is edit.after:
         stages = joined(plan).stages
         for name in (*branch.inlets, *branch.hops):
             if name in edit.fresh and name not in stages:
-                yield (
-                    f"operators.{shown(name)}",
-                    f'is new, and reads "{shown(root)}": {what}',
-                )
+                reason = f'is new, and reads "{shown(root)}": {what}'
+                yield Problem(f"operators.{shown(name)}", reason, instead)
 
 
-def _joins(edit: Edit) -> Iterator[tuple[str, str]]:
+def _joins(edit: Edit) -> Iterator[Problem]:
     old, new = joined(edit.before), joined(edit.after)
     for name, stage in new.stages.items():
         if name in old.stages and old.stages[name] != stage:
-            yield (
+            yield Problem(
                 f"operators.{shown(stage.join)}",
                 "would be laid out otherwise than it is, since other joins come or go",
+                "Give it another name, so that it begins anew with what is there",
             )
     for join in edit.after.joins:
         if join.name in edit.fresh and join.name not in new.origins:
             relation = shown(join.inputs[0].relation)
-            yield (
+            yield Problem(
                 f"operators.{shown(join.name)}",
                 f'is new, and nothing has all that its input "{relation}" was: '
                 "it has no arrangement",
+                "Let another of its inputs come first, or add it to a new checkpoint",
             )
     timed = {source.name for source in edit.after.inputs if source.event_time is not None}
     for root, branches in planner.physical(edit.after).branches.items():
@@ -178,10 +276,11 @@ def _joins(edit: Edit) -> Iterator[tuple[str, str]]:
             for name in (*branch.inlets, *branch.hops):
                 found = new.stages.get(name)
                 if found is not None and name in edit.fresh and root not in edit.fresh:
-                    yield (
+                    yield Problem(
                         f"operators.{shown(found.join)}",
                         f'is new, and changes of "{shown(root)}" that are not due yet wait '
                         "elsewhere",
+                        "Let what moves times come behind the join",
                     )
 
 

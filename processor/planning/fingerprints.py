@@ -24,6 +24,8 @@ def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
     for output in plain["outputs"]:
         # It affects messages only, not the collection.
         del output["tombstones"]
+        # It says what may come next.
+        del output["on_change"]
     if not plain["readings"]:
         del plain["readings"]
     # A batch that has failed on an error can be run again under another policy: where it

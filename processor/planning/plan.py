@@ -38,6 +38,9 @@ Mode = Literal["upsert", "diffs", "append"]
 OnError = Literal["record", "drop", "fail"]
 # ingest: each micro-batch has one time, milliseconds.  offset: each record has its own.
 TimeDomain = Literal["ingest", "offset"]
+# What becomes of an output's topic when an edit makes the collection another one.  difference: it
+# gets the difference.  new-topic: the output has to begin in another.  refuse: no such edit.
+OnChange = Literal["difference", "new-topic", "refuse"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
 # in its log the source has the change.  transaction: where in the log its transaction begins.
 Clock = Literal["kafka", "source", "lsn", "transaction"]
@@ -232,6 +235,8 @@ class Output:
     """The number of partitions if the topic is created; None: as many as its input has."""
     tombstones: bool = True
     """Whether, in `debezium-json`, a tombstone follows the delete of a key's last row."""
+    on_change: OnChange = "difference"
+    """What becomes of the topic when an edit of the plan makes its collection another one."""
 
     @property
     def traits(self) -> OutputTraits:

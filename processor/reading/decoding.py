@@ -81,8 +81,10 @@ class Decoding:
             messages = self._source_dating.dated(whole)
         if isinstance(self._intake, UpdateIntake):
             if self._source.traits.kind == "updates":
-                interval = Interval(self._place.base, self._place.upper)
-                yield from self._made(self._intake.updates(messages, self._where, interval))
+                place = self._place
+                interval = Interval(place.base, place.upper)
+                made = self._intake.updates(messages, self._where, interval, place.since)
+                yield from self._made(made)
             else:
                 yield from self._facts(*self._intake.facts(messages, self._where))
         elif self._source.is_collection:

@@ -39,8 +39,16 @@ class UpdateIntake:
         self._source = source
         self._branches = branches_in_decoding(source, physical)
 
-    def updates(self, messages: Sequence[Message], where: Where, interval: Interval) -> Made:
+    def updates(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        interval: Interval,
+        since: int | None = None,
+    ) -> Made:
         """Decode the updates of the interval, and apply every branch to them.
+
+        Updates before the interval, from the time `since` on, count at its lower.
 
         Raises:
             SourceError: a message is no update.
@@ -51,6 +59,8 @@ class UpdateIntake:
             at = (partition, offset)
             found = diff_reader.decode(topic, at, key, value, headers)
             _require_time(found.time, where, offset)
+            if since is not None and since <= found.time < interval.lower:
+                found = found._replace(time=interval.lower)
             if found.time not in interval:
                 continue
             try:

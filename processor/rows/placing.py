@@ -22,7 +22,9 @@ class Place:
     `start`, and each further offset is one later.  If messages have times of their own, `base`
     and `upper` are the batch's interval, and `latest` is the latest time that is accepted
     (a later one is too far ahead of the clock).  `order` is the rank of the topic among all
-    topics of the plan, and `partitions` the number of partitions of the input.
+    topics of the plan, and `partitions` the number of partitions of the input.  Updates of a
+    topic of updates are taken from the time `since` on, so that those before an edit that has
+    added the topic count at `base`; None: from `base` on.
     """
 
     topic: str
@@ -34,6 +36,7 @@ class Place:
     partitions: int = 1
     upper: int = 0
     latest: int | None = None
+    since: int | None = None
 
     def times(self, offsets: Sequence[int]) -> list[int]:
         """Compute the times of the messages at these offsets."""

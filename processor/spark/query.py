@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from ikebana.processor.checkpoint.evolution import (
     hints_kept,
     resumed,
 )
+from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding.commits import Marker
@@ -46,7 +48,11 @@ _LOOK_EVERY_S = 0.1
 
 
 class Running:
-    """A pipeline that is running; made by `start`."""
+    """A pipeline that is running; made by `start`.
+
+    One that `finishes` runs what is on its way under the plan of before, and ends: another
+    start goes on with the new one.
+    """
 
     def __init__(
         self,
@@ -56,7 +62,10 @@ class Running:
         job: Job,
         ui: str | None,
         waiting: int,
+        *,
+        finishes: bool,
     ) -> None:
+        self.finishes = finishes
         self.checkpoint_id = job.checkpoint
         self.incarnation = job.incarnation
         self.spark_ui = ui
@@ -101,6 +110,9 @@ def start(
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
+    If the plan differs from the last one, and something is on its way, the query runs the plan of
+    before, reads nothing new, finishes what is on its way, and ends.
+
     If the plan differs from the last one, `on_edit` gets the changes.  `on_begin` is called right
     before the query starts; from then on it has to be ended between two batches.  `on_trigger`
     also gets triggers that found nothing to do.
@@ -124,19 +136,36 @@ def start(
     for hint in hints_kept(birth, plan):
         on_step(f"going on as joins were laid out, with {hint} as it was")
     plan = resumed(birth, plan)
-    birth = evolved(birth, plan, settings.shards)
+    new = _ToRun(plan, evolved(birth, plan, settings.shards))
+
+    def take(found: _ToRun) -> Takeover:
+        return take_over(
+            found.plan,
+            settings,
+            found.birth,
+            look=functools.partial(checkpoint.logged, found.birth.first_batch),
+            accepted=functools.partial(_accept, checkpoint, found.birth, known, ran),
+            holder=f"{socket.gethostname()}:{os.getpid()}",
+            finishes=found.finishes,
+        )
+
     on_step("taking over the outputs")
-    taken = take_over(
-        plan,
-        settings,
-        birth,
-        look=functools.partial(checkpoint.logged, birth.first_batch),
-        accepted=functools.partial(_accept, checkpoint, birth, known, ran),
-        holder=f"{socket.gethostname()}:{os.getpid()}",
-    )
-    if ran is not None and birth != ran:
+    found = _to_run(checkpoint, ran, new)
+    try:
+        taken = take(found)
+    except CheckpointError:
+        # Until it was fenced, an older instance may have gone on with the plan of before.
+        again = _to_run(checkpoint, ran, new)
+        if found.finishes or not again.finishes:
+            raise
+        found, taken = again, take(again)
+    if ran is not None and new.birth != ran:
         logged = checkpoint.logged(ran.first_batch)
         on_edit(planned(settings.checkpoint, ran, given, settings.shards, logged=logged))
+    plan, birth = found.plan, found.birth
+    if found.finishes:
+        rights.demand(plan, settings, birth.shards)
+        on_step("finishing what is on its way under the plan of before")
     on_step("starting Spark")
     running = spark.session()
     running.dataSource.register(IkebanaSource)
@@ -156,6 +185,7 @@ def start(
         adopted=taken.adopted,
         released=birth.released,
         edits=birth.edits,
+        finishes=found.finishes,
     )
     job = Job(
         plan=plan,
@@ -171,14 +201,38 @@ def start(
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
-        edit=edit_of(birth),
+        edit=edit_of(birth) if _is_edited(checkpoint, birth) else None,
     )
-    if on_trigger is not None:
+    # What is told of a query is told of the one that goes on: each start listens anew.
+    if on_trigger is not None and not found.finishes:
         listen(running, on_trigger)
     on_step("starting the query")
     on_begin()
-    query = _query(running, config, job, birth, taken, settings, on_batch, once=once)
-    return Running(query, checkpoint, stop, job, running.sparkContext.uiWebUrl, taken.waiting)
+    ends = once or found.finishes
+    query = _query(running, config, job, birth, taken, settings, on_batch, once=ends)
+    ui = running.sparkContext.uiWebUrl
+    return Running(query, checkpoint, stop, job, ui, taken.waiting, finishes=found.finishes)
+
+
+class _ToRun(NamedTuple):
+    """The plan to run now, and the birth record with it."""
+
+    plan: Plan
+    birth: Birth
+    finishes: bool = False
+
+
+def _to_run(checkpoint: Checkpoint, ran: Birth | None, new: _ToRun) -> _ToRun:
+    """The new plan, or that of before as long as anything of it is on its way."""
+    if ran is None or finishing(ran, new.plan, checkpoint.logged(ran.first_batch)) is None:
+        return new
+    return _ToRun(plan_of_before(ran, new.plan), ran, finishes=True)
+
+
+def _is_edited(checkpoint: Checkpoint, birth: Birth) -> bool:
+    """Whether an edit is to begin, or on its way: only then is the plan of before needed."""
+    offset = checkpoint.logged(birth.first_batch).offset or birth.start
+    return birth.edits > offset.edits or bool(offset.editing)
 
 
 def _ran(checkpoint: Checkpoint, birth: Birth | None) -> Birth | None:

@@ -63,7 +63,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     """The configuration of the source, passed through a Spark option as JSON.
 
     `adopted` is the digest of a batch that all shards have committed.  `released` are the parts
-    of the state that no operator owns any more.  While the file `stop` exists, no batch is
+    of the state that no operator owns any more.  A run that `finishes` reads nothing, and makes
+    batches as long as anything is on its way.  While the file `stop` exists, no batch is
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
     of inputs with times of their own.
     """
@@ -81,6 +82,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     adopted: str | None = None
     released: tuple[str, ...] = ()
     edits: int = 0
+    finishes: bool = False
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -155,6 +157,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
             first=first,
             edits=config.edits,
+            finishes=config.finishes,
         )
         return minted if minted.batch != last.batch else None
 
@@ -192,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _waits_for_silence(self, last: SourceOffset) -> bool:
         """Whether there would be a batch if all that is read up to its end were idle."""
         dated, look = self._inputs.dated, self._looked
-        if dated is None or look is None:
+        if dated is None or look is None or self._config.finishes:
             return False
         known = dated.known_if_silent(last, look.ends)
         if known is None:

@@ -60,24 +60,34 @@ def run(
             has_begun = True
             stopping.finish_first()
 
+        def run_query() -> bool:
+            """Run one query until its end; whether it was one before that of the plan."""
+            # Its processes come up while we look at the topics.
+            ours.begin()
+            running = query.start(
+                ours,
+                plan,
+                settings,
+                once=once,
+                on_batch=watcher.batch,
+                on_step=watcher.step,
+                on_edit=watcher.edit,
+                on_begin=begin,
+                on_trigger=on_trigger,
+            )
+            on_start(running)
+            if not running.finishes:
+                watcher.step("waiting for records")
+            running.wait(lambda: stopping.asked)
+            return running.finishes
+
         def attempt() -> None:
             try:
-                # Its processes come up while we look at the topics.
-                ours.begin()
-                running = query.start(
-                    ours,
-                    plan,
-                    settings,
-                    once=once,
-                    on_batch=watcher.batch,
-                    on_step=watcher.step,
-                    on_edit=watcher.edit,
-                    on_begin=begin,
-                    on_trigger=on_trigger,
-                )
-                on_start(running)
-                watcher.step("waiting for records")
-                running.wait(lambda: stopping.asked)
+                # What an edit has found on its way goes first, in a query of its own.
+                while run_query():
+                    if stopping.asked:
+                        return
+                    stopping.at_once()
             except Exception as error:
                 cause = named(error, alive=ours.survives(error))
                 # A mistake is likelier than bad luck when nothing has run yet.

@@ -16,8 +16,9 @@ from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.batch.editing import Editing
-from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.evolution import begun, edit_of, evolved, resumed
+from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
 from ikebana.processor.in_process import (
     Attempt,
     Planned,
@@ -80,7 +81,7 @@ class Run:
         *,
         schemas: "Schemas | Mapping[int, Any] | None" = None,
     ) -> None:
-        self.plan = self._written = plan = plan_of(pipeline)
+        self.plan = self._written = self._running = plan = plan_of(pipeline)
         self.topics = Topics() if topics is None else topics
         for source in plan.inputs:
             require_readable(source, schemas)
@@ -101,6 +102,7 @@ class Run:
         """The number of records that wait until their times are closed."""
         self.stores = [MemoryStore() for _ in range(shards)]
         self._birth: Birth | None = None
+        self._next: Birth | None = None
         self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
         self._most = exchange
         self._news = Learned([], [])
@@ -152,19 +154,17 @@ class Run:
         partition.  Partitions (topic, number) in `idle` count as idle and do not hold the
         frontier back.  A `heartbeat` batch advances the time without records; `first` is the
         batch that Spark runs at a start.  If a `crash` has left a batch unfinished, this
-        finishes that batch.
+        finishes that batch.  After a `restart` with a changed pipeline the first batches finish,
+        under the pipeline of before, what is on its way, and read nothing.
 
         Raises:
             CheckpointError: a replayed batch gives other updates than before.
             RecordError: a record cannot be used, and the pipeline's policy is to fail.
         """
-        if self._unfinished is None:
-            minted = self._minted(Asked(now_ms, limit, ends or {}, idle, heartbeat, first))
-            if minted is None:
-                return False
-            # It is in the offset log from here on, so it is replayed after any failure.
-            self._unfinished = Unfinished(self.last, minted)
-        self._finish(self._unfinished)
+        found = self._logged(Asked(now_ms, limit, ends or {}, idle, heartbeat, first))
+        if found is None:
+            return False
+        self._finish(found)
         return True
 
     def crash(
@@ -180,14 +180,12 @@ class Run:
         call of `batch` replays it in the others, and raises an error if they compute other
         updates than before: then the pipeline depends on more than its records.
         """
-        if self._unfinished is None:
-            minted = self._minted(Asked(now_ms, limit))
-            if minted is None:
-                return False
-            self._unfinished = Unfinished(self.last, minted)
-        self._attempt(self._unfinished)
+        found = self._logged(Asked(now_ms, limit))
+        if found is None:
+            return False
+        self._attempt(found)
         for shard in committed:
-            self._unfinished.commit(shard, self.stores[shard])
+            found.commit(shard, self.stores[shard])
         return True
 
     def read(self, now_ms: int | None = None, *, limit: int | None = None) -> None:
@@ -198,37 +196,35 @@ class Run:
     def restart(self, pipeline: Plan | Planned | None = None) -> None:
         """Continue as a new process, with a changed pipeline if one is given.
 
+        What is on its way is finished by the next batches under the pipeline of before.
+
         Raises:
             CheckpointError: a checkpoint does not allow the change; it names every reason.
         """
-        shards = len(self.stores)
-        if self._birth is None and pipeline is not None:
-            self._birth = born(self.plan, shards, self.last)
-        plan, birth = self.plan, self._birth
-        logged = self.last if self._unfinished is None else self._unfinished.after
-        if pipeline is not None and birth is not None:
-            birth = begun(birth, logged)
-            plan = resumed(birth, plan_of(pipeline).portable())
-        # Of an edit that no batch has begun nothing has to be finished.
-        if birth == self._birth and plan.fingerprint() != self.plan.fingerprint():
-            if self._unfinished is not None:
-                raise CheckpointError(
-                    f"cannot restart with another plan: batch {self._unfinished.after.batch} "
-                    "of the old one is unfinished",
-                    hint="Finish it with the pipeline as it was: batch().",
-                )
-            if not is_settled(self.last):
-                raise CheckpointError(
-                    f"cannot restart with another plan: after batch {self.last.batch} updates "
-                    "are still on their way between operators of the old one",
-                    hint="Run the pipeline as it was until all have arrived: read().",
-                )
-        if birth is not None:
-            self._birth = evolved(msgspec.structs.replace(birth, shards=shards), plan, shards)
-        self.plan = plan
-        self._written = self._written if pipeline is None else plan_of(pipeline)
-        self.written.expect(plan)
+        if pipeline is not None:
+            self._edit(plan_of(pipeline))
         self._open()
+
+    def _edit(self, written: Plan) -> None:
+        """Go on with a plan, at once or when nothing is on its way any more."""
+        shards, logged = len(self.stores), self._in_log()
+        birth = self._birth
+        if birth is None:
+            birth = born(self._running, shards, self.last)
+        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
+        plan = resumed(ran, written.portable())
+        after = evolved(ran, plan, shards)
+        self.written.expect(plan)
+        self.plan, self._written = plan, written
+        if finishing(ran, plan, logged) is not None:
+            self._running, self._birth, self._next = plan_of_before(ran, plan), ran, after
+        else:
+            self._running, self._birth, self._next = plan, after, None
+
+    def _in_log(self) -> Logged:
+        """The end of the offset log, and of the log of commits."""
+        after = self.last if self._unfinished is None else self._unfinished.after
+        return Logged(None if after.batch < 0 else after, after.batch, self.last.batch)
 
     def rescale(self, shards: int) -> None:
         """Continue with another number of shards, as after `ikebana rescale`.
@@ -319,23 +315,35 @@ class Run:
         """Set up as a new process does."""
         for topic in self.plan.topics:
             self.topics.create(topic)
-        self._physical = planner.physical(self.plan)
+        plan = self._running
+        self._physical = planner.physical(plan)
         self._intakes = {
-            s.name: intake_of(
-                s, self._physical, self._schemas, named=ways.shares_topics(self.plan, s)
-            )
-            for s in self.plan.inputs
+            s.name: intake_of(s, self._physical, self._schemas, named=ways.shares_topics(plan, s))
+            for s in plan.inputs
         }
+
+    def _logged(self, asked: Asked) -> Unfinished | None:
+        """The batch to run: the one that is unfinished, or the next, which is in the log then."""
+        if self._unfinished is None:
+            if self._next is not None and is_settled(self.last):
+                self._running, self._birth, self._next = self.plan, self._next, None
+                self._open()
+            if (minted := self._minted(asked)) is None:
+                return None
+            # It is in the offset log from here on, so it is replayed after any failure.
+            self._unfinished = Unfinished(self.last, minted)
+        return self._unfinished
 
     def _minted(self, asked: Asked) -> SourceOffset | None:
         """The next batch over the records that can be read now; None if there is none."""
         before = self.last
-        look = look_at(self.plan, self.topics, before, self._news, asked)
+        plan = self._running
+        look = look_at(plan, self.topics, before, self._news, asked)
         now_ms = asked.now_ms
         if now_ms is None:
-            now_ms = _NO_CLOCK if self.plan.is_dated else before.upper
+            now_ms = _NO_CLOCK if plan.is_dated else before.upper
         after = reclock.mint(
-            self.plan,
+            plan,
             before,
             look._replace(
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
@@ -347,6 +355,7 @@ class Run:
             first=asked.first,
             most_hops=self._most,
             edits=0 if self._birth is None else self._birth.edits,
+            finishes=self._next is not None,
         )
         if after.batch == before.batch:
             return None
@@ -369,7 +378,7 @@ class Run:
         for shard, store in enumerate(self.stores):
             if shard not in batch.committed:
                 made: Attempt = attempt(
-                    self.plan,
+                    self._running,
                     self._physical,
                     store,
                     rows[shard],
@@ -389,10 +398,10 @@ class Run:
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
         """The rows that each shard gets in a batch."""
         rows: list[list[Records]] = [[] for _ in self.stores]
-        for piece in reclock.slices(self.plan, before, after):
+        for piece in reclock.slices(self._running, before, after):
             place = piece.place
             reading = reading_of(
-                self.plan, piece, lambda source: self._intakes[source.name], len(rows)
+                self._running, piece, lambda source: self._intakes[source.name], len(rows)
             )
             held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
             given = [message for message in held if message is not None]
@@ -406,7 +415,7 @@ class Run:
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""
         intervals = progress.intervals(batch.before.frontiers, batch.after.frontiers)
-        closed = progress.output_intervals(self.plan, intervals)
+        closed = progress.output_intervals(self._running, intervals)
         news = Learned([], [])
         for made in emitted:
             news.seen.extend(made.seen)
@@ -416,8 +425,8 @@ class Run:
         self._news = news
         self._hydrated = frozenset.intersection(*(frozenset(made.hydrated) for made in emitted))
         self.waiting = sum(made.waiting for made in emitted)
-        messages = self.written.take(self.plan, emitted, closed)
-        for output in self.plan.published:
+        messages = self.written.take(self._running, emitted, closed)
+        for output in self._running.published:
             for key, value, headers in messages[output.name]:
                 self.topics.send(output.topic, key, value, headers=headers)
             times = [u.time for made in emitted for u in made.updates[output.name]]

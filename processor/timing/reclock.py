@@ -152,6 +152,7 @@ def mint(
     first: bool = False,
     most_hops: int = MOST_HOPS,
     edits: int = 0,
+    finishes: bool = False,
 ) -> SourceOffset:
     """Mint the next batch after `last`, of about `limit` records; `last` if there is none.
 
@@ -169,7 +170,11 @@ def mint(
 
     `edits` is how often the plan has been edited.  After an edit, time stands still until the
     fresh operators have been filled from the state.
+
+    A run that `finishes` what is on its way reads nothing; there is no batch once all is settled.
     """
+    if finishes and is_settled(last):
+        return last
     last, edit = _edited(plan, last, edits), _editing(last, look, edits)
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
@@ -181,14 +186,15 @@ def mint(
     reading = _Reading({}, {}, last.upper, 0, {})
     if not all_hops:
         waiting = {shard: -(-count * most_hops // backlog) for shard, count in waiting.items()}
-    elif edit.fills:
-        # The portions of an edit go before new records.
+    elif edit.fills or (finishes and plan.is_dated):
+        # The portions of an edit, and what is on its way, go before new records.
         pass
     elif plan.is_dated:
         reading = _dated(plan, last, look, limit)
     else:
-        moves = closes or bool(edit.at) or ((heartbeat or first) and plan.time == "ingest")
-        reading = _timed(plan, last, look, limit, now_ms, moves=moves)
+        beats = (heartbeat or first) and plan.time == "ingest"
+        moves = closes or (not finishes and (bool(edit.at) or beats))
+        reading = _timed(plan, last, look, 0 if finishes else limit, now_ms, moves=moves)
     frontiers = progress.advance_frontiers(
         progress.edges(plan),
         last.frontiers,
@@ -361,7 +367,11 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
     known = {}
     for name, records in closed.items():
         (topic,) = plan.input(name).topics
-        span = diff_input.span(records, upper, last.upper)
+        taken_to = _taken_to(last, name)
+        if upper == last.upper and taken_to < upper:
+            # What a new input has had comes with the first batch that moves time.
+            continue
+        span = diff_input.span(records, upper, taken_to)
         before = look.known.get(name, InputTimes())
         known[name] = msgspec.structs.replace(
             before,
@@ -374,6 +384,11 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
             starts[topic] = {p: own.get(p, 0) for p in span.positions}
             taken[topic] = span.positions
     return _Reading(starts, taken, upper, left, known)
+
+
+def _taken_to(last: SourceOffset, name: str) -> int:
+    """The time up to which the updates of a diff topic have been taken; 0 for a new one."""
+    return min(last.upper, last.known[name].frontier if name in last.known else 0)
 
 
 def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
@@ -435,6 +450,8 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     event = source.event_time
                     latest = None if event is None else event.latest(end.now)
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
+                    if source.traits.kind == "updates":
+                        place = replace(place, since=_taken_to(start, source.name))
                 elif plan.time == "offset":
                     if (topic, partition) not in bases:
                         bases[topic, partition] = base

@@ -35,7 +35,16 @@ class StateFileError(IkebanaError):
 
 
 class CheckpointError(IkebanaError):
-    """A checkpoint does not belong to what it is being used for."""
+    """A checkpoint does not belong to what it is being used for.
+
+    `paths` are those of the pipeline file that it does not fit.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, paths: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.paths = tuple(paths)
 
 
 class FencedError(IkebanaError):

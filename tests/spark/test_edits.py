@@ -107,6 +107,39 @@ def test_outputs_follow_the_edits_of_a_file(
         assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
 
 
+def test_a_run_that_has_died_is_finished_before_an_edit(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What has hopped and what is unfinished, under the plan of before; then the new plan."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    create(servers, f"{name}.orders", 2)
+    orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows)
+    first = sections(name, 10, {"n": "count(*)"}, joined=False)
+    pipeline = replace(written(tmp_path, servers, name, {}), sections=first)
+    with pipeline.start("--once", fault="after_commit:1:1:all") as run:
+        run.wait(120)
+    assert run.once.exists()
+    logged = pipeline.log("offsets")
+    assert max(logged) > max(pipeline.log("commits"))
+
+    totals = {"n": "count(*)", "most": "max(amount)"}
+    edited = replace(pipeline, sections=sections(name, 20, totals, joined=False)).drained()
+
+    assert "finished under the plan of before first" in edited.text
+    large = [(key, row) for key, row in orders.items() if row["amount"] > 20]
+    assert shown(servers, f"{name}.large") == counted(large)
+    amounts: dict[int, list[int]] = {}
+    for _, row in large:
+        amounts.setdefault(row["customer"], []).append(row["amount"])
+    expected = [(by, {"n": len(each), "most": max(each)}) for by, each in amounts.items()]
+    assert shown(servers, f"{name}.totals") == counted(expected)
+    for output in ("large", "totals"):
+        records = progress_of(servers, f"{name}.{output}")
+        assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+
+
 def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
     return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
 

@@ -53,7 +53,9 @@ _FEATURES: dict[str, Sequence[Any]] = {
     "less": [False, False, True],
     "counted": [False, True],
     "priced": [False, False, True],
+    "retract": ["current", "locked"],
     "clicks": [None, None, "n > 0", "n > 1"],
+    "rates": [None, {"m": "count(*)"}, {"s": "sum(n)"}],
     "status": [None, "machines:one_more", "machines:latest"],
     "given": [None, None, "x", "y"],
     "name": ["order", "order", "ordered"],
@@ -74,7 +76,7 @@ def features(draw: st.DrawFn, before: Features | None = None) -> Features:
 
     found = {name: drawn(name, st.sampled_from(values)) for name, values in _FEATURES.items()}
     shown = ["order", "some", "soon", "later", "merged", "totals", "sizes", "largest", "customer"]
-    shown += ["named", "counted", "priced", "clicked", "status", "giving"]
+    shown += ["named", "counted", "priced", "clicked", "rates", "status", "giving"]
     for name in _OUTPUTS:
         found[name] = drawn(name, st.sampled_from(shown))
         found[f"{name} topic"] = drawn(f"{name} topic", st.sampled_from([name, name, f"{name}.b"]))
@@ -137,6 +139,7 @@ def parts_of(found: Features, domain: Domain) -> Parts:
                 "as_of_join": {"o": "order", "c": "customer"},
                 "on": where,
                 "select": {"p": "o.product", "n": "c.name"},
+                "retract": found["retract"],
             }
     if found["clicks"]:
         columns = {"n": "BIGINT"}
@@ -148,6 +151,8 @@ def parts_of(found: Features, domain: Domain) -> Parts:
             **times,
         }
         operators["clicked"] = {"linear": "clicks", "where": found["clicks"]}
+        if found["rates"]:
+            operators["rates"] = {"reduce": "clicked", "by": "n", "aggregates": found["rates"]}
     if found["status"]:
         inputs["events"] = {"topic": "events", "format": "json", **times}
         operators["status"] = {"state_machine": "events", "step": found["status"]}

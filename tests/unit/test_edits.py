@@ -13,6 +13,7 @@ from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import edits, edits_resolved
 from ikebana.processor.planning.edits import Edit
+from ikebana.processor.timing.reclock import is_settled
 from ikebana.testing import Run, Topics
 
 
@@ -345,17 +346,173 @@ def test_a_plan_that_no_batch_has_run_leaves_nothing(then: str) -> None:
         assert collection(run, output) == collection(fresh, output)
 
 
-def test_while_a_portion_is_on_its_way_another_edit_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("then", [LARGER, COUNTED, DATED])
+def test_while_portions_are_on_their_way_another_edit_waits_until_they_have_gone(
+    then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also one that takes the first back, and one that is the same."""
     monkeypatch.setattr(editing, "PORTION", 2)
     run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
-    edited(run, plan_of(LARGER))
+    edited(run, plan_of(LARGER.replace("q: sum", "q: max")))
     run.batch()
-    with pytest.raises(CheckpointError, match="on their way"):
-        edited(run, plan_of(COUNTED))
+    run.crash(committed=[1])
+    edited(run, plan_of(then))
+    dated(range(10, 12), run)
+    for output in ("all", "large", "totals", "errors"):
+        fresh = dated(range(0), Run(plan_of(then), run.topics))
+        assert collection(run, output) == collection(fresh, output)
+
+
+# Its large orders by customer, which lie in other shards, and so hop there.
+BY_CUSTOMER = FIRST.replace("by: product", "by: customer")
+
+
+def busy() -> Run:
+    """A run between whose operators updates are on their way, with a batch that is unfinished."""
+    run = started(BY_CUSTOMER)
+    for number in range(12, 16):
+        order(run.topics, number, "tea", number)
+    run.batch()
+    assert not is_settled(run.last)
+    return run
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_is_on_its_way_is_finished_under_the_plan_of_before(*, dies: bool) -> None:
+    """What the log has of it and no more: it reads nothing, and then the new plan goes on."""
+    run = busy()
+    if dies:
+        run.crash(committed=[1])
+    read, was = run.last.positions, run.plan.fingerprint()
+    order(run.topics, 99, "tea", 99)
+    text = BY_CUSTOMER.replace("q: sum(quantity)", "most: max(quantity)")
+    edited(run, plan_of(text))
+    frontier = run.last.upper
+    while not is_settled(run.last):
+        run.batch()
+        assert (run.last.positions, run.last.plan, run.last.edits) == (read, was, 0)
+    # What has hopped is in, and time has not gone on.
+    assert (run.last.upper, run.frontier("totals")) == (frontier, frontier)
+    assert "99" not in str(run.collection("all"))
     run.read()
-    edited(run, plan_of(COUNTED))
+    assert run.last.edits == 1
+    for output in ("all", "large", "totals"):
+        assert collection(run, output) == expected(run, text, output)
+
+
+def test_deaths_while_that_is_finished_change_nothing() -> None:
+    """Nor does another plan that comes meanwhile, or the one of before."""
+    run = busy()
+    text = BY_CUSTOMER.replace("q: sum(quantity)", "most: max(quantity)")
+    for then in (text, BY_CUSTOMER.replace("quantity > 3", "quantity > 5"), text):
+        edited(run, plan_of(then))
+        run.crash(committed=[0])
+        run.crash()
+    edited(run, plan_of(BY_CUSTOMER))
+    run.crash(committed=[1])
+    edited(run, plan_of(text))
+    run.read()
+    assert run.last.edits == 1
+    for output in ("all", "large", "totals"):
+        assert collection(run, output) == expected(run, text, output)
+
+
+def with_change(on_change: str, text: str = FIRST) -> str:
+    """The pipeline whose output of large orders says what becomes of its topic."""
+    return text.replace("topic: large}", f"topic: large, on_change: {on_change}}}")
+
+
+LARGER_STILL = FIRST.replace("quantity > 3", "quantity > 5")
+
+
+def test_an_output_may_refuse_to_become_another_collection() -> None:
+    """By its name, with what makes it another one; all that leaves it alone may be."""
+    run = started(with_change("refuse"))
+    with pytest.raises(CheckpointError) as refused:
+        edited(run, plan_of(with_change("refuse", LARGER_STILL)))
+    told = "outputs.large shows other data, since operators.large changed, which its on_change"
+    assert f"{told} refuses" in str(refused.value)
+    assert refused.value.paths == ("outputs.large",)
+    assert "Set its on_change to difference" in (refused.value.hint or "")
+    # A step of another name makes the same collection.
+    renamed = with_change("refuse").replace("large: {linear", "big: {linear")
+    edited(run, plan_of(renamed.replace("from: large", "from: big")))
+    run.read()
+    other = with_change("refuse", FIRST.replace("q: sum", "q: max"))
+    edited(run, plan_of(other))
+    run.read()
+    assert collection(run, "totals") == expected(run, other, "totals")
+    # What the file says now counts.
+    edited(run, plan_of(LARGER_STILL))
+    run.read()
+    assert collection(run, "large") == expected(run, LARGER_STILL, "large")
+
+
+def test_what_reads_what_has_changed_refuses_too() -> None:
+    """The cause is where the file differs, and not on the way."""
+    text = FIRST.replace("reduce: order", "reduce: large").replace(
+        "topic: totals}", "topic: totals, on_change: refuse}"
+    )
+    run = started(text)
+    with pytest.raises(CheckpointError, match=r"outputs.totals .* operators.large changed,"):
+        edited(run, plan_of(text.replace("quantity > 3", "quantity > 5")))
+    with pytest.raises(CheckpointError, match=r"since outputs.totals.from changed,"):
+        edited(run, plan_of(text.replace("{from: totals", "{from: large")))
+
+
+def test_an_output_may_ask_for_a_new_topic() -> None:
+    """There it begins with all that there is; the old one stays as it is."""
+    run = started(with_change("new-topic"))
+    before = list(run.written.updates["large"])
+    with pytest.raises(CheckpointError, match=r"outputs.large .* wants a new topic"):
+        edited(run, plan_of(with_change("new-topic", LARGER_STILL)))
+    anew = with_change("new-topic", LARGER_STILL).replace("topic: large,", "topic: large.2,")
+    assert edited(run, plan_of(anew)).added == {"large@2"}
+    run.read()
+    assert run.written.updates["large"] == before
+    assert collection(run, "large@2") == expected(run, LARGER_STILL, "large")
+    with pytest.raises(CheckpointError, match='topic "large", which has what an output'):
+        edited(run, plan_of(with_change("new-topic", LARGER_STILL)))
+
+
+def test_what_an_output_says_of_changes_is_no_edit() -> None:
+    run = started()
+    edit = edited(run, plan_of(with_change("refuse")))
+    assert not edit.affected | edit.fresh
+    assert not run.batch()
+    assert run.plan.fingerprint() == plan_of(FIRST).fingerprint()
+
+
+GIVEN = LARGER.replace(
+    "inputs:\n",
+    "inputs:\n  given: {topic: given, format: diff, mode: diffs, columns: {x: BIGINT}}\n",
+).replace(
+    "outputs:\n",
+    "  giving: {reduce: given, by: x, aggregates: {n: count(*)}}\n"
+    "outputs:\n  giving: {from: giving, topic: giving}\n",
+)
+
+
+@pytest.mark.parametrize("edits_more", [0, 1, 2])
+def test_an_added_topic_of_updates_is_read_from_its_beginning(edits_more: int) -> None:
+    """What it had before the edit counts at its time, also if time stands still at first."""
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    run.topics.create("given")
+    for time in (0, 3, 9):
+        run.topics.update("given", time, {"x": 1}, time, 1)
+    run.topics.close("given", 5)
+    edited(run, plan_of(GIVEN))
+    at = run.last.upper
+    for aggregate in ("max", "min")[:edits_more]:
+        run.read()
+        edited(run, plan_of(GIVEN.replace("q: sum", f"q: {aggregate}")))
+    run.read()
+    run.topics.update("given", 2, {"x": 2}, 10, 1)
+    run.topics.close("given", 12)
+    dated(range(10, 14), run)
+    assert at == 9
+    assert run.collection("giving", at) == [(1, {"n": 3})]
+    assert run.collection("giving") == [(1, {"n": 3}), (2, {"n": 1})]
 
 
 def test_names_tell_generations_apart() -> None:

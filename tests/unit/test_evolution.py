@@ -404,3 +404,22 @@ def test_a_new_join_may_have_forms_that_the_others_have_not() -> None:
     assert birth.plan[FORMS] == {"operators.extremes": "ordered by type"}
     assert evolved(birth, plan_of(FIRST, SECOND, extremes), 2) == birth
     assert FORMS not in evolved(birth, plan_of(FIRST), 2).plan
+
+
+def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() -> None:
+    """Functions are looked up by name, in the code that there is now."""
+    totals = Reduce("totals", "orders", function="edited_functions:most")
+    before = born(plan_of(totals))
+    (told,) = [o for o in before.plan["operators"] if o["name"] == "totals"]
+    told["function"] = "edited_functions:gone"
+
+    with pytest.raises(CheckpointError) as refused:
+        evolved(before, plan_of(), 2)
+
+    assert 'operators.totals.function: module "edited_functions" has no "gone"' in str(
+        refused.value
+    )
+    assert "--once first" in (refused.value.hint or "")
+    # The next start asks anew: it may be there then.
+    told["function"] = "edited_functions:most"
+    assert evolved(before, plan_of(), 2).edits == 1

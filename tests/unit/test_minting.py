@@ -137,6 +137,18 @@ def test_a_batch_that_takes_a_portion_of_what_hops_reads_nothing_else() -> None:
     assert set(found.frontiers.values()) == {last.upper}
 
 
+def test_what_is_finished_reads_nothing_and_ends() -> None:
+    """What has hopped is taken, and time stands still, until all operators are level."""
+    last = hopping(frontiers={**hopping().frontiers, "pairs": 1})
+
+    found = mint(WITH_PAIRS, last, TO_READ, limit=None, now_ms=99, finishes=True)
+
+    assert found.batch == last.batch + 1
+    assert found.positions == last.positions
+    assert (found.upper, found.hops, found.behind) == (last.upper, {0: 1, 1: 9}, 46)
+    assert mint(WITH_PAIRS, hopping(), TO_READ, limit=None, now_ms=99, finishes=True) == hopping()
+
+
 def test_the_last_portion_lets_the_source_go_on() -> None:
     """R13. What is left fits into the batch."""
     found = mint(WITH_PAIRS, hopping(), TO_READ, limit=None, now_ms=99, most_hops=10)

@@ -16,6 +16,7 @@ import shop
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import state_figures
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
 from ikebana.processor.configuring import pipeline
@@ -154,6 +155,32 @@ def test_a_refusal_is_told_in_json_too(stopped: Path) -> None:
     refused = json.loads(found.stdout)["refused"]
     assert [each["path"] for each in refused] == ["inputs.orders", "operators.order"]
     assert all(each["reason"] and each["remedy"] for each in refused)
+    lines = (GOLDEN / "refused.yaml").read_text().splitlines()
+    assert [lines[each["line"] - 1].split()[0] for each in refused] == ["orders:", "order:"]
+
+
+def test_what_a_start_refuses_is_told_with_its_lines(tmp_path: Path) -> None:
+    """Of a file; a module has none."""
+    file = GOLDEN / "refused.yaml"
+    error = CheckpointError("refused", hint="Wait.", paths=["operators.order.x", "nothing"])
+    with pytest.raises(CheckpointError) as told, finding.placed_in(file):
+        raise error
+
+    line = (
+        file.read_text()
+        .splitlines()
+        .index(
+            next(
+                line for line in file.read_text().splitlines() if line.strip().startswith("order:")
+            )
+        )
+        + 1
+    )
+    assert told.value.message == f"refused ({file}: operators.order.x on line {line})"
+    assert (told.value.hint, told.value.paths) == (error.hint, error.paths)
+    with pytest.raises(CheckpointError) as told, finding.placed_in(tmp_path / "module:name"):
+        raise error
+    assert told.value is error
 
 
 def test_without_a_checkpoint_all_is_new(tmp_path: Path) -> None:
@@ -178,7 +205,7 @@ def test_the_checkpoint_is_that_of_the_file_where_none_is_named(tmp_path: Path) 
 
 
 def test_a_batch_that_is_unfinished_is_told_as_a_run_would(tmp_path: Path) -> None:
-    """Its own plan may go on, another one may not."""
+    """Its own plan goes on, before another one it is finished."""
     run = Run(pipeline.read(BEFORE, environ={}).plan.portable(), shards=2)
     run.send("shop.orders", 1, {"product": "tea", "customer": 1, "quantity": 9})
     run.read()
@@ -187,9 +214,15 @@ def test_a_batch_that_is_unfinished_is_told_as_a_run_would(tmp_path: Path) -> No
     assert asked(BEFORE, tmp_path / "checkpoint").exit_code == 0
     found = asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint")
 
-    assert found.exit_code == 1
-    assert "cannot change its plan yet: batch 1 is unfinished" in found.stdout
-    assert "Run the old pipeline file once more, with --once" in found.stdout
+    assert found.exit_code == 2
+    told = " is unfinished: finished under the plan of before first"
+    assert f"before that\n  batch {run.last.batch}{told}" in found.stdout
+    told = json.loads(asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint", "--json").stdout)
+    assert told["finishes"] == {
+        "batch": run.last.batch,
+        "unfinished": True,
+        "between_operators": False,
+    }
 
 
 def test_a_module_needs_no_brokers(
@@ -251,4 +284,6 @@ def test_a_plan_that_is_as_it_was_says_nothing_of_an_edit_that_fills(tmp_path: P
     left(run, tmp_path / "checkpoint")
 
     assert asked(BEFORE, tmp_path / "checkpoint").exit_code == 0
-    assert asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint").exit_code == 1
+    found = asked(GOLDEN / "edited.yaml", tmp_path / "checkpoint")
+    assert found.exit_code == 2
+    assert "between operators" in found.stdout

@@ -186,6 +186,20 @@ def test_a_changed_plan_goes_on_when_all_is_level() -> None:
     assert refused(found) is None
 
 
+def test_a_start_that_finishes_what_is_on_its_way_is_not_asked_for_its_plan() -> None:
+    """The record has that plan, and not how the log calls it."""
+    for logged in (
+        Logged(offset(1, plan="another"), 1, 0),
+        Logged(offset(1, plan="another", hydrating={"pairs": 1}), 1, 1),
+    ):
+        assert logged.offset is not None
+        markers = {shard: marker(shard, 1, offset=logged.offset.digest()) for shard in range(2)}
+        found = history(logged=logged, markers=markers)
+
+        assert refused(judge(found)) is not None
+        assert refused(judge(replace(found, finishes=True))) is None
+
+
 def test_a_new_join_shows_itself_in_a_new_topic() -> None:
     """R16. What an older output of the name wrote would be taken for its own."""
     logged = Logged(offset(1), 1, 1)

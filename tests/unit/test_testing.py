@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +123,23 @@ def test_a_restart_refuses_what_a_checkpoint_refuses() -> None:
 
 def test_a_changed_pipeline_waits_until_all_is_finished() -> None:
     """An unfinished batch is one of the old plan, and so is what is on its way."""
-    run = fed(Run(joined(), shards=2))
+    run = fed(Run(sums(), shards=2))
     run.crash()
-    with pytest.raises(CheckpointError, match="batch 0 of the old one is unfinished"):
-        run.restart(joined("o.c = p.key::VARCHAR AND o.n > 1"))
+    changed = sums().plan()
+    changed = replace(changed, outputs=(*changed.outputs, ik.Output("more", "sums", "more")))
+    run.restart(changed)
+    # It has its outputs at once, of which the plan of before knows nothing.
+    assert run.updates("more") == []
+    while run.last.edits == 0:
+        run.batch()
+        assert run.updates("more") == []
+    run.read()
+    assert sorted(run.collection("more")) == sorted(run.collection("sums"))
 
+
+def test_shards_do_not_change_while_updates_are_on_their_way() -> None:
+    run = fed(Run(joined(), shards=2))
     run.batch()
-    with pytest.raises(CheckpointError, match="still on their way"):
-        run.restart(joined("o.c = p.key::VARCHAR AND o.n > 1"))
     with pytest.raises(CheckpointError, match="on their way between shards"):
         run.rescale(3)
 
