@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class Looked(NamedTuple):
     """What there is at a moment: CPU seconds by process and thread, metrics, programs started."""
 
     at: float
-    cpu: Counter[tuple[str, str]]
+    cpu: dict[tuple[str, str], float]
     metrics: dict[str, float]
     programs: int
 
@@ -129,7 +129,7 @@ def _is_read(pipeline: Pipeline, count: int) -> bool:
     if not names:
         return False
     text = (pipeline.place / "offsets" / max(names, key=int)).read_text()
-    positions = json.loads(text.splitlines()[2])["positions"]
+    positions: dict[str, dict[str, int]] = json.loads(text.splitlines()[2])["positions"]
     return sum(end for by in positions.values() for end in by.values()) >= count
 
 
@@ -138,7 +138,7 @@ def _total(metrics: dict[str, float], name: str) -> float:
 
 
 def _look(run: Run, port: int, called: Path) -> Looked:
-    cpu: Counter[tuple[str, str]] = Counter()
+    cpu: dict[tuple[str, str], float] = {}
     for process in run.family.alive():
         kind = _kind(process)
         for task in Path(f"/proc/{process.pid}/task").glob("*"):
@@ -148,7 +148,9 @@ def _look(run: Run, port: int, called: Path) -> Looked:
                 continue
             name = stat[stat.index("(") + 1 : stat.rindex(")")]
             fields = stat[stat.rindex(")") + 2 :].split()
-            cpu[kind, _thread(kind, name)] += (int(fields[11]) + int(fields[12])) / _TICKS
+            spent = (int(fields[11]) + int(fields[12])) / _TICKS
+            group = kind, _thread(kind, name)
+            cpu[group] = cpu.get(group, 0.0) + spent
     return Looked(time.monotonic(), cpu, _metrics(port), len(called.read_text().splitlines()))
 
 
@@ -215,8 +217,9 @@ def _print_batch(before: Looked, after: Looked, walls: list[float]) -> None:
         )
         print(f"| {name} | {1000 * spent / count:.1f} |")
     print("\n| process | thread | CPU ms a batch |\n|---|---|---|")
-    spent_cpu = Counter({key: after.cpu[key] - before.cpu[key] for key in after.cpu})
-    for (kind, thread), seconds in spent_cpu.most_common(24):
+    spent_cpu = {key: cpu - before.cpu.get(key, 0.0) for key, cpu in after.cpu.items()}
+    most = sorted(spent_cpu.items(), key=itemgetter(1), reverse=True)[:24]
+    for (kind, thread), seconds in most:
         if seconds > 0:
             print(f"| {kind} | {thread} | {1000 * seconds / count:.1f} |")
 

@@ -227,9 +227,8 @@ def _refused(problems: Iterable[str]) -> CheckpointError:
 
 
 _ELSE = (
-    " on with the old plan, or start anew: with a new checkpoint, under a new name of the "
-    "pipeline, with new output topics and a new errors.topic if one is named. Other operators and "
-    "outputs may be added, changed and removed (docs/operating.md)."
+    " on with the old plan, or start with a new checkpoint, a new pipeline name, new output "
+    "topics, and a new errors.topic if one is named. docs/operating.md lists what may change."
 )
 
 

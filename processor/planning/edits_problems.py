@@ -15,8 +15,8 @@ from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Operator, Output, Plan, StateMachine
 
 _ANEW = (
-    "start anew: with a new checkpoint, under a new name of the pipeline, with new output topics "
-    "and a new errors.topic if one is named"
+    "start with a new checkpoint, a new pipeline name, new output topics, and a new errors.topic "
+    "if one is named"
 )
 
 

@@ -232,7 +232,7 @@ def test_what_cannot_be_is_told_with_its_path_and_a_remedy(
     assert [refused.path for refused in found.refused] == paths
     for refused in found.refused:
         assert refused.reason
-        assert f"eave {refused.path} as it was, or start anew" in refused.remedy
+        assert f"eave {refused.path} as it was, or start with a new" in refused.remedy
         section, _, name = refused.path.partition(".")
         assert part(found, section.rstrip("s"), name).does == "refused"
     (told,) = found.gist()
