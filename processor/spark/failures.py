@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
@@ -45,6 +45,8 @@ _LOST = (
     ("java.net.SocketException", "a Python worker was lost"),
     ("java.io.EOFException", "a Python worker was lost"),
 )
+# How Java writes what an exception is due to.
+_CAUSE = "Caused by: "
 _RIVAL = ("SparkConcurrentModificationException", "CONCURRENT_STREAM_LOG_UPDATE")
 
 
@@ -62,6 +64,9 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
         return from_text(str(error))
     if isinstance(error, Py4JError) and not alive:
         return LostError("Spark's JVM ended by itself", hint=_SAFE)
+    if isinstance(error, Py4JJavaError):
+        # Its text is asked of the JVM, which is gone when somebody prints a traceback.
+        return from_text(str(error))
     return client.away(error) or error
 
 
@@ -100,8 +105,12 @@ def _ours(text: str) -> IkebanaError | None:
 
 
 def _gist(text: str) -> str:
-    python = [line for line in text.splitlines() if _PYTHON_ERROR.match(line)]
-    found = (python or text.strip().splitlines() or ["no reason given"])[-1 if python else 0]
+    """The error that is at the bottom of Spark's text: in Python, else in Java, else its head."""
+    lines = text.strip().splitlines()
+    python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    java = [line[len(_CAUSE) :] for line in lines if line.startswith(_CAUSE)]
+    raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    found = (python or java or raised or lines[:1] or ["no reason given"])[-1]
     return found.strip()[:300]
 
 

@@ -20,6 +20,7 @@ from ikebana.processor.kafka.broker_jars import once, retrieve
 from support.waiting import wait_until
 
 BUCKET = "state"
+REGION = "us-east-1"
 USER = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "sesame-of-the-bucket"}
 HADOOP, ACCELERATOR, SDK = "3.5.0", "1.3.1", "2.35.4"
 _FETCH_TIMEOUT_S = 600
@@ -118,7 +119,7 @@ def system(url: str) -> fs.S3FileSystem:
         access_key=USER["AWS_ACCESS_KEY_ID"],
         secret_key=USER["AWS_SECRET_ACCESS_KEY"],
         endpoint_override=url,
-        region="us-east-1",
+        region=REGION,
         allow_bucket_creation=True,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
     )

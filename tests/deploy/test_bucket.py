@@ -32,6 +32,8 @@ class InBucket(Pipeline):
         found["spark"] = {
             "spark.hadoop.fs.s3a.endpoint": self.store,
             "spark.hadoop.fs.s3a.path.style.access": "true",
+            # Without it Hadoop signs for a region of its own choice, whatever the environment says.
+            "spark.hadoop.fs.s3a.endpoint.region": object_store.REGION,
         }
         return found
 
@@ -42,7 +44,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     tool(tools.versitygw)
     environment = {
         **object_store.USER,
-        "AWS_REGION": "us-east-1",
+        "AWS_REGION": object_store.REGION,
         "SPARK_DIST_CLASSPATH": f"{object_store.jars()}/*",
     }
     for name, value in environment.items():

@@ -225,11 +225,12 @@ def test_a_checkpoint_in_a_bucket(release: Release, tmp_path: Path) -> None:
             "executors.count": 1,
             "extraEnv": [
                 {"name": "AWS_ENDPOINT_URL", "value": url},
-                {"name": "AWS_REGION", "value": "us-east-1"},
+                {"name": "AWS_REGION", "value": object_store.REGION},
             ],
             "extraEnvFrom": [{"secretRef": {"name": "bucket"}}],
             "settings.spark": {
                 "spark.hadoop.fs.s3a.endpoint": url,
+                "spark.hadoop.fs.s3a.endpoint.region": object_store.REGION,
                 "spark.hadoop.fs.s3a.path.style.access": "true",
             },
             "preflight.enabled": True,

@@ -229,3 +229,28 @@ def test_what_spark_says_has_a_name(text: str, kind: type[Exception], message: s
     assert type(found) is kind
     assert str(found).startswith(message)
     assert failures.is_transient(found) == TRANSIENT[kind.__name__]
+
+
+JAVA = """An error occurred while calling o87.start.
+: java.nio.file.AccessDeniedException: s3a://state/orders: getFileStatus
+\tat org.apache.hadoop.fs.s3a.S3AUtils.translateException(S3AUtils.java:300)
+{cause}"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (
+            "Caused by: S3Exception: the region is wrong\n\tat a.B.c(B.java:1)\n",
+            "S3Exception: the region is wrong",
+        ),
+        ("", "java.nio.file.AccessDeniedException: s3a://state/orders: getFileStatus"),
+    ],
+)
+def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
+    cause: str, message: str
+) -> None:
+    """Such as the start of a query whose checkpoint's folder cannot be reached."""
+    found = failures.from_text(JAVA.format(cause=cause))
+
+    assert str(found).startswith(f"the query ended with an error: {message}\n")
