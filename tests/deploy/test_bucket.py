@@ -32,7 +32,7 @@ class InBucket(Pipeline):
         found["spark"] = {
             "spark.hadoop.fs.s3a.endpoint": self.store,
             "spark.hadoop.fs.s3a.path.style.access": "true",
-            # Without it Hadoop signs for a region of its own choice, whatever the environment says.
+            # Without it Hadoop signs for a region of its own choice, whatever AWS_REGION says.
             "spark.hadoop.fs.s3a.endpoint.region": object_store.REGION,
         }
         return found
