@@ -138,7 +138,7 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
         CheckpointError: some changes are not allowed; it names all of them.
     """
     check_shards(birth, shards)
-    plan = resumed(birth, plan)
+    given, plan = plan, resumed(birth, plan)
     _check_forms(birth, plan)
     try:
         old = _planned(msgspec.json.encode(birth.plan))
@@ -153,7 +153,7 @@ def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
         raise _refused(differences("", was, now)) from None
     if _bound(old) == _bound(plan):
         return birth
-    if problems := list(problems_of(edit_between(old, plan), birth.generations)):
+    if problems := list(problems_of(edit_between(old, plan), birth.generations, given)):
         raise CheckpointError(
             "the checkpoint was made by another plan: "
             + "; ".join(f"{each.path} {each.reason}" for each in problems),

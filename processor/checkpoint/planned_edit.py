@@ -71,7 +71,7 @@ def _refused(birth: Birth, plan: Plan, shards: int, edit: Edit | None) -> Iterat
     try:
         evolved(birth, plan, birth.shards)
     except CheckpointError as error:
-        problems = [] if edit is None else list(problems_of(edit, birth.generations))
+        problems = [] if edit is None else list(problems_of(edit, birth.generations, plan))
         for each in problems:
             yield Refused(each.path, each.reason, each.remedy)
         if not problems:

@@ -35,11 +35,25 @@ class Problem(NamedTuple):
         return f"{self.instead}; or leave {self.path} as it was, or {_ANEW}."
 
 
-def problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
+def problems(edit: Edit, used: Mapping[str, int], given: Plan) -> Iterator[Problem]:
     """Yield each reason why an edit cannot be made on the checkpoint.
 
-    `used` has the last generations before the edit.
+    `used` has the last generations before the edit.  `given` is the new plan as its user has
+    named it: of a part that was renamed, the edit knows the name in the checkpoint.
     """
+    names = {
+        f"{section}.{shown(known.name)}": f"{section}.{shown(named.name)}"
+        for section in ("operators", "outputs")
+        for known, named in zip(getattr(edit.after, section), getattr(given, section), strict=True)
+    }
+    for each in _problems(edit, used):
+        # Names may have dots themselves.
+        parts = [part for part in names if f"{each.path}.".startswith(f"{part}.")]
+        part = max(parts, key=len, default="")
+        yield each._replace(path=names.get(part, "") + each.path[len(part) :])
+
+
+def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
     before, after = edit.before, edit.after
     for part in ("name", "time", "error_topic", "is_dated", "transaction_topics"):
         old, new = getattr(before, part), getattr(after, part)
