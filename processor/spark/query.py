@@ -135,8 +135,8 @@ def start(
     birth = ran or newborn(settings.checkpoint, plan, settings.shards, start_offset)
     for hint in hints_kept(birth, plan):
         on_step(f"going on as joins were laid out, with {hint} as it was")
-    plan = resumed(birth, plan)
-    new = _ToRun(plan, evolved(birth, plan, settings.shards))
+    plan = resumed(birth, given)
+    new = _ToRun(plan, evolved(birth, given, settings.shards))
 
     def take(found: _ToRun) -> Takeover:
         return take_over(

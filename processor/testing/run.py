@@ -213,7 +213,7 @@ class Run:
             birth = born(self._running, shards, self.last)
         ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
         plan = resumed(ran, written.portable())
-        after = evolved(ran, plan, shards)
+        after = evolved(ran, written.portable(), shards)
         self.written.expect(plan)
         self.plan, self._written = plan, written
         if finishing(ran, plan, logged) is not None:
