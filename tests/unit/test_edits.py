@@ -294,12 +294,12 @@ def test_a_refusal_has_the_name_that_the_file_has_now() -> None:
     """An output that was renamed and gets another format is refused by its new name."""
     run = started()
     text = FIRST.replace("large: {from: large, topic: large}", "big: {from: large, topic: large}")
-    with pytest.raises(CheckpointError, match="outputs.big ") as refused:
+    with pytest.raises(CheckpointError, match=r"outputs\.big ") as refused:
         edited(run, plan_of(text.replace("topic: large}", "topic: large, format: upsert}")))
     assert "outputs.large" not in str(refused.value)
     # What was renamed by an edit before has its name of then, too.
     edited(run, plan_of(text))
-    with pytest.raises(CheckpointError, match="outputs.big "):
+    with pytest.raises(CheckpointError, match=r"outputs\.big "):
         edited(run, plan_of(text.replace("topic: large}", "topic: large, format: upsert}")))
 
 
