@@ -67,6 +67,18 @@ def test_an_existing_pipeline_is_used() -> None:
     assert volume(driver(found), "pipeline")["configMap"]["name"] == "mine"
 
 
+def test_a_pipeline_in_python_is_named_and_no_file_is_mounted() -> None:
+    """Its module is in the image, or in a volume that PYTHONPATH names."""
+    given = {"pipeline.file": "", "pipeline.module": "shop.orders:pipeline"}
+    found = rendered(SMALL, *setting({**given, "preflight.enabled": True}))
+    assert container(found)["args"][:3] == ["ikebana", "run", "shop.orders:pipeline"]
+    (preflight,) = driver(found)["initContainers"]
+    assert preflight["args"] == ["ikebana", "preflight", "shop.orders:pipeline"]
+    assert "pipeline" not in {each["name"] for each in driver(found)["volumes"]}
+    assert "pipeline" not in {each["name"] for each in container(found)["volumeMounts"]}
+    assert "r-ikebana-pipeline" not in {each["metadata"]["name"] for each in found}
+
+
 def test_a_changed_pipeline_or_setting_restarts_the_driver() -> None:
     """Both are in the pod's annotations as checksums."""
 

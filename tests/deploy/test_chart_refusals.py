@@ -34,6 +34,18 @@ def test_wrong_values_are_refused(values: Path) -> None:
         ),
         pytest.param(
             SMALL,
+            {"pipeline.module": "shop:pipeline"},
+            "pipeline.module: there is a pipeline file as well",
+            id="a module and a file",
+        ),
+        pytest.param(
+            SMALL,
+            {"pipeline.file": "", "pipeline.module": "shop.py"},
+            "at '/pipeline/module'",
+            id="no module",
+        ),
+        pytest.param(
+            SMALL,
             {"kafka.bootstrapServers": ""},
             "kafka.bootstrapServers: is missing",
             id="no brokers",

@@ -70,6 +70,11 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{- /* What `ikebana run` is given: the mounted file, or a name in Python. */}}
+{{- define "ikebana.pipelineArgument" -}}
+{{ .Values.pipeline.module | default (printf "/etc/ikebana/pipeline/%s" .Values.pipeline.key) }}
+{{- end }}
+
 {{- define "ikebana.pipelineConfigMap" -}}
 {{ .Values.pipeline.existingConfigMap | default (printf "%s-pipeline" (include "ikebana.fullname" .)) }}
 {{- end }}

@@ -56,9 +56,11 @@
 {{- end }}
 
 {{- define "ikebana.driverVolumes" -}}
+{{- if not .Values.pipeline.module }}
 - name: pipeline
   configMap:
     name: {{ include "ikebana.pipelineConfigMap" . }}
+{{- end }}
 - name: settings
   configMap:
     name: {{ include "ikebana.fullname" . }}-settings
@@ -90,7 +92,9 @@
 {{- end }}
 
 {{- define "ikebana.driverVolumeMounts" -}}
+{{- if not .Values.pipeline.module }}
 - {name: pipeline, mountPath: /etc/ikebana/pipeline, readOnly: true}
+{{- end }}
 - {name: settings, mountPath: /etc/ikebana/settings, readOnly: true}
 {{- if include "ikebana.needsSecretFiles" . }}
 - {name: secrets, mountPath: /etc/ikebana/secrets, readOnly: true}
