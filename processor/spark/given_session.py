@@ -1,6 +1,9 @@
 """Run a pipeline on a Spark session that the user has started."""
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +28,8 @@ class GivenSpark:
         """Take a session.
 
         Raises:
-            ConfigError: it is one of Spark Connect, or has settings that lose exactness.
+            ConfigError: it is one of Spark Connect, has settings that lose exactness, or its
+                Python workers on this machine cannot import ikebana.
         """
         if not hasattr(given, "_jsparkSession"):
             raise ConfigError(
@@ -40,6 +44,13 @@ class GivenSpark:
                     f"{known.get(key)}",
                     hint=f"Start Spark with {key}={wanted}, or give no session.",
                 )
+        context = given.sparkContext
+        if context.master.startswith("local") and not _can_import_us(context.pythonExec):
+            raise ConfigError(
+                f'cannot run pipeline "{name}" on this Spark session: its Python workers run '
+                f"{context.pythonExec}, which cannot import ikebana",
+                hint=f"Set PYSPARK_PYTHON={sys.executable} before the session is started.",
+            )
         self._given = given
         if folder := os.environ.get(FOLDER_VARIABLE):
             # Workers are given these variables, whenever Spark was started.
@@ -90,3 +101,16 @@ class GivenSpark:
                 ) from error
             self._session = made
         return self._session
+
+
+def _can_import_us(python: str) -> bool:
+    """Whether Spark's Python is ours, or has ikebana installed."""
+    if shutil.which(python) == sys.executable:
+        return True
+    try:
+        asked = subprocess.run(
+            [python, "-c", "import ikebana"], capture_output=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0

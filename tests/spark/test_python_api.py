@@ -95,7 +95,8 @@ def printed(command: Sequence[str], folder: Path) -> str:
         timeout=patient(300),
         check=False,
         cwd=folder,
-        env=dict(os.environ),
+        # As with an environment that is activated.
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
