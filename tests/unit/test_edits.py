@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ikebana import Plan
+from ikebana.codecs import cdcv2
 from ikebana.errors import CheckpointError
 from ikebana.processor.batch import editing
 from ikebana.processor.configuring.pipeline import parse
@@ -526,6 +527,71 @@ def test_an_added_topic_of_updates_is_read_from_its_beginning(edits_more: int) -
     assert at == 9
     assert run.collection("giving", at) == [(1, {"n": 3})]
     assert run.collection("giving") == [(1, {"n": 3}), (2, {"n": 1})]
+
+
+def tell(run: Run, topic: str, upper: int, *times: int) -> None:
+    """Send facts of these times, and that there are no others before a time."""
+    facts = [(b"%d" % time, b'{"x":1}', time, 1) for time in times]
+    for message in (
+        *cdcv2.encode_updates(facts, 10_000),
+        *cdcv2.encode_progress(0, upper, Counter(times), 10_000),
+    ):
+        run.topics.send(topic, None, message)
+
+
+GIVEN_FACTS = GIVEN.replace("format: diff", "format: cdcv2-json")
+
+
+@pytest.mark.parametrize("edits_more", [0, 1, 2])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_added_topic_of_facts_is_read_from_its_beginning(
+    edits_more: int, *, late: bool
+) -> None:
+    """Those of times that were closed before the edit count at its time."""
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    at = run.last.upper
+    run.topics.create("given")
+    if not late:
+        tell(run, "given", 12, 0, 3, 9)
+    edited(run, plan_of(GIVEN_FACTS))
+    for aggregate in ("max", "min")[:edits_more]:
+        run.read()
+        edited(run, plan_of(GIVEN_FACTS.replace("q: sum", f"q: {aggregate}")))
+    run.read()
+    if late:
+        tell(run, "given", 12, 0, 3, 9)
+        run.read()
+    assert (run.last.upper, run.collection("giving")) == (at, [])
+    dated(range(10, 13), run)
+    assert run.last.upper == 12
+    # What is told once more is no more than that.
+    tell(run, "given", 20, 0, 3, 9, 12, 15)
+    dated(range(13, 20), run)
+    assert run.collection("giving", at) == [(1, {"n": 3})]
+    assert run.collection("giving") == [(1, {"n": 5})]
+    assert run.counted["repeated"] == 3
+
+
+@pytest.mark.parametrize("made", ["diff", "cdcv2-json"])
+def test_an_input_may_have_the_name_of_one_that_is_gone(made: str) -> None:
+    """What is known of the times of the other one says nothing about it."""
+    first = GIVEN.replace("format: diff", f"format: {made}")
+    then = first.replace("given, format", "given.2, format").replace(
+        "topic: giving}", "topic: giving.2}"
+    )
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    for topic in ("given", "given.2"):
+        run.topics.create(topic)
+        if made == "diff":
+            for time in (0, 3, 9):
+                run.topics.update(topic, time, {"x": 1}, time, 1)
+            run.topics.close(topic, 20)
+        else:
+            tell(run, topic, 20, 0, 3, 9)
+    for step, text in enumerate((first, LARGER, then)):
+        edited(run, plan_of(text))
+        dated(range(10 + step, 11 + step), run)
+    assert run.collection("giving") == [(1, {"n": 3})]
 
 
 def test_names_tell_generations_apart() -> None:
