@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ikebana import Plan
 from ikebana.codecs import cdcv2
@@ -337,6 +338,39 @@ def test_a_second_edit_at_the_same_time_adds_to_what_the_first_gave(then: str) -
     for output in ("all", "large", "totals", "errors"):
         fresh = dated(range(0), Run(plan_of(then), run.topics))
         assert collection(run, output) == collection(fresh, output)
+
+
+def test_functions_of_the_plan_of_before_may_go_when_all_portions_are_done() -> None:
+    """Also while the time of the edit is open, and its updates wait in the outputs."""
+    by_function = DATED.replace("where: quantity > 3", "filter: 'machines:is_large'")
+    run = dated(range(10), Run(plan_of(by_function), Topics(), shards=2))
+    edited(run, plan_of(LARGER))
+    run.read()
+    assert run.last.editing
+    birth = run._birth
+    assert birth is not None
+    gone = json.loads(json.dumps(birth.before).replace("machines:", "machines:no_"))
+    run._birth = structs.replace(birth, before=gone)
+    run.restart(plan_of(LARGER))
+    dated(range(10, 12), run)
+    for output in ("all", "large", "totals", "errors"):
+        fresh = dated(range(0), Run(plan_of(LARGER), run.topics))
+        assert collection(run, output) == collection(fresh, output)
+
+
+def test_functions_of_a_plan_that_no_batch_has_run_may_go() -> None:
+    """The program is rolled back with the file, and has none of the functions of that plan."""
+    run = started()
+    edited(run, plan_of(FIRST.replace("where: quantity > 3", "filter: 'machines:is_large'")))
+    birth = run._birth
+    assert birth is not None
+    gone = json.loads(json.dumps(birth.plan).replace("machines:", "machines:no_"))
+    run._birth = structs.replace(birth, plan=gone)
+    order(run.topics, 12, "tea", 12)
+    edited(run, plan_of(FIRST))
+    run.read()
+    assert (run.last.edits, run.released) == (0, ())
+    assert collection(run, "large") == expected(run, FIRST, "large")
 
 
 @pytest.mark.parametrize("then", [LARGER, COUNTED, DATED])
