@@ -224,7 +224,8 @@ class _Batch:
 
     def learn(self, source: Input, rows: Sequence[Facts]) -> None:
         """Keep the facts of an input until its frontier has passed them."""
-        name, interval = source.name, self._intervals[source.name]
+        name = source.name
+        interval = self._intervals[name]
         own = [row for row in rows if row.input == name]
         found = facts.step(
             self._part(parts.FACTS, name),
