@@ -132,3 +132,9 @@ def what_counts(states: States) -> States:
 
 
 DEBOUNCE = Machine(settled, view=what_counts)
+
+
+def is_large(row: tuple[Any, Any]) -> bool:
+    """Whether the quantity of an order is more than 3."""
+    _, value = row
+    return bool(value["quantity"] > 3)

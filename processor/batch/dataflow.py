@@ -225,10 +225,15 @@ class _Batch:
     def learn(self, source: Input, rows: Sequence[Facts]) -> None:
         """Keep the facts of an input until its frontier has passed them."""
         name = source.name
+        interval = self._intervals[name]
+        own = [row for row in rows if row.input == name]
         found = facts.step(
             self._part(parts.FACTS, name),
-            [update for row in rows if row.input == name for update in updates_of(row)],
-            self._intervals[name],
+            [update for row in own for update in updates_of(row)],
+            interval,
+            since=min((row.since for row in own if row.since is not None), default=None),
+            # An input that an edit has added also has facts of times before the edit.
+            begins=self._editing is not None and self._editing.time == interval.lower,
         )
         self.new_facts[name] = found.counts
         self.counted["repeated"] += found.repeated

@@ -39,13 +39,16 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     A start writes the metadata before the first batch of an edit.  If it ends in between, the
     next start may have yet another plan, which is then an edit of the plan that has run.
 
-    Raises: CheckpointError, if this version cannot make one of the two plans.
+    Raises: CheckpointError, if this version cannot make the plan that has run.
     """
     if (birth.start if logged is None else logged).edits >= birth.edits:
         return birth
-    edit = edit_of(birth)
-    assert edit is not None, "an edit is counted and not there"
-    released = {*birth.released, *parts_of(edit.after)} - parts_of(edit.before)
+    before = recorded(msgspec.structs.replace(birth, plan=birth.before))
+    # The plan that has not run may be of a version with other functions.  Nothing was kept for
+    # it, and parts that it took over from released ones are emptied before they are used.
+    after = _recorded(birth)
+    parts = frozenset[str]() if after is None else parts_of(after)
+    released = {*birth.released, *parts} - parts_of(before)
     return msgspec.structs.replace(
         birth,
         plan=birth.before,
@@ -190,6 +193,27 @@ def edit_of(birth: Birth) -> Edit | None:
             "it: run that with --once.",
         ) from None
     return edit_between(old, new)
+
+
+def edit_under_way(birth: Birth, offset: SourceOffset) -> Edit | None:
+    """The edit that the batches from `offset` on belong to; None if none is under way.
+
+    When all portions are done, the updates of an edit wait in outputs until its time is closed.
+    For that nothing of the plan before it is needed any more: if that cannot be made, it is an
+    edit that changes nothing.
+
+    Raises: CheckpointError, if portions are left and this version cannot read that plan.
+    """
+    fills = birth.edits > offset.edits or offset.fills
+    if not fills and not offset.editing:
+        return None
+    try:
+        return edit_of(birth)
+    except CheckpointError:
+        if fills:
+            raise
+        plan = recorded(birth)
+        return edit_between(plan, plan)
 
 
 def _check_forms(birth: Birth, plan: Plan) -> None:

@@ -8,6 +8,9 @@ what comes of a time before `upper` is a repetition: of what is held, or, before
 of what was released, which nothing is remembered of.  A fact in the interval that is
 not held is one more than progress has counted, and an error.
 
+An input that is added later begins when the pipeline has closed times already.  Its facts of
+these times are held like all others, and released at the first time that is open.
+
 Entries lie in order of time, and others than those that come or are due are not looked at.
 Times are 64-bit integers; negative ones lie before every `lower`.
 """
@@ -41,16 +44,29 @@ class Found(NamedTuple):
     repeated: int
 
 
-def step(store: Store, facts: Sequence[KeyedUpdate], interval: Interval) -> Found:
+def step(
+    store: Store,
+    facts: Sequence[KeyedUpdate],
+    interval: Interval,
+    *,
+    since: int | None = None,
+    begins: bool = False,
+) -> Found:
     """Hold new facts, and release those of the interval.
+
+    All facts before `since` were found in earlier batches; by default those before the interval.
+    With `begins`, nothing may have been released yet, so what is held of times before the
+    interval is released at its lower.
 
     Raises:
         ContradictionError: a fact contradicts another one, or the frontier.
     """
     held = Part(store, b"f")
+    lower, upper = interval.lower, interval.upper
+    since = lower if since is None else min(since, lower)
     arriving: dict[bytes, KeyedUpdate] = {}
     for fact in facts:
-        if fact.time >= interval.lower:
+        if fact.time >= since:
             _agree(arriving.setdefault(_place(fact), fact), fact.diff)
     counts: Counter[int] = Counter()
     places = list(arriving)
@@ -59,19 +75,19 @@ def step(store: Store, facts: Sequence[KeyedUpdate], interval: Interval) -> Foun
         if entry is not None:
             _agree(fact, msgspec.msgpack.decode(entry, type=_Entry)[2])
             continue
-        if fact.time < interval.upper:
+        if fact.time < upper and lower < upper:
             raise ContradictionError(fact.time, "there are more of them than progress counts")
         counts[fact.time] += 1
         held.put(place, msgspec.msgpack.encode((fact.key, fact.value, fact.diff)))
     released, updates = [], []
-    # Nothing is held of earlier times, but what was may still lie in the way.
-    for place, entry in held.scan(b"", _packed(interval.lower)):
+    # Otherwise nothing is held of earlier times, but what was may still lie in the way.
+    for place, entry in held.scan(b"", b"" if begins else _packed(lower)):
         time = _time_of(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
-        if time >= interval.upper:
+        if time >= upper or lower == upper:
             break
         key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
-        updates.append(KeyedUpdate(key, value, time, diff))
+        updates.append(KeyedUpdate(key, value, max(time, lower), diff))
         released.append(place)
     for place in released:
         held.delete(place)

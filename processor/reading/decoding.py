@@ -218,7 +218,8 @@ class Decoding:
 
     def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
         """Add facts to shards by datum, so that one shard sees all repeats of a fact."""
-        shards = [Facts(facts.input, [], [], [], []) for _ in range(self._count)]
+        since = self._place.since
+        shards = [Facts(facts.input, [], [], [], [], since) for _ in range(self._count)]
         for fact in updates_of(facts):
             add(shards[shard_of(NO_KEY if fact.key is None else fact.key, self._count)], fact)
         yield from ((at, pack(shard)) for at, shard in enumerate(shards) if shard.keys)

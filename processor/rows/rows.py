@@ -112,13 +112,17 @@ class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
 
 
 class Facts(msgspec.Struct, array_like=True, tag="facts"):
-    """Updates of an input in CDCv2, which may come in any order, and repeatedly."""
+    """Updates of an input in CDCv2, which may come in any order, and repeatedly.
+
+    Those of times before `since` are repetitions; None: those before the batch's interval.
+    """
 
     input: str
     keys: list[bytes | None]
     values: list[bytes]
     times: list[int]
     diffs: list[int]
+    since: int | None = None
 
 
 class Seen(msgspec.Struct, array_like=True, tag="seen"):

@@ -18,7 +18,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import (
     begun,
-    edit_of,
+    edit_under_way,
     evolved,
     hints_kept,
     resumed,
@@ -201,7 +201,7 @@ def start(
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
-        edit=edit_of(birth) if _is_edited(checkpoint, birth) else None,
+        edit=edit_under_way(birth, checkpoint.logged(birth.first_batch).offset or birth.start),
     )
     # What is told of a query is told of the one that goes on: each start listens anew.
     if on_trigger is not None and not found.finishes:
@@ -227,12 +227,6 @@ def _to_run(checkpoint: Checkpoint, ran: Birth | None, new: _ToRun) -> _ToRun:
     if ran is None or finishing(ran, new.plan, checkpoint.logged(ran.first_batch)) is None:
         return new
     return _ToRun(plan_of_before(ran, new.plan), ran, finishes=True)
-
-
-def _is_edited(checkpoint: Checkpoint, birth: Birth) -> bool:
-    """Whether an edit is to begin, or on its way: only then is the plan of before needed."""
-    offset = checkpoint.logged(birth.first_batch).offset or birth.start
-    return birth.edits > offset.edits or bool(offset.editing)
 
 
 def _ran(checkpoint: Checkpoint, birth: Birth | None) -> Birth | None:

@@ -17,7 +17,7 @@ from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.batch.editing import Editing
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
-from ikebana.processor.checkpoint.evolution import begun, edit_of, evolved, resumed
+from ikebana.processor.checkpoint.evolution import begun, edit_under_way, evolved, resumed
 from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
 from ikebana.processor.in_process import (
     Attempt,
@@ -392,7 +392,7 @@ class Run:
 
     def _editing(self, after: SourceOffset) -> Editing | None:
         """The edit of the plan that a batch belongs to, if any."""
-        edit = edit_of(self._birth) if after.editing and self._birth is not None else None
+        edit = None if self._birth is None else edit_under_way(self._birth, after)
         return None if edit is None else Editing(edit, after.editing, after.edits, after.fills)
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:

@@ -228,7 +228,7 @@ def mint(
         topic_ids=last.topic_ids,
         behind=reading.behind,
         hops={**last.hops, **{s: last.hops.get(s, 0) + count for s, count in waiting.items()}},
-        known={**_read({**last.known, **look.known}), **reading.known},
+        known={**_read(_of(plan, {**last.known, **look.known})), **reading.known},
         now=now_ms if plan.is_dated else 0,
         hydrating=hydrating,
         # Hydrated rows go through the loopback topic: no more of them before it is empty.
@@ -387,8 +387,15 @@ def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Re
 
 
 def _taken_to(last: SourceOffset, name: str) -> int:
-    """The time up to which the updates of a diff topic have been taken; 0 for a new one."""
+    """The time up to which the updates of a topic have been taken; 0 for a new one."""
     return min(last.upper, last.known[name].frontier if name in last.known else 0)
+
+
+def _of(plan: Plan, known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+    """Drop what is known of inputs that are gone: one that is added later may have their name."""
+    names = {source.name for source in plan.inputs}
+    names |= {topic_key(topic) for topic in plan.transaction_topics}
+    return {name: times for name, times in known.items() if name in names}
 
 
 def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
@@ -450,7 +457,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     event = source.event_time
                     latest = None if event is None else event.latest(end.now)
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
-                    if source.traits.kind == "updates":
+                    if source.traits.is_updates:
                         place = replace(place, since=_taken_to(start, source.name))
                 elif plan.time == "offset":
                     if (topic, partition) not in bases:

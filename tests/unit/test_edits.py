@@ -5,8 +5,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ikebana import Plan
+from ikebana.codecs import cdcv2
 from ikebana.errors import CheckpointError
 from ikebana.processor.batch import editing
 from ikebana.processor.configuring.pipeline import parse
@@ -338,6 +340,39 @@ def test_a_second_edit_at_the_same_time_adds_to_what_the_first_gave(then: str) -
         assert collection(run, output) == collection(fresh, output)
 
 
+def test_functions_of_the_plan_of_before_may_go_when_all_portions_are_done() -> None:
+    """Also while the time of the edit is open, and its updates wait in the outputs."""
+    by_function = DATED.replace("where: quantity > 3", "filter: 'machines:is_large'")
+    run = dated(range(10), Run(plan_of(by_function), Topics(), shards=2))
+    edited(run, plan_of(LARGER))
+    run.read()
+    assert run.last.editing
+    birth = run._birth
+    assert birth is not None
+    gone = json.loads(json.dumps(birth.before).replace("machines:", "machines:no_"))
+    run._birth = structs.replace(birth, before=gone)
+    run.restart(plan_of(LARGER))
+    dated(range(10, 12), run)
+    for output in ("all", "large", "totals", "errors"):
+        fresh = dated(range(0), Run(plan_of(LARGER), run.topics))
+        assert collection(run, output) == collection(fresh, output)
+
+
+def test_functions_of_a_plan_that_no_batch_has_run_may_go() -> None:
+    """The program is rolled back with the file, and has none of the functions of that plan."""
+    run = started()
+    edited(run, plan_of(FIRST.replace("where: quantity > 3", "filter: 'machines:is_large'")))
+    birth = run._birth
+    assert birth is not None
+    gone = json.loads(json.dumps(birth.plan).replace("machines:", "machines:no_"))
+    run._birth = structs.replace(birth, plan=gone)
+    order(run.topics, 12, "tea", 12)
+    edited(run, plan_of(FIRST))
+    run.read()
+    assert (run.last.edits, run.released) == (0, ())
+    assert collection(run, "large") == expected(run, FIRST, "large")
+
+
 @pytest.mark.parametrize("then", [LARGER, COUNTED, DATED])
 def test_a_plan_that_no_batch_has_run_leaves_nothing(then: str) -> None:
     """Neither its names nor its topics are taken, and the next is an edit of what has run."""
@@ -526,6 +561,71 @@ def test_an_added_topic_of_updates_is_read_from_its_beginning(edits_more: int) -
     assert at == 9
     assert run.collection("giving", at) == [(1, {"n": 3})]
     assert run.collection("giving") == [(1, {"n": 3}), (2, {"n": 1})]
+
+
+def tell(run: Run, topic: str, upper: int, *times: int) -> None:
+    """Send facts of these times, and that there are no others before a time."""
+    facts = [(b"%d" % time, b'{"x":1}', time, 1) for time in times]
+    for message in (
+        *cdcv2.encode_updates(facts, 10_000),
+        *cdcv2.encode_progress(0, upper, Counter(times), 10_000),
+    ):
+        run.topics.send(topic, None, message)
+
+
+GIVEN_FACTS = GIVEN.replace("format: diff", "format: cdcv2-json")
+
+
+@pytest.mark.parametrize("edits_more", [0, 1, 2])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_added_topic_of_facts_is_read_from_its_beginning(
+    edits_more: int, *, late: bool
+) -> None:
+    """Those of times that were closed before the edit count at its time."""
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    at = run.last.upper
+    run.topics.create("given")
+    if not late:
+        tell(run, "given", 12, 0, 3, 9)
+    edited(run, plan_of(GIVEN_FACTS))
+    for aggregate in ("max", "min")[:edits_more]:
+        run.read()
+        edited(run, plan_of(GIVEN_FACTS.replace("q: sum", f"q: {aggregate}")))
+    run.read()
+    if late:
+        tell(run, "given", 12, 0, 3, 9)
+        run.read()
+    assert (run.last.upper, run.collection("giving")) == (at, [])
+    dated(range(10, 13), run)
+    assert run.last.upper == 12
+    # What is told once more is no more than that.
+    tell(run, "given", 20, 0, 3, 9, 12, 15)
+    dated(range(13, 20), run)
+    assert run.collection("giving", at) == [(1, {"n": 3})]
+    assert run.collection("giving") == [(1, {"n": 5})]
+    assert run.counted["repeated"] == 3
+
+
+@pytest.mark.parametrize("made", ["diff", "cdcv2-json"])
+def test_an_input_may_have_the_name_of_one_that_is_gone(made: str) -> None:
+    """What is known of the times of the other one says nothing about it."""
+    first = GIVEN.replace("format: diff", f"format: {made}")
+    then = first.replace("given, format", "given.2, format").replace(
+        "topic: giving}", "topic: giving.2}"
+    )
+    run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
+    for topic in ("given", "given.2"):
+        run.topics.create(topic)
+        if made == "diff":
+            for time in (0, 3, 9):
+                run.topics.update(topic, time, {"x": 1}, time, 1)
+            run.topics.close(topic, 20)
+        else:
+            tell(run, topic, 20, 0, 3, 9)
+    for step, text in enumerate((first, LARGER, then)):
+        edited(run, plan_of(text))
+        dated(range(10 + step, 11 + step), run)
+    assert run.collection("giving") == [(1, {"n": 3})]
 
 
 def test_names_tell_generations_apart() -> None:
