@@ -218,7 +218,7 @@ def _together(
         known |= {shard: markers.last_marker(reader, topic, shard) for shard in range(shards)}
         outputs = {o.name: shown(admin, reader, o, existing) for o in plan.published}
         logged = _logged(checkpoint, birth, held.logged)
-        # What is on its way a start finishes by itself.
+        # A start itself finishes the work that is still in the exchange topic.
         judged = judge(History(plan, birth, logged, outputs, known, finishes=True))
         if isinstance(judged, Refusal):
             return refused(what, judged.error())
