@@ -95,7 +95,7 @@ class DatedInputs:
     def _after(
         self, last: SourceOffset, ends: Positions, idle: Mapping[str, frozenset[Where]]
     ) -> dict[str, InputTimes]:
-        """Compute the knowledge after a batch; it is cached, as idle sources ask repeatedly."""
+        """Compute the knowledge after a batch, or take it from the cache if nothing came in."""
         if self._learned_at != (last.batch, ends):
             self._learned_at, self._learned = (last.batch, ends), {}
         which = frozenset(idle.items())
