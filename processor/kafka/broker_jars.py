@@ -37,7 +37,7 @@ def jars_folder() -> Path:
 
 
 def jars_fetched() -> bool:
-    """Whether the jars of the broker are in the cache already."""
+    """Return whether the jars of the broker are in the cache already."""
     return jars_folder().is_dir()
 
 

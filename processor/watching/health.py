@@ -1,4 +1,4 @@
-"""Whether a running pipeline is alive, and whether it has caught up.
+"""Decide whether a running pipeline is live, and whether it is ready.
 
 *Lag* is the age of the last moment of which it is known that all that was in the input
 topics then is published now.  A batch that looked at the topics when it began offers
@@ -17,7 +17,7 @@ pipeline ends by itself after that, and a restart before would help nobody.  Unt
 first sign of life after the start, which may take fetching all state, the limit is one
 of its own.
 
-No clock is read here but the one that is given, which must never go back.
+The only clock that is read here is a parameter, and must never go back.
 """
 
 import threading
@@ -25,12 +25,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Moments that wait; the oldest are forgotten, which makes the lag longer.
+# The number of moments that wait; older ones are forgotten, which makes the lag longer.
 _MOST_OFFERED = 10_000
 
 
 class Limits(NamedTuple):
-    """Seconds: the lag of a ready pipeline, and the silence of a live one."""
+    """Limits in seconds: the lag of a ready pipeline, and the silence of a live one."""
 
     ready_within: float
     stuck_after: float
@@ -38,11 +38,11 @@ class Limits(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a batch has come.
+    """The progress that a batch has made.
 
-    `done` are the offsets read; `offered` those that there were when it began, None if it
-    did not look.  What it read has times before `upper`; times before `closed` are done
-    with by all operators.
+    `done` is the number of offsets read, `offered` the number that there was when the batch
+    began, or None if it did not check.  The times that it read lie before `upper`; all
+    operators have finished the times before `closed`.
     """
 
     done: int
@@ -52,14 +52,14 @@ class Progress(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether it is so, and why, in a line."""
+    """The answer to a probe, and the reason in a line."""
 
     good: bool
     reason: str
 
 
 class Health:
-    """What is known of one run; told by any thread, asked by any thread."""
+    """Computes the health of one run from reports; every method is thread-safe."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -69,23 +69,23 @@ class Health:
         self._doing: str | None = "starting"
         self._ended = False
         self._caught_up: float | None = None
-        # Moments, and what they wait for: first offsets, then a frontier.
+        # Moments that wait for a number of offsets, and then for a frontier.
         self._offered: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
         self._read: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
 
     def step(self, what: str) -> None:
-        """Start-up has come to this step."""
+        """Record the current step of the start."""
         with self._lock:
             self._last_sign = self._clock()
             self._doing = what
 
     def committed(self) -> None:
-        """A batch has been committed; what it was, `batch` is told a moment later."""
+        """Record that a batch has been committed; its `batch` follows a moment later."""
         with self._lock:
             self._sign()
 
     def batch(self, took_s: float, batch: Progress) -> None:
-        """A batch has ended that began `took_s` ago."""
+        """Record the end of a batch that began `took_s` seconds ago."""
         with self._lock:
             now = self._sign()
             if batch.offered is not None:
@@ -96,7 +96,7 @@ class Health:
                 self._caught_up, _ = self._read.popleft()
 
     def idle(self, *, waits: bool = False) -> None:
-        """There is nothing to do; `waits` says that something read is not published yet."""
+        """Record that there is nothing to do; `waits` if records read are not published yet."""
         with self._lock:
             now = self._sign()
             if waits:
@@ -106,24 +106,24 @@ class Health:
             self._read.clear()
 
     def end(self) -> None:
-        """The query has ended, however it did."""
+        """Record that the query has ended, for whatever reason."""
         with self._lock:
             self._ended = True
 
     @property
     def quiet_s(self) -> float:
-        """How long ago the last sign of life was."""
+        """Compute the seconds since the last sign of life."""
         with self._lock:
             return self._clock() - self._last_sign
 
     @property
     def lag_s(self) -> float | None:
-        """The lag; None as long as it is not known."""
+        """Compute the lag in seconds; None as long as it is unknown."""
         with self._lock:
             return None if self._caught_up is None else self._clock() - self._caught_up
 
     def live(self) -> Verdict:
-        """Whether it goes on; if not, a restart may help."""
+        """Decide whether the run makes progress; if not, a restart may help."""
         quiet_s, doing = self.quiet_s, self._doing
         limit_s = self._limits.stuck_after if doing is None else self._limits.start_within
         if self._ended:
@@ -136,7 +136,7 @@ class Health:
         return Verdict(good=True, reason=f"live: {quiet_s:.0f} s since the last sign of life")
 
     def ready(self) -> Verdict:
-        """Whether what it publishes is as new as it should be."""
+        """Decide whether the lag of the published updates is within its limit."""
         lag_s, limit_s = self.lag_s, self._limits.ready_within
         if self._ended:
             return Verdict(good=False, reason="the query has ended")
