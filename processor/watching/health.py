@@ -1,21 +1,20 @@
 """Decide whether a running pipeline is live, and whether it is ready.
 
-*Lag* is the age of the last moment of which it is known that all that was in the input
-topics then is published now.  A batch that looked at the topics when it began offers
-such a moment; it counts as soon as as many offsets are read as there were, and the
-frontier of every operator has come up to the batch that read the last of them.  So a
-pipeline that is never without a backlog, but keeps up, is as far behind as that backlog
-is old.  Offsets are summed over partitions, of which each gives a batch its share.
+The *lag* is the age of the last moment such that all records in the input topics at that moment
+are published now.  A batch that reads the topics' ends when it begins offers such a moment.  The
+moment counts as soon as as many offsets are read as there were, and the frontier of every
+operator has reached the batch that read the last of them.  So the lag of a pipeline that always
+has a backlog, but keeps up, is the age of that backlog.  Offsets are summed over partitions, of
+which each gives a batch its share.
 
-In event time what was read may wait, since its time is not closed: then `upper` lies behind
-the greatest time that was seen, and having nothing to do is not having caught up.
+In event time, records that were read may wait because their times are not closed.  Then `upper`
+lies behind the greatest time seen, and a pipeline with nothing to do has not caught up.
 
-*Ready* is a lag within a limit.  *Live* is a sign of life within a limit: a batch that
-was committed, or a look that found nothing to do.  A limit on that must be longer than
-the longest batch, and than the time for which brokers that are away are waited for: a
-pipeline ends by itself after that, and a restart before would help nobody.  Until the
-first sign of life after the start, which may take fetching all state, the limit is one
-of its own.
+A pipeline is *ready* if its lag is within a limit.  It is *live* if its last sign of life is
+within a limit: a committed batch, or a trigger that found nothing to do.  This limit must be
+longer than the longest batch, and longer than the time for which we wait for brokers that are
+away: the pipeline ends by itself after that time, and an earlier restart would not help.  Until
+the first sign of life after the start, which may have to fetch all state, another limit holds.
 
 The only clock that is read here is a parameter, and must never go back.
 """
