@@ -24,7 +24,7 @@ def written(operator: Operator) -> list[str]:
 
 
 def kept(operator: Operator) -> str:
-    """Describe the state that an operator keeps of each key; empty if it keeps none."""
+    """Describe the state that an upsert, a state machine or a reduction keeps of each key."""
     return _KEPT[type(operator)](operator)
 
 
