@@ -388,7 +388,7 @@ def free_port() -> int:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody listens on a loopback port."""
+    """Return whether nobody listens on a loopback port."""
     with socket.socket() as probe:
         # Kafka sets the same option: ports of closed connections are free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

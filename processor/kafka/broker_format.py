@@ -20,7 +20,7 @@ _FEATURES = "bootstrap.checkpoint"
 
 
 def is_formatted(folder: Path) -> bool:
-    """Whether a folder of logs has been formatted, so that a broker can start on it."""
+    """Return whether a folder of logs has been formatted, so that a broker can start on it."""
     return (folder / META).exists()
 
 

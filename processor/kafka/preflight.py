@@ -1,8 +1,8 @@
 """Checks of the brokers before a start: topics, rights, and whether they fit together.
 
-The pipeline may be running meanwhile.  So markers are read before the log, which must be ahead of
-them; and they are compared with the commits that were logged before, which they must not be
-behind.
+The pipeline may be running meanwhile.  So the commits in Spark's log are read first, then the
+markers, then the end of the log.  The markers must be at least as new as those commits, and the
+log must be ahead of the markers.
 """
 
 import functools

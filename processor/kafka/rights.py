@@ -235,7 +235,7 @@ def _inputs(plan: Plan) -> list[str]:
 
 
 def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Operations]]:
-    """Return the rights that each client needs on each topic; Describe is always among them."""
+    """Return the rights that each client needs on each topic; any of them needs Describe too."""
     found: dict[str, dict[str, Operations]] = defaultdict(lambda: defaultdict(set))
 
     def need(name: str, topic: str, *operations: AclOperation) -> None:

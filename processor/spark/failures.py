@@ -51,7 +51,7 @@ _RIVAL = ("SparkConcurrentModificationException", "CONCURRENT_STREAM_LOG_UPDATE"
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the query may succeed after a restart."""
+    """Return whether the query may succeed after a restart."""
     return isinstance(error, _TRANSIENT)
 
 

@@ -25,7 +25,8 @@ class GivenSpark:
         """Check a session and keep it.
 
         Raises:
-            ConfigError: it is a session of Spark Connect, or its settings break exactly-once.
+            ConfigError: it is a session of Spark Connect, or has another value of a setting that
+                ikebana controls.
         """
         if not hasattr(given, "_jsparkSession"):
             raise ConfigError(

@@ -62,7 +62,7 @@ class Portion(NamedTuple):
     starts: dict[int, int]
 
     def ends(self) -> dict[int, int]:
-        """The end offsets of the last batch, by partition."""
+        """Return the end offsets of the last batch, by partition."""
         return _advanced(self.starts, *self.batches)
 
 

@@ -111,13 +111,13 @@ class Health:
 
     @property
     def quiet_s(self) -> float:
-        """Compute the seconds since the last sign of life."""
+        """The seconds since the last sign of life."""
         with self._lock:
             return self._clock() - self._last_sign
 
     @property
     def lag_s(self) -> float | None:
-        """Compute the lag in seconds; None as long as it is unknown."""
+        """The lag in seconds; None as long as it is unknown."""
         with self._lock:
             return None if self._caught_up is None else self._clock() - self._caught_up
 
