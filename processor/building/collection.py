@@ -317,7 +317,7 @@ class Collection(Generic[Key, Value]):
         return self
 
     def built(self) -> str:
-        """The name of the operator of this collection; steps become a linear operator now."""
+        """Return the operator's name; the steps become a linear operator now."""
         if not self.steps:
             return self.source
         name = self.name or self.parts.free_name(self.source, self.steps)
@@ -371,7 +371,7 @@ def conditions(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def identifier(expression: str) -> str:
-    """An identifier made from the letters and digits of an expression.
+    """Make an identifier from the letters and digits of an expression.
 
     >>> identifier("orders.country || '!'")
     'orders_country'
@@ -380,7 +380,7 @@ def identifier(expression: str) -> str:
 
 
 def _only_chooses(step: Sql) -> bool:
-    """Whether a step has conditions alone."""
+    """Return whether a step has only conditions."""
     return Sql(where=step.where) == step
 
 

@@ -1,10 +1,10 @@
-"""A plan in words and as a picture, as a notebook shows it."""
+"""The explanation of a plan, as text and as a picture for notebooks."""
 
 from ikebana.processor.planning.plan import Plan
 
 
 class Explained:
-    """What a plan will read, keep and write."""
+    """The explanation of a plan: its inputs, state, outputs and costs."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -35,7 +35,7 @@ def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipe
 
 
 def is_reference(given: str) -> bool:
-    """Whether a text has the form `module:name`."""
+    """Return whether a text has the form `module:name`."""
     module, colon, name = given.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), name))
 

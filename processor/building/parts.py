@@ -1,4 +1,4 @@
-"""The parts of a pipeline that is being written down, each with where that was."""
+"""The parts of a pipeline under construction, each with its place in the user's code."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from ikebana.processor.planning.plan import Input, Linear, Operator, Output
 
 
 class Parts:
-    """Inputs, operators and outputs of one pipeline, by name, in the order they were made."""
+    """The inputs, operators and outputs of a pipeline, by name, in order of creation."""
 
     def __init__(self, pipeline: str) -> None:
         self.pipeline = pipeline
@@ -21,14 +21,14 @@ class Parts:
         """Lines of the user's code by the paths of problems, such as `operators.large`."""
 
     def read(self, given: Input) -> None:
-        """Have an input.  Raises: ConfigError, if another one has its name."""
+        """Add an input; raise a ConfigError if another one has its name."""
         self._have("inputs", self.inputs, given)
 
     def add(self, operator: Operator, places: tuple[CodePlace, ...] = ()) -> str:
-        """Have an operator, whose steps were made at `places`; its name.
+        """Add an operator whose steps were written at `places`, and return its name.
 
         Raises:
-            ConfigError: another one has its name.
+            ConfigError: another operator has its name.
         """
         path = self._have("operators", self.operators, operator, *places[-1:])
         for at, place in enumerate(places):
@@ -36,11 +36,11 @@ class Parts:
         return operator.name
 
     def publish(self, output: Output) -> None:
-        """Have an output.  Raises: ConfigError, if another one has its name."""
+        """Add an output; raise a ConfigError if another one has its name."""
         self._have("outputs", self.outputs, output)
 
     def free_name(self, source: str, steps: tuple[Step, ...]) -> str:
-        """The name of the linear operator of these steps, or one for it that nobody has."""
+        """Return the name of the linear operator with these steps, or choose a free name."""
         for operator in self.operators.values():
             if operator == Linear(operator.name, source, steps):
                 return operator.name

@@ -218,7 +218,7 @@ class Pipeline:
         return concat(self._parts, collections, name)
 
     def plan(self) -> Plan:
-        """The immutable plan; a pipeline file with the same parts gives an equal one.
+        """Return the immutable plan; a pipeline file with the same parts gives an equal one.
 
         Raises:
             PlanError: parts do not fit; it lists every problem with the line of your code.

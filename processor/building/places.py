@@ -1,4 +1,4 @@
-"""Where in a user's code the parts of a pipeline were written."""
+"""The places in a user's code at which the parts of a pipeline were written."""
 
 import sys
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ikebana.errors import PlanError
 
-# Frames of files in here are ours.
+# Frames of files in this folder are ours.
 _OURS = str(Path(__file__).resolve().parents[1])
 
 
@@ -22,7 +22,7 @@ class CodePlace(NamedTuple):
 
 
 def here() -> CodePlace:
-    """The line outside of ikebana from which it was called."""
+    """Find the line outside of ikebana from which this was called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
@@ -30,12 +30,12 @@ def here() -> CodePlace:
 
 
 def _is_ours(file: str) -> bool:
-    # The package is reached by links.
+    # The package is imported through symbolic links.
     return str(Path(file).resolve()).startswith(_OURS)
 
 
 def placed(error: PlanError, plan: str, places: Mapping[str, CodePlace]) -> PlanError:
-    """The error with the place of each problem, as far as it is known."""
+    """Add the place of each problem to an error, as far as it is known."""
     found = [(path, f"{problem}{_at(path, places)}") for path, problem in error.problems]
     return PlanError(plan, found)
 

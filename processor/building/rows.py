@@ -13,7 +13,7 @@ from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
 
 _SQL = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
-# What is JSON whatever is in it.
+# Types that are JSON, whatever their arguments.
 _JSON = (dict, list, object)
 
 
@@ -37,14 +37,14 @@ class Sql(NamedTuple):
 
 
 def columns_of(row: type) -> tuple[Column, ...]:
-    """The columns of a TypedDict, in its order.
+    """Return the columns of a TypedDict, in its order.
 
     `str`, `int`, `float` and `bool` are VARCHAR, BIGINT, DOUBLE and BOOLEAN; `list[...]`,
-    `dict[...]`, `Any` and TypedDicts are JSON; `Annotated[type, "SQL TYPE"]` is what it says.
+    `dict[...]`, `Any` and TypedDicts are JSON; `Annotated[type, "SQL TYPE"]` has that SQL type.
     `X | None` is X: in SQL every column may be null.
 
     Raises:
-        ConfigError: it is no TypedDict, or names a type that says no SQL type.
+        ConfigError: it is no TypedDict, or a field has a type without an SQL type.
     """
     if not typing.is_typeddict(row):
         name = getattr(row, "__name__", repr(row))
@@ -78,7 +78,7 @@ def _column(row: str, name: str, kind: Any) -> Column:
 
 
 def _said(kind: Any) -> Iterator[Sql]:
-    """The SQL types that stand in annotations, from the outside."""
+    """Yield the SQL types in annotations, from the outermost inwards."""
     if typing.get_origin(kind) is Annotated:
         bare, *notes = typing.get_args(kind)
         for note in notes:
@@ -96,7 +96,7 @@ _UNIONS = (Union, types.UnionType)
 
 
 def _bare(kind: Any) -> Any:
-    """A type without what is said of it, and without None."""
+    """Return a type without its annotations and without None."""
     origin = typing.get_origin(kind)
     if origin in (Annotated, typing.Required, typing.NotRequired):
         return _bare(typing.get_args(kind)[0])

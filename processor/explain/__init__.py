@@ -1,5 +1,4 @@
-"""What a plan becomes before it runs: as values, and as text, Mermaid, SVG and HTML.
+"""Explain a plan before it runs: as values, and as text, Mermaid, SVG and HTML.
 
-`explanation` says what there is to say, and nothing of how it looks; each rendering is
-a pure function of that.
+`explanation` has the content without any layout, and each rendering is a pure function of it.
 """

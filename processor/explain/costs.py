@@ -1,4 +1,4 @@
-"""What a plan costs: hops, arrangements and passes, each by where it arises."""
+"""Count the costs of a plan by part: exchanges (hops), arrangements and passes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ MEANINGS = {
 
 
 class Cost(NamedTuple):
-    """What a part of the plan costs."""
+    """The costs of one part of the plan."""
 
     part: str
     arrangements: int
@@ -25,7 +25,7 @@ class Cost(NamedTuple):
 
 
 def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
-    """The costs of each part, then their sum."""
+    """Yield the costs of each part, and then their sum."""
     found = []
     edges = progress.edges(plan)
     kept = {upsert.name: "upsert" for upsert in plan.upserts}

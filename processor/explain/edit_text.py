@@ -1,6 +1,6 @@
-"""What an edit does, as lines of text: a sign and a word for each part, aligned.
+"""Describe an edit as lines of text: a sign and a word for each part, aligned.
 
-`+` is new, `-` goes, `~` becomes another one, `=` stays, `!` is refused.
+`+` is new, `-` is removed, `~` is changed, `=` stays, `!` is refused.
 """
 
 import textwrap
@@ -33,14 +33,14 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 class Line(NamedTuple):
-    """A line, and in which tone it is said, for whoever has colours."""
+    """A line and its tone, for output with colours."""
 
     text: str
     tone: Tone = "plain"
 
 
 def edit_lines(plan: EditPlan) -> Iterator[Line]:
-    """The edit, section by section, and in the end how many parts do what."""
+    """Describe the edit by sections; the last lines count the parts by their fates."""
     where = f"pipeline {plan.pipeline}, checkpoint {printable(plan.checkpoint)}"
     if plan.frontier is not None:
         where += f", frontier {moment(plan.frontier)}"
@@ -62,7 +62,7 @@ def edit_lines(plan: EditPlan) -> Iterator[Line]:
 
 
 def closing(plan: EditPlan) -> str:
-    """What comes of it, in a line."""
+    """Summarise the result in a line."""
     if plan.refused:
         return f"refused, for {counted(len(plan.refused), 'reason')}"
     if plan.is_new:
@@ -98,7 +98,7 @@ def _name(part: PartPlan) -> str:
 
 
 def _told(part: PartPlan) -> str:
-    """What becomes of a part, in words."""
+    """Describe the effect of the edit on a part."""
     words = [_word(part)]
     if part.was is not None and part.does != "renamed":
         words.append(f"called {part.was} in the checkpoint")
@@ -182,7 +182,7 @@ def _wrapped(text: str, first: str, rest: str) -> list[str]:
 
 
 def _size(size: int) -> str:
-    """A number of bytes in its unit.
+    """Write a number of bytes with a unit.
 
     >>> _size(999), _size(1536), _size(5 * 2**30)
     ('999 bytes', '1.5 KiB', '5.0 GiB')

@@ -1,4 +1,4 @@
-"""All that there is to say of a plan, as a value that renderings read."""
+"""The explanation of a plan as a value, which renderings read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _TIMES = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A plan as it is written and as it is run, and what became of the one for the other."""
+    """A plan as written and as run, with the optimisations and costs in between."""
 
     name: str
     fingerprint: str
@@ -38,7 +38,7 @@ class Explanation:
 
 
 def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
-    """Explain a plan, and where it runs, if that is known.
+    """Explain a plan, with the settings of its run if they are known.
 
     Raises:
         PlanError: the parts of the plan do not fit.
@@ -63,7 +63,7 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
 
 
 def _unused(plan: Plan) -> Iterator[str]:
-    """Operators that no output shows; upserts keep their state all the same."""
+    """Warn of operators that no output shows; unused upserts keep their state nevertheless."""
     used = {
         name
         for branches in planner.physical(plan, optimized=False).branches.values()

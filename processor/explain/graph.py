@@ -1,4 +1,4 @@
-"""A plan as boxes and arrows: as it is written, and as it is run."""
+"""Make graphs of a plan, with boxes and arrows: as it is written, and as it is run."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _POLICIES = {
 
 
 class Box(NamedTuple):
-    """Something with a name and what there is to say of it."""
+    """A node of the graph, with a title and lines of description."""
 
     id: str
     kind: Kind
@@ -61,7 +61,7 @@ class Box(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """Data go from one box to another, both by their ids."""
+    """The flow of data from one box to another, by their ids."""
 
     origin: str
     target: str
@@ -69,7 +69,7 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A directed graph without cycles; boxes stand before those that they lead to."""
+    """A directed graph without cycles; boxes come before those to which they lead."""
 
     title: str
     boxes: tuple[Box, ...]
@@ -77,11 +77,11 @@ class Graph:
 
 
 def as_written(plan: Plan) -> Graph:
-    """Inputs, operators and outputs in the words of the pipeline file."""
+    """Draw inputs, operators and outputs in the form of the pipeline file."""
     ids = {source.name: f"input {source.name}" for source in plan.inputs}
     boxes = [Box(ids[i.name], "input", i.name, tuple(input_lines(i))) for i in plan.inputs]
     arrows: list[Arrow] = []
-    # An operator may have the name of an input that is read by nothing but itself.
+    # An operator may have the name of an input if no other operator reads that input.
     made = {s.name: ids[s.name] for s in plan.inputs if s.is_collection}
     made |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
     for operator in plan.operators:
@@ -102,7 +102,7 @@ def as_written(plan: Plan) -> Graph:
 
 
 def as_run(plan: Plan, physical: Physical) -> Graph:
-    """Topics, decoding, state, passes, holds and outputs."""
+    """Draw topics, decoding, state, passes, holds and outputs."""
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     held = held_outputs(plan, physical)
@@ -158,7 +158,7 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
 
 
 def input_lines(source: Input) -> Iterator[str]:
-    """An input as the file has it; what is as by default is left out."""
+    """Write an input in the form of the file, without default values."""
     yield f"topic: {', '.join(source.topics)}"
     if source.key_format == source.value_format or (
         source.key_format == "json" and source.traits.is_updates
@@ -191,7 +191,7 @@ def input_lines(source: Input) -> Iterator[str]:
 
 
 def output_lines(plan: Plan, output: Output) -> Iterator[str]:
-    """What is written to a topic, and what its readers may rely on."""
+    """Describe an output's messages and its guarantees for readers."""
     promise = planner.promise(plan, output)
     yield f"topic {output.topic}, as {output.format}"
     yield f"progress in {output.progress_topic}"
@@ -203,7 +203,7 @@ def output_lines(plan: Plan, output: Output) -> Iterator[str]:
 
 
 def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
-    """What is kept of each key."""
+    """Describe the state of each key."""
     node = graph_of(plan).nodes[root]
     assert node.operator is not None, root
     more = joining.of_upsert(plan, root) if node.is_of_decoding else ()
@@ -226,14 +226,14 @@ def _branches(
     boxes: list[Box],
     arrows: list[Arrow],
 ) -> None:
-    """The passes behind a root, whose box is `at`, and where they lead."""
+    """Add the passes after a root, whose box is `at`, and their arrows."""
     fed, arranges = joining.fed(plan), joining.arranges(plan)
     for number, branch in enumerate(physical.branches[root]):
         ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
         ends += [fed.get(name, f"state {name}") for name in branch.inlets]
         ends += [fed.get(name, f"hop {name}") for name in branch.hops]
         begin = at
-        # An arrangement says itself by what it is arranged.
+        # The box of an arrangement names its key itself.
         if any(name not in arranges for name, _ in branch.steps):
             begin = f"pass {root} {number}"
             boxes.append(_pass(plan, physical, branch, begin))
@@ -242,7 +242,7 @@ def _branches(
 
 
 def _repeats(physical: Physical, output: Output) -> Iterator[str]:
-    """What an output shows more than once, since it comes to it more than once."""
+    """Describe the collections that reach an output more than once, so that it shows repeats."""
     for root, branches in physical.branches.items():
         for branch in branches:
             if (count := branch.outputs.count(output.name)) > 1:
@@ -255,7 +255,7 @@ def _names(branch: Branch) -> list[str]:
 
 
 def fused(steps: tuple[Named, ...]) -> str:
-    """How many operators a pass is made of, and by what it is run."""
+    """Describe how many operators a pass has, and what executes it."""
     operators = dict.fromkeys(name for name, _ in steps)
     calls = [called for called, _ in groupby(isinstance(step, Call) for _, step in steps)]
     parts = []
@@ -280,7 +280,7 @@ def _pass(plan: Plan, physical: Physical, branch: Branch, own: str) -> Box:
 
 
 def _in_order(boxes: list[Box], arrows: list[Arrow]) -> tuple[Box, ...]:
-    """Boxes before those that they lead to, and else as they are."""
+    """Sort boxes before those to which they lead, and keep their order otherwise."""
     missing = {box.id: {a.origin for a in arrows if a.target == box.id} for box in boxes}
     waiting = list(boxes)
     found: list[Box] = []

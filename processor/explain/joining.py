@@ -1,7 +1,7 @@
-"""Joins in an explanation: as the file has them, and their arrangements and paths as they run.
+"""Explain joins: as the file has them, and their arrangements and paths as they run.
 
-An arrangement is a box, or a few lines of the box of the upsert whose own state it is.  A path
-is one box however many stages it has: what matters is what a change looks up, in which order.
+An arrangement is a box, or some lines in the box of the upsert whose own state it is.  A path is
+one box for all of its stages, which lists the lookups of a change in order.
 """
 
 import re
@@ -28,14 +28,14 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Branch
 
 _NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
-# If joins read less than this of the columns that are kept, it is worth telling.
+# If joins read a smaller share of the stored columns than this, there is a warning.
 _FEW = 0.5
-# What is longer does not stand in a table.
+# Longer texts are cut in tables.
 _LONG = 60
 
 
 class Part(NamedTuple):
-    """An arrangement, a path or a join: its box, and the boxes that data come from."""
+    """An arrangement, a path or a join: its box, and the boxes from which it gets data."""
 
     id: str
     kind: Literal["arrangement", "path", "join"]
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 def written(join: Join) -> list[str]:
-    """A join in the words of the pipeline file; what is as by default is left out."""
+    """Write a join in the form of the pipeline file, without default values."""
     as_of = isinstance(join, AsOfJoin)
     inputs = ", ".join(f"{each.alias}: {each.relation}" for each in join.inputs)
     found = [f"{'as_of_join' if as_of else 'delta_join'}: {{{inputs}}}"]
@@ -64,7 +64,7 @@ def written(join: Join) -> list[str]:
 
 
 def fed(plan: Plan) -> Mapping[str, str]:
-    """The box that each feed leads to."""
+    """Return the id of the box to which each feed leads."""
     stages = joined(plan).stages
     return {
         feed.name: _path_id(stages[feed.name].join, stages[feed.name].alias)
@@ -75,12 +75,12 @@ def fed(plan: Plan) -> Mapping[str, str]:
 
 
 def arranges(plan: Plan) -> Mapping[str, str]:
-    """The names of steps that only arrange what a join asks for, each with its title."""
+    """Return the names of steps that only arrange relations for joins, with their titles."""
     return {str(feed.by): title_of(feed.by) for feed in joined(plan).feeds}
 
 
 def of_branch(plan: Plan, branch: Branch) -> Iterator[str]:
-    """The joins that a branch gives rows to, or that look up its root."""
+    """Yield the joins that get rows from a branch, or look up its root."""
     found = joined(plan)
     for name in (*branch.inlets, *branch.hops):
         if name in found.kept:
@@ -92,7 +92,7 @@ def of_branch(plan: Plan, branch: Branch) -> Iterator[str]:
 
 
 def of_upsert(plan: Plan, name: str) -> Iterator[str]:
-    """What there is to say of an upsert's state if joins look it up."""
+    """Describe an upsert's state as an arrangement, if joins look it up."""
     for each in arrangements_of(plan):
         if each.is_own and each.arrangement.relation == name:
             yield "arranged by key as it is: the upsert's own state"
@@ -100,7 +100,7 @@ def of_upsert(plan: Plan, name: str) -> Iterator[str]:
 
 
 def parts(plan: Plan) -> Iterator[Part]:
-    """The arrangements that joins make, their paths, and the joins."""
+    """Yield the arrangements for joins, the paths of joins, and the joins."""
     found = joined(plan)
     for name, each in found.kept.items():
         if not each.is_own:
@@ -118,7 +118,7 @@ def parts(plan: Plan) -> Iterator[Part]:
 
 
 def made(plan: Plan) -> Iterator[str]:
-    """The arrangements that are there for joins alone, each with its conditions."""
+    """Describe the arrangements that exist only for joins, with their conditions."""
     for each in arrangements_of(plan):
         if not each.is_own:
             where = " and ".join(map(one_line, each.arrangement.filters))
@@ -128,29 +128,29 @@ def made(plan: Plan) -> Iterator[str]:
 
 
 def remembers(join: Join) -> bool:
-    """Whether it keeps what it has emitted."""
+    """Return whether a join stores the rows that it has emitted."""
     return join.locks
 
 
 def join_id(name: str) -> str:
-    """The box of a join's results."""
+    """Return the id of the box of a join's results."""
     return f"join {name}"
 
 
 def title_of(arrangement: ArrangedBy) -> str:
-    """A relation with its key, as in `orders(custkey)`."""
+    """Write a relation with its key, such as `orders(custkey)`."""
     return printable(f"{arrangement.relation}({', '.join(_keys(arrangement))})")
 
 
 def hops_of(plan: Plan, join: str, alias: str) -> int:
-    """The most hops that a change of an input takes until it shows."""
+    """Count the exchanges (hops) from a change of an input to the output, at most."""
     found = joined(plan)
     graph = progress.edges(plan)
 
     def upto(name: str) -> int:
         stage = found.stages.get(name)
         before = () if stage is None else stage.rows_from
-        # What is not behind a stage is fed.
+        # A stage without earlier stages gets its rows from a feed.
         return bool(graph[name].hops) + max(map(upto, before), default=0)
 
     ends = [name for name in found.last[join] if found.stages[name].alias == alias]
@@ -158,7 +158,7 @@ def hops_of(plan: Plan, join: str, alias: str) -> int:
 
 
 def sharing(plan: Plan) -> Iterator[str]:
-    """What joins cost together: distinct arrangements, beside what is kept anyway."""
+    """Count the distinct arrangements of all joins, besides state that is kept anyway."""
     if not plan.joins:
         return
     found = arrangements_of(plan)
@@ -172,7 +172,7 @@ def sharing(plan: Plan) -> Iterator[str]:
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """What could be kept once, or smaller."""
+    """Warn of arrangements that could be shared, or smaller."""
     found = arrangements_of(plan)
     made = [each for each in found if not each.is_own]
     for miss in arrangements.near_misses(made):
@@ -191,7 +191,7 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 
 def _columns_read(plan: Plan, relation: str) -> frozenset[str]:
-    """The columns of a relation that joins read of it, or arrange it by."""
+    """Return the columns of a relation that joins read, or by which they arrange it."""
     scope = ways.scope_of(plan, relation)
     found: set[str] = set()
     for join in plan.joins:
@@ -224,7 +224,7 @@ def _arrangement_lines(plan: Plan, name: str, shared: Shared) -> Iterator[str]:
 
 
 def _readers(shared: Shared) -> str:
-    """Who asks: the paths of each join."""
+    """Describe which paths of which joins look an arrangement up."""
     by_join = {
         join: dict.fromkeys(reader.path for reader in shared.readers if reader.join == join)
         for join in shared.joins
@@ -233,7 +233,7 @@ def _readers(shared: Shared) -> str:
 
 
 def _origins(plan: Plan, path: str) -> Iterator[str]:
-    """What a path gets rows from, or asks."""
+    """Yield the ids of the boxes from which a path gets rows, or which it looks up."""
     found = joined(plan)
     for stage in found.stages.values():
         if _path_id(stage.join, stage.alias) == path:
@@ -276,7 +276,7 @@ def _step_lines(step: PathStep, variables: Mapping[str, str]) -> list[str]:
 
 
 def _by(arrangement: ArrangedBy, key: Iterable[Flat], variables: Mapping[str, str]) -> str:
-    """The condition by which an arrangement is asked."""
+    """Write the condition of a lookup in an arrangement."""
     asked = [
         f"{own} = {_words(value, variables)}"
         for own, value in zip(_keys(arrangement), key, strict=True)
@@ -311,7 +311,7 @@ def _keys(arrangement: ArrangedBy) -> list[str]:
 
 
 def _words(flat: Flat, variables: Mapping[str, str]) -> str:
-    """An expression over inputs as it may be written; a variable by what it is equal to."""
+    """Write an expression over inputs, with each variable replaced by its definition."""
     text = flat.sql
     for name in flat.reads:
         text = text.replace(quoted(name), variables.get(name, name))
@@ -319,7 +319,7 @@ def _words(flat: Flat, variables: Mapping[str, str]) -> str:
 
 
 def depth(plan: Plan, join: Join) -> int:
-    """By how many hops a join is further from its inputs' topics than what it reads."""
+    """Count the exchanges (hops) between the collections that a join reads and its results."""
     depths = progress.depths(progress.edges(plan))
     roots = {
         path.root

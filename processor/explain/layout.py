@@ -1,12 +1,12 @@
-"""Where the boxes of a graph stand: layers from left to right, few crossings, no overlaps.
+"""Lay out the boxes of a graph: layers from left to right, few crossings, no overlaps.
 
-Sugiyama's method at the size of a plan, which is some dozens of boxes: a box's layer is
-the longest way to it; an arrow over several layers gets a lane in each of them; the
-order in a layer is by the mean of the neighbours, sweeping to and fro; then each box
-comes as near to its neighbours' centre as those above and below it allow, which is
-an isotonic regression.  Libraries were weighed: networkx has no such layout, grandalf
-knows neither lanes nor boxes of unlike heights in a row of columns, and either would be
-a dependency in place of these lines.
+This is Sugiyama's method, for some dozens of boxes.  The layer of a box is the length of the
+longest way to it.  An arrow over several layers gets a lane in each of them.  The order in a
+layer is by the mean position of the neighbours, with sweeps in both directions.  Then each box
+moves as near to the centre of its neighbours as the boxes above and below it allow, which is an
+isotonic regression.  Libraries were considered: networkx has no such layout, grandalf has neither
+lanes nor boxes of different heights in a row of columns, and either would be a dependency in
+place of these lines.
 """
 
 import itertools
@@ -22,7 +22,7 @@ _SWEEPS = 8
 
 
 class Size(NamedTuple):
-    """How large a box is."""
+    """The size of a box."""
 
     width: float
     height: float
@@ -38,12 +38,12 @@ class BoxPlace(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Half way down."""
+        """The height of the box's middle."""
         return self.top + self.height / 2
 
 
 class Layout(NamedTuple):
-    """Places by the ids of boxes; for each arrow the points that it goes through."""
+    """The places of boxes by id, and the points of each arrow's route."""
 
     places: dict[str, BoxPlace]
     routes: list[list[tuple[float, float]]]
@@ -56,7 +56,7 @@ _Node = str | tuple[int, int]
 
 
 def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
-    """Place boxes of these sizes; outputs stand in the last layer."""
+    """Place boxes of these sizes; outputs are in the last layer."""
     layer_of = _layers(graph)
     joined = {end for arrow in graph.arrows for end in arrow}
     count = max(layer_of.values(), default=-1) + 1
@@ -79,7 +79,7 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
     _order(layers, before, after)
     heights = {node: _height(node, sizes) for layer in layers for node in layer}
     middles = _middles(layers, heights, before, after)
-    # What no arrow reaches has no place of its own: it goes below the others of its layer.
+    # A box without arrows goes below the other boxes of its layer.
     for box in graph.boxes:
         if box.id not in joined:
             heights[box.id] = sizes[box.id].height
@@ -134,7 +134,7 @@ def _order(
     before: Mapping[_Node, list[_Node]],
     after: Mapping[_Node, list[_Node]],
 ) -> None:
-    """Sort each layer by the mean place of the neighbours in the one that was sorted before."""
+    """Sort each layer by the mean position of the neighbours in the layer sorted before."""
     best, fewest = [list(layer) for layer in layers], _crossings(layers, after)
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
@@ -168,7 +168,7 @@ def _middles(
     before: Mapping[_Node, list[_Node]],
     after: Mapping[_Node, list[_Node]],
 ) -> dict[_Node, float]:
-    """The height at which each node's middle lies."""
+    """Compute the vertical position of each node's middle."""
     found: dict[_Node, float] = {}
     for layer in layers:
         y = 0.0
@@ -189,9 +189,10 @@ def _middles(
 
 
 def _spread(wanted: Sequence[float], apart: Sequence[float]) -> list[float]:
-    """The numbers nearest to those wanted, by least squares, that lie so far apart.
+    """Find the numbers nearest to `wanted`, by least squares, with distances `apart` or more.
 
-    Less the distances they may only not fall: neighbours that would are pooled.
+    After subtraction of the distances the numbers must not decrease: neighbours that would
+    decrease are pooled.
     """
     sums, total = [0.0], 0.0
     for distance in apart:

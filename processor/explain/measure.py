@@ -1,7 +1,7 @@
-"""How wide text is, without its font: monospaced, so that the count of characters tells.
+"""Estimate the width of monospaced text without its font, by the number of characters.
 
-The usual monospaced fonts advance by 0.55 to 0.602 of their size; what they lack is taken
-from other fonts, for which the widest is assumed.
+The usual monospaced fonts advance by 0.55 to 0.602 of their size.  Characters that they lack come
+from other fonts, for which the greatest width is assumed.
 """
 
 import unicodedata
@@ -18,12 +18,12 @@ _HANGING = 2
 
 
 def width(text: str) -> float:
-    """The most that a text takes, in units of the font's size."""
+    """Compute the greatest width of a text, in units of the font size."""
     return sum(map(_advance, text))
 
 
 def wrapped(text: str, most: float) -> Iterator[str]:
-    """Lines of a text that are at most so wide, broken at spaces where there are any.
+    """Break a text into lines of a limited width, at spaces if there are any.
 
     Further lines are indented a little more than the first.
     """
@@ -33,7 +33,7 @@ def wrapped(text: str, most: float) -> Iterator[str]:
         text = text.lstrip(" ")
     line, broken = "", False
     for character in text:
-        # What is taken along to the next line may leave no more room than there was.
+        # The text that moves to the next line may leave no more room than before.
         while line.strip() and width(line + character) > most:
             head, space, tail = line.rpartition(" ")
             if character == " " or not space or not head.strip():

@@ -1,8 +1,8 @@
-"""An explanation as a Mermaid flowchart, in the form that GitHub renders.
+"""Render an explanation as a Mermaid flowchart, in the form that GitHub renders.
 
-Ids are made up, so what comes from the user stands only in quoted labels.  There, all
-that could end a label or mean something to Mermaid, to the Markdown that it reads in
-labels, or to HTML is written as Mermaid's own entities, `#60;` for `<`.
+Ids are generated, so texts of the user occur only in quoted labels.  There, all characters that
+could end a label, or are special in Mermaid, in the Markdown that it reads in labels, or in HTML,
+are written as Mermaid's own entities, such as `#60;` for `<`.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Graph
 
-# What stands for itself; a full stop or a hyphen before a space could begin a list.
+# Characters without escapes; a full stop or a hyphen before a space could begin a list.
 _PLAIN = frozenset(" ,/=()'")
 _WITHIN = frozenset(".-_")
-# Boxes of other shapes than these grow slanting sides with every line.
+# Boxes of other shapes have slanting sides that grow with every line.
 _SHAPES = {
     "topic": ("([", "])"),
     "state": ("[(", ")]"),
@@ -22,7 +22,7 @@ _SHAPES = {
     "hop": ("(", ")"),
 }
 _BOX = ("[", "]")
-# Readable on a light page and on a dark one: the colours bring their own ground.
+# Readable on light and dark pages, because each colour has its own background.
 _COLOURS = {
     "topic": "fill:#e8eef7,stroke:#4a6fa5,color:#16202e",
     "input": "fill:#e8eef7,stroke:#4a6fa5,color:#16202e",
@@ -40,12 +40,12 @@ _COLOURS = {
 
 
 def mermaid(explanation: Explanation) -> str:
-    """The flowchart, ended by a line end."""
+    """Render the flowchart, with a line end at its end."""
     return "\n".join(_lines(explanation)) + "\n"
 
 
 def label(text: str) -> str:
-    """A text as it stands in a quoted label.
+    """Escape a text for a quoted label.
 
     >>> label('a < "b" - c.d')
     'a #60; #34;b#34; #45; c.d'
@@ -61,7 +61,7 @@ def label(text: str) -> str:
 
 
 def _inside(text: str, at: int) -> bool:
-    """Whether letters or digits stand on both sides."""
+    """Return whether a character is between letters or digits."""
     return text[max(at - 1, 0) : at].isalnum() and text[at + 1 : at + 2].isalnum()
 
 

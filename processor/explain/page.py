@@ -1,4 +1,4 @@
-"""An explanation as one HTML page that needs nothing else, and is XML as well."""
+"""Render an explanation as one self-contained HTML page, which is also XML."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -8,7 +8,7 @@ from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.measure import FONT
 from ikebana.processor.explain.svg import drawing
 
-# How far a picture may be made smaller.
+# The smallest scale of a picture.
 _LEAST = 0.66
 _STYLE = f"""
 :root {{ color-scheme: light dark; --ground: #ffffff; --text: #1b1f24; --faint: #57606a;
@@ -35,7 +35,7 @@ code, .settings td {{ font-family: {FONT}; font-size: 0.9em }}
 
 
 def html(explanation: Explanation) -> str:
-    """The page, ended by a line end."""
+    """Render the page, with a line end at its end."""
     return "\n".join(_lines(explanation)) + "\n"
 
 
@@ -78,7 +78,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _fitting(width: int) -> str:
-    """As wide as the page, if text can still be read then; the rest is scrolled to."""
+    """Fit a picture to the page's width, but not so small that its text cannot be read."""
     return f"max-width: {width}px; min-width: {width * _LEAST:.0f}px"
 
 

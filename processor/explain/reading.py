@@ -1,7 +1,7 @@
-"""What the decoding of an input does besides decoding, and why it does no more.
+"""Explain which steps run in the decoding of an input, and why the others do not.
 
-What is done is read off the physical plan; the reasons are worked out anew here from
-the steps, and tests hold the two together.
+The pushed steps are read from the physical plan.  The reasons for the others are derived here
+again, from the steps, and tests check that both agree.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,16 +34,16 @@ _KEY_RULE = (
 
 
 class Condition(NamedTuple):
-    """A condition of a branch, one that AND joins with others."""
+    """A condition of a branch: one of those that AND connects."""
 
     operator: str
     text: str
     drops: bool
-    """Whether it is over the key alone, and nothing before it makes other rows."""
+    """Whether it reads only the key, and no step before it changes rows."""
 
 
 def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
-    """The collections that are made of an input first."""
+    """Return the collections that are made directly from an input."""
     others = {operator.name for operator in (*plan.reductions, *plan.joins)}
     return tuple(
         root
@@ -53,12 +53,12 @@ def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
 
 
 def branches_of(plan: Plan, source: Input, physical: Physical) -> tuple[Branch, ...]:
-    """All branches that begin at an input."""
+    """Return all branches that begin at an input."""
     return tuple(b for root in roots_of(plan, source) for b in physical.branches[root])
 
 
 def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
-    """What decoding comes to, a line each."""
+    """Describe the result of decoding, line by line."""
     reading = physical.readings[source.name]
     yield f"key as {source.key_format}, value as {source.value_format}, from the {source.start}"
     if source.traits.is_updates:
@@ -78,7 +78,7 @@ def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[st
 
 
 def event_time_line(event: EventTime) -> str:
-    """Where times come from, and what is waited for."""
+    """Describe the source of event times, and the delay of the frontier."""
     of = one_line(event.of) if event.of is not None else f"clock {event.clock}"
     if event.transactions is not None:
         return f"{of}, transactions told in {event.transactions}"
@@ -88,7 +88,7 @@ def event_time_line(event: EventTime) -> str:
 
 
 def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
-    """What of an input is done in its decoding, a sentence or two each."""
+    """Describe the steps that run in the decoding of an input, in one or two sentences each."""
     reading = physical.readings[source.name]
     branches = branches_of(plan, source, physical)
     if reading.columns is not None:
@@ -131,7 +131,7 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
 
 
 def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
-    """What of an input is not done in its decoding, and why, a sentence or two each."""
+    """Explain why steps do not run in the decoding of an input, in one or two sentences each."""
     reading = physical.readings[source.name]
     branches = branches_of(plan, source, physical)
     if source.traits.is_updates:
@@ -149,7 +149,7 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
 
 
 def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
-    """All conditions of a branch."""
+    """Yield all conditions of a branch."""
     scope = ways.scope_of_input(source)
     own = {KEY, *source.key}
     first = True
@@ -189,7 +189,7 @@ def _columns(plan: Plan, source: Input, physical: Physical) -> str:
 
 
 def _whole(plan: Plan, source: Input, physical: Physical) -> str:
-    """Why all columns of an input are decoded."""
+    """Explain why all columns of an input are decoded."""
     branches = branches_of(plan, source, physical)
     if not source.traits.has_columns:
         return "Bytes have no columns"
@@ -200,7 +200,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         return "No output shows the input"
     reading = physical.readings[source.name]
     scope = ways.scope_of_input(source)
-    # Where steps are pushed, the reason is what they read, or what comes behind them.
+    # If steps are pushed, the reason is in the columns that they or their successors read.
     passes = (
         [(reading.pushed, branch) for branch in branches]
         if reading.pushed
@@ -217,7 +217,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         reasons.append(
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
-    # Of aggregates the reason is their arguments.
+    # For aggregates the reason is in their arguments.
     fed = joining.fed(plan)
     given = dict.fromkeys(
         name
@@ -238,7 +238,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
 
 
 def _reason(steps: Sequence[Named], behind: Sequence[Named], scope: Scope) -> str | None:
-    """Why a pass needs the whole value: what reads it; None if the value goes on as it is."""
+    """Explain what reads the whole value in a pass; None if the value passes unchanged."""
     plain = list(takewhile(lambda named: not isinstance(named[1], Call | Arrange), steps))
     if plain:
         first = tuple(step for _, step in plain if not isinstance(step, Call | Arrange))
@@ -285,7 +285,7 @@ def _old_images(source: Input, reading: Reading) -> str:
 def _conditions_kept(
     plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
 ) -> Iterator[str]:
-    """Conditions that drop no row in decoding."""
+    """Explain which conditions drop no row in decoding."""
     found = [(branch, list(conditions(branch, source))) for branch in branches]
     unwilling = [
         name
@@ -325,7 +325,7 @@ def _drop_none(conditions: Sequence[str]) -> str:
 
 
 def _called(plan: Plan, name: str) -> str:
-    """What steps are of: an operator of the plan, or what a join has arranged."""
+    """Name the owner of steps: an operator of the plan, or an arrangement for joins."""
     title = joining.arranges(plan).get(name)
     return f"Operator {printable(name)}" if title is None else f"Arrangement {title}"
 
@@ -333,7 +333,7 @@ def _called(plan: Plan, name: str) -> str:
 def _steps_kept(
     plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
 ) -> Iterator[str]:
-    """Steps that run behind the upsert; that an arrangement is made there needs no reason."""
+    """Explain which steps run after the upsert; making an arrangement needs no reason."""
     arranges = joining.arranges(plan)
     names = [name for branch in branches for name, _ in branch.steps if name not in arranges]
     names = list(dict.fromkeys(names))
@@ -359,7 +359,7 @@ def _steps_kept(
 
 
 def _hindrance(step: AnyStep) -> str:
-    """Why a step cannot make the values that an upsert keeps."""
+    """Explain why a step cannot make the values that an upsert keeps."""
     match step:
         case Arrange():
             return "it arranges rows by other keys"

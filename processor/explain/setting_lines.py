@@ -1,4 +1,4 @@
-"""The settings that a plan runs with, without their secrets."""
+"""List the settings with which a plan runs, without secrets."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ _USER_INFO = re.compile(r"user\.info", re.IGNORECASE)
 
 
 def setting_lines(plan: Plan, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Pairs of what is set, and to what."""
+    """Yield pairs of a setting and its value."""
     yield "shards", f"{settings.shards}, one task and one transaction each in every micro-batch"
     yield "markers", f"topic {plan.markers_topic}"
     yield "checkpoint", _shown(settings.checkpoint)

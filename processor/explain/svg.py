@@ -1,8 +1,7 @@
-"""A graph as a self-contained SVG picture, for light pages and dark ones.
+"""Draw a graph as a self-contained SVG picture, for light and dark pages.
 
-Text is monospaced, so that each box is as wide as its longest line, in whatever font
-there is.  Nothing is loaded: no fonts, no scripts, no markers by reference, so that two
-pictures can stand in one page.
+Text is monospaced, so the width of a box follows from its longest line in any font.  A picture
+loads no fonts and no scripts, and refers to no markers by id, so a page can have two pictures.
 """
 
 from collections.abc import Iterator
@@ -17,9 +16,9 @@ from ikebana.processor.explain.measure import FONT, width, wrapped
 MARGIN = 20.0
 PADDING = 12.0
 _HEAD = 8.0
-# By the class of a line: the size of its font, and the distance to the line before.
+# The font size of each class of lines, and the distance to the previous line.
 LINES = {"kind": (10.0, 15.0), "title": (14.0, 19.0), "line": (11.5, 16.0)}
-# The widest a line may be, in pixels, before it is broken.
+# The greatest width of a line in pixels; longer lines are broken.
 _MOST = 330.0
 
 _LIGHT = {
@@ -68,14 +67,14 @@ class Line(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """An SVG element, and how wide it is."""
+    """An SVG element and its width."""
 
     width: int
     xml: str
 
 
 def svg(explanation: Explanation) -> str:
-    """The plan as it is run."""
+    """Draw the plan as it is run."""
     title = f"{explanation.name}, {explanation.run.title}"
     return drawing(explanation.run, title).xml + "\n"
 
@@ -88,7 +87,7 @@ def drawing(graph: Graph, title: str) -> Picture:
 
 
 def lines_in(box: Box) -> list[Line]:
-    """The text in a box, line by line."""
+    """Return the lines of text in a box."""
     found = [Line("kind", box.kind)]
     for kind, text in (("title", box.title), *(("line", line) for line in box.lines)):
         size, _ = LINES[kind]
@@ -97,7 +96,7 @@ def lines_in(box: Box) -> list[Line]:
 
 
 def size_of(box: Box) -> Size:
-    """How much room the text in a box needs."""
+    """Compute the size that the text in a box needs."""
     lines = lines_in(box)
     widest = max(LINES[kind][0] * width(text) for kind, text in lines)
     height = sum(LINES[kind][1] for kind, _ in lines)
@@ -141,7 +140,7 @@ def _box(box: Box, place: BoxPlace) -> Iterator[str]:
 
 def _curve(route: list[tuple[float, float]]) -> str:
     (x, y), *rest = route
-    # The line ends within the head of the arrow, whose tip would show it otherwise.
+    # The line ends within the head of the arrow, or it would be visible at the tip.
     end, last = rest[-1]
     rest[-1] = (end - 6, last)
     found = [f"M{x:.1f},{y:.1f}"]

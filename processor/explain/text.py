@@ -1,4 +1,4 @@
-"""An explanation as text for a terminal."""
+"""Render an explanation as text for a terminal."""
 
 import textwrap
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _WIDTH = 96
 
 
 def text(explanation: Explanation) -> str:
-    """The explanation, ended by a line end."""
+    """Render the explanation, with a line end at its end."""
     return "\n".join(_lines(explanation)) + "\n"
 
 
@@ -56,7 +56,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _tree(graph: Graph) -> Iterator[str]:
-    """The boxes, each below the first that leads to it; further ones only name it."""
+    """Write each box below the first box that leads to it; later ones only name it."""
     targets: dict[str, list[str]] = {}
     for arrow in graph.arrows:
         targets.setdefault(arrow.origin, []).append(arrow.target)

@@ -1,9 +1,9 @@
-"""The words that an explanation is made of: steps as the file has them, and lists.
+"""Write steps in the form of the pipeline file, and lists, for explanations.
 
-What comes from the user, be it SQL or the name of a column, may hold anything: control
-characters would reach a terminal, and others would change the order of what is read.
-All of it goes through `printable` here, so that renderings only have their own form to
-escape.
+Texts of the user, such as SQL or the name of a column, may have any characters.  Control
+characters would reach a terminal, and others would change the order of the text on the screen.
+All these texts go through `printable` here, so each rendering has to escape only for its own
+format.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _INDENT = "  "
 
 
 def one_line(sql: str) -> str:
-    r"""SQL within a sentence.
+    r"""Put SQL on one line, for use within a sentence.
 
     >>> one_line("a = 1\n  AND b")
     'a = 1 AND b'
@@ -26,7 +26,7 @@ def one_line(sql: str) -> str:
 
 
 def lines_of(label: str, sql: str) -> list[str]:
-    r"""SQL under a label, in as many lines as it was written in.
+    r"""Put SQL under a label, with its own line breaks.
 
     >>> lines_of("where", "a = 1\n    AND b\n      AND c")
     ['where: a = 1', '  AND b', '    AND c']
@@ -38,7 +38,7 @@ def lines_of(label: str, sql: str) -> list[str]:
 
 
 def step_lines(step: AnyStep) -> list[str]:
-    """A step in the words of the pipeline file, in the order in which its parts are done."""
+    """Write a step in the form of the pipeline file, its parts in the order of execution."""
     match step:
         case Negate():
             return ["negate: true"]
@@ -51,7 +51,7 @@ def step_lines(step: AnyStep) -> list[str]:
 
 
 def steps_lines(steps: Sequence[AnyStep]) -> list[str]:
-    """Steps one after the other; of several, each with its number."""
+    """Write steps one after another, with numbers if there are several."""
     if len(steps) == 1:
         return step_lines(steps[0])
     found = []
@@ -63,7 +63,7 @@ def steps_lines(steps: Sequence[AnyStep]) -> list[str]:
 
 
 def named_lines(steps: Sequence[tuple[str, AnyStep]]) -> list[str]:
-    """Steps of several operators, those of each below its name."""
+    """Write the steps of several operators, each operator's below its name."""
     found = []
     for name, group in groupby(steps, key=lambda named: named[0]):
         found.append(f"{name}:")
@@ -72,7 +72,7 @@ def named_lines(steps: Sequence[tuple[str, AnyStep]]) -> list[str]:
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
-    """Words as a sentence lists them.
+    """Join words to a list in a sentence.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'

@@ -1,4 +1,4 @@
-"""Operators in the words of the pipeline file, and what the shards keep of them."""
+"""Describe operators in the form of the pipeline file, and their state in the shards."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,12 +19,12 @@ from ikebana.processor.planning.plan import (
 
 
 def written(operator: Operator) -> list[str]:
-    """What the file says of an operator, a line each."""
+    """Write an operator in the form of the file, line by line."""
     return _WRITTEN[type(operator)](operator)
 
 
 def kept(operator: Operator) -> str:
-    """What an operator keeps of each key, if it does."""
+    """Describe the state that an upsert, a state machine or a reduction keeps of each key."""
     return _KEPT[type(operator)](operator)
 
 

@@ -1,1 +1,1 @@
-"""What stands on nothing else of ikebana: words, signals, restarts, the cache folder, Java."""
+"""Modules that import nothing else of ikebana: words, signals, restarts, caches, Java."""

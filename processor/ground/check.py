@@ -1,4 +1,4 @@
-"""A check before a start: what was looked at, how it is, and what to do about it."""
+"""A check before a start, with its result and a remedy."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -11,7 +11,7 @@ Status = Literal["ok", "failed", "unknown"]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What was looked at, how it is, and what to do about it."""
+    """The subject of a check, its status, the fact that was found, and a remedy."""
 
     check: str
     status: Status
@@ -20,7 +20,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def checked(what: str, look: Callable[[], str]) -> Check:
-    """A check that is ok if `look` returns what it saw, and failed if it raises."""
+    """Run a check: ok with the text that `look` returns, failed if it raises an error."""
     try:
         return Check(what, "ok", look())
     except IkebanaError as error:
@@ -28,5 +28,5 @@ def checked(what: str, look: Callable[[], str]) -> Check:
 
 
 def refused(what: str, error: IkebanaError) -> Check:
-    """The check that has failed with this error."""
+    """Make a failed check from an error."""
     return Check(what, "failed", error.message, error.hint or "")

@@ -1,8 +1,8 @@
-"""Numbers of things, in words."""
+"""Write counts with their nouns."""
 
 
 def counted(count: int, word: str) -> str:
-    """A number of things.
+    """Write a count with its noun in singular or plural.
 
     >>> counted(1, "pass"), counted(2, "batch"), counted(3, "key"), counted(0, "entry")
     ('1 pass', '2 batches', '3 keys', '0 entries')

@@ -1,11 +1,11 @@
-"""Points at which a fault test ends the process; nothing happens unless it asks.
+"""Points at which a fault test can kill the process; they do nothing by default.
 
-The environment variable `IKEBANA_FAULT` names a point, the least batch, the shard or
-`*`, and a file that is made first, so that the fault occurs once:
-`after_commit:3:0:/tmp/once`.  `before_commit*2` lets the point pass once before it is
-fatal.  A further field names what else is killed: a process id, or `all` for every
-process that this variable was given to, the driver among them, which must not see the
-task fail.  `worker` and a number kill the worker alone, so many times in a row.
+The environment variable `IKEBANA_FAULT` names a point, the least batch, a shard or `*`, and a
+file that is created first, so that the fault occurs only once: `after_commit:3:0:/tmp/once`.
+`before_commit*2` lets the point pass once before it is fatal.  A further field names other
+processes to kill: a process id, or `all` for every process with the same variable.  The driver
+is among these, so that it cannot see the task fail.  `worker` and a number kill only the worker,
+that many times in a row.
 """
 
 import os
@@ -15,7 +15,7 @@ _VARIABLE = "IKEBANA_FAULT"
 
 
 def point(name: str, batch: int, shard: int | None = None) -> None:
-    """Die here if the environment says so."""
+    """Kill this process if the environment asks for it at this point."""
     wanted = os.environ.get(_VARIABLE)
     if not wanted:
         return
@@ -34,7 +34,7 @@ def point(name: str, batch: int, shard: int | None = None) -> None:
 
 
 def _made(path: str) -> bool:
-    """Whether we were the first to make the file."""
+    """Create the file; return whether it did not exist before."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
@@ -43,14 +43,14 @@ def _made(path: str) -> bool:
 
 
 def _times(once: str, others: list[str]) -> list[str]:
-    """The files that are made first, one for each time that the fault occurs."""
+    """Return the files that are created first, one for each occurrence of the fault."""
     if others[:1] != ["worker"]:
         return [once]
     return [once, *(f"{once}-{time}" for time in range(1, int(others[1])))]
 
 
 def _targets(others: list[str]) -> list[int]:
-    """`all`: every process but us that was given the same variable."""
+    """Find the other processes to kill; `all` are those with the same variable."""
     if others[:1] == ["worker"]:
         return []
     if others != ["all"]:

@@ -1,4 +1,4 @@
-"""Names of parts of the state: those of users, and which of one name a part is."""
+"""Names of parts of the state: the user's name, and a generation if it is not the first."""
 
 import re
 
@@ -8,7 +8,7 @@ _LAST = re.compile(r"@(\d+)$")
 
 
 def shown(name: str) -> str:
-    """The name of a part as its user has written it.
+    """Return the name of a part as the user has written it.
 
     >>> shown("totals@2"), shown("totals"), shown("sold@3/o/0")
     ('totals', 'totals', 'sold/o/0')
@@ -17,7 +17,7 @@ def shown(name: str) -> str:
 
 
 def generation(name: str) -> int:
-    """Which one of its name a part is, from 1 on.
+    """Return the generation of a part, counted from 1.
 
     >>> generation("totals@2"), generation("totals")
     (2, 1)

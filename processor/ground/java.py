@@ -1,4 +1,4 @@
-"""Finding a Java that Kafka and Spark can run on."""
+"""Find a Java that can run Kafka and Spark."""
 
 import re
 import shutil
@@ -14,8 +14,7 @@ _OLDEST_JAVA = 17
 def find_java(environ: Mapping[str, str]) -> Path:
     """Find the `java` of JAVA_HOME, or else of PATH, and check its version.
 
-    A JAVA_HOME without a `java` is refused rather than passed over, since Spark would
-    stumble over it as well.
+    A JAVA_HOME without a `java` is an error, because Spark would fail on it as well.
 
     Raises:
         JavaError: there is none, or it is older than Java 17.
@@ -60,7 +59,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
 
 
 def java_version(printed: str) -> int | None:
-    """Read the major version from what `java -version` prints, None if it is not there.
+    """Read the major version from the output of `java -version`; None if it has none.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15')
     17

@@ -1,7 +1,7 @@
-"""Log lines as JSON, for machines that collect them: `IKEBANA_LOG=json`.
+"""Write log lines as JSON for log collectors, with `IKEBANA_LOG=json`.
 
-One object a line on standard error, with `time`, `level`, `logger` and `message`, and
-`exception` where there is one; what libraries log looks the same.
+Each line on standard error is one object with `time`, `level`, `logger` and `message`, and
+`exception` if there is one.  Lines of libraries have the same form.
 """
 
 import json
@@ -18,10 +18,10 @@ _OWN = logging.getLogger("ikebana")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object."""
+    """Formats a log record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object, on one line."""
+        """Format a record as an object on one line."""
         told: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
 
 
 def choose(environ: Mapping[str, str]) -> None:
-    """Log as JSON from here on if the environment asks for it."""
+    """Switch logging to JSON if the environment asks for it."""
     if environ.get(_VARIABLE) != "json":
         return
     handler = logging.StreamHandler()
@@ -47,17 +47,17 @@ def choose(environ: Mapping[str, str]) -> None:
 
 
 def wanted() -> bool:
-    """Whether lines are for machines."""
+    """Return whether log lines are JSON."""
     return _OWN.level == logging.INFO
 
 
 def info(message: str, **fields: object) -> None:
-    """Log what happened, with fields of its own."""
+    """Log an event, with additional fields."""
     _OWN.info(message, extra={"fields": fields})
 
 
 def error(message: str) -> None:
-    """Tell what ended a command, to a person or to a machine."""
+    """Report the error that ended a command, as text or as JSON."""
     if wanted():
         _OWN.error(message)
     else:

@@ -1,16 +1,16 @@
-"""Times as a person reads and writes them: whole numbers, and where they are a clock's, dates."""
+"""Write and read times for people: as whole numbers, or as dates if they are of a clock."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
 
-# Milliseconds since 1970 in the years 2001 to 2286; other times are no wall clock.
+# Milliseconds since 1970 in the years 2001 to 2286; other times are not of a wall clock.
 EPOCH_MS = range(10**12, 10**13)
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def iso(time: int) -> str:
-    """Write a time in milliseconds as a date and a time of day, another one as it is.
+    """Write a time in milliseconds as a date and time of day, and any other as a number.
 
     >>> iso(1_700_000_000_500), iso(42)
     ('2023-11-14T22:13:20.500Z', '42')
@@ -21,7 +21,7 @@ def iso(time: int) -> str:
 
 
 def moment(time: int) -> str:
-    """Write a time as it is and, in milliseconds, as a date and a time of day, too.
+    """Write a time as a number, and a time in milliseconds also as a date and time of day.
 
     >>> moment(1_700_000_000_500), moment(42)
     ('1700000000500 (2023-11-14T22:13:20.500Z)', '42')
@@ -30,7 +30,7 @@ def moment(time: int) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """Write how long something takes, in its two largest units.
+    """Write a duration in its two largest units.
 
     >>> span(740), span(1_500), span(1_241_760), span(7_200_000), span(183_600_000)
     ('740 ms', '1.5 s', '20 min 41 s', '2 h', '2 d 3 h')

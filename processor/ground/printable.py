@@ -1,13 +1,13 @@
-"""Texts of users as they may be shown: on a terminal, and within a line."""
+"""Make texts of users safe to show on a terminal, within a line."""
 
 import unicodedata
 
-# Controls, formats (which reverse text), surrogates, what is no character, line ends.
+# Controls, formats (which reverse text), surrogates, code points without character, line ends.
 _UNSEEN = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
 
 
 def printable(text: str) -> str:
-    r"""What can be seen of a text in one line; what cannot is written as its number.
+    r"""Put a text on one line, with invisible characters as their code points.
 
     >>> printable("a\x1b[31m\tb\n")
     'a\\u001b[31m b\\u000a'

@@ -1,7 +1,7 @@
-"""How often a query is started again after a failure that may go by itself, and when.
+"""Restart a query after failures that may pass by themselves, with pauses and a limit.
 
-The pauses double from a second to a minute with each restart within an hour, and there
-are only so many of them: a failure that comes every time must end the run.
+The pauses double from a second to a minute with each restart within an hour.  The number of
+restarts is limited, so that a failure that always comes again ends the run.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ _LONGEST_PAUSE_S = 60.0
 
 
 class Restarts:
-    """The restarts of one run, of which an hour has at most so many."""
+    """The restarts of one run, with a limit for each hour."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._times: deque[float] = deque()
 
     def pause_s(self, now_s: float) -> float | None:
-        """How long to wait before a restart, which counts from here; None: no more of them."""
+        """Count a restart and return the pause before it; None if the limit is reached."""
         while self._times and self._times[0] <= now_s - WINDOW_S:
             self._times.popleft()
         if len(self._times) >= self._most:
@@ -32,11 +32,11 @@ class Restarts:
 
 
 class Failed(Exception):
-    """An attempt failed with its cause in a way that another one may not meet again."""
+    """An attempt failed, with its cause, but another attempt may succeed."""
 
 
 class Clock(Protocol):
-    """Time, as `time` has it."""
+    """A clock with the functions of the module `time`."""
 
     def monotonic(self) -> float: ...
 
@@ -49,10 +49,10 @@ def persistently(
     clock: Clock,
     tell: Callable[[Exception, float], None],
 ) -> Found:
-    """Attempt until there is a result, pausing after each `Failed`.
+    """Call `attempt` until it returns a result, with a pause after each `Failed`.
 
-    `tell` is given the cause and the pause.  The cause is raised when there are no more
-    restarts, as is at once whatever an attempt raises beside `Failed`.
+    `tell` gets the cause and the pause.  The cause is raised when no restart is left; any other
+    exception than `Failed` is raised at once.
     """
     while True:
         try:

@@ -1,25 +1,25 @@
-"""What a word was probably meant to be, among those that may stand."""
+"""Suggest the word that a user has probably misspelt."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
 
 
 def did_you_mean(word: object, choices: Collection[str]) -> str | None:
-    """The choice that `word` is probably a misspelling of.
+    """Return the choice of which `word` is probably a misspelling.
 
     >>> did_you_mean("pasword", ["user", "password"])
     'password'
     """
     if not isinstance(word, str):
         return None
-    # Names that differ in case alone are the closest there can be.
+    # Names that differ only in case are the closest.
     by_lower = {choice.lower(): choice for choice in choices}
     close = get_close_matches(word.lower(), by_lower, n=1)
     return by_lower[close[0]] if close else None
 
 
 def hint(word: object, choices: Collection[str], shown: str = '"{}"') -> str:
-    """A question to be said behind a problem; empty where nothing is close.
+    """Make a question to append to a problem; empty if no choice is close.
 
     >>> hint("summ", ["sum", "max"], "{}()")
     '; did you mean sum()?'
@@ -29,6 +29,6 @@ def hint(word: object, choices: Collection[str], shown: str = '"{}"') -> str:
 
 
 def instead(word: str, choices: Collection[str]) -> str:
-    """What else may stand in the place of a wrong word, to be said behind the problem."""
+    """Suggest the intended word, or list all choices, to append to a problem."""
     others = f"; there are {', '.join(sorted(choices))}" if choices else ""
     return hint(word, choices) or others

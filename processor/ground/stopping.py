@@ -1,7 +1,7 @@
-"""How a run is asked to end: the first signal asks, the second one ends it at once.
+"""Stop a run by signals: the first one asks it to end, the second one ends it at once.
 
-Before its query has begun there is nothing to finish, and the first signal ends the
-run where it stands.  All that a start writes can be cut off anywhere.
+Before the query has begun there is nothing to finish, so the first signal ends the run at once.
+A start may be interrupted anywhere in its writing.
 """
 
 import signal
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class Stopped(BaseException):
-    """A run was asked to end at a moment when there was nothing to finish."""
+    """A run was asked to end while there was nothing to finish."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -18,24 +18,24 @@ class Stopped(BaseException):
 
 
 class Stopping:
-    """Whether a run has been asked to end, and what a signal does to it now."""
+    """Keeps whether a run has been asked to end, and whether a signal ends it at once."""
 
     def __init__(self, *, patient: bool = True) -> None:
-        """One that is not patient never lets anything be finished."""
+        """Without `patient`, the first signal always ends the run at once."""
         self.asked = False
         self._may_be_patient = patient
         self._patient = False
 
     def finish_first(self) -> None:
-        """From here on the first signal only asks, and `asked` has to be looked at."""
+        """From now on the first signal only sets `asked`, which the run has to check."""
         self._patient = self._may_be_patient
 
     def at_once(self) -> None:
-        """From here on the first signal raises `Stopped`."""
+        """From now on the first signal raises `Stopped`."""
         self._patient = False
 
     def signalled(self, number: int) -> None:
-        """Answer a signal."""
+        """Handle a signal."""
         if self.asked:
             raise SystemExit(128 + number)
         self.asked = True
@@ -45,7 +45,7 @@ class Stopping:
 
 @contextmanager
 def on_signals(*, patient: bool = True) -> Iterator[Stopping]:
-    """Answer SIGTERM and SIGINT for the length of a `with` block in the main thread."""
+    """Handle SIGTERM and SIGINT during a `with` block in the main thread."""
     stopping = Stopping(patient=patient)
     before = {
         number: signal.signal(number, lambda number, _: stopping.signalled(number))

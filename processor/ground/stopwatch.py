@@ -1,17 +1,17 @@
-"""How long the phases of some work took."""
+"""Measure the durations of the phases of a task."""
 
 import time
 
 
 class Stopwatch:
-    """Laps by name, in seconds; a name that comes again is added to."""
+    """Durations in seconds by phase; laps of the same phase are added."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.monotonic()
 
     def lap(self, phase: str) -> None:
-        """The time since the last lap was spent on `phase`."""
+        """Add the time since the last lap to `phase`."""
         now = time.monotonic()
         self.laps[phase] = self.laps.get(phase, 0.0) + now - self._last
         self._last = now

@@ -1,12 +1,11 @@
-"""Values of SQL types as bytes that stand in the order that SQL gives them.
+"""Encode values of SQL types as bytes that sort as SQL sorts the values.
 
-A value is known by its JSON, which need not sort like it: bytes are in base64, a fraction of
-a second stands before a zone, a year may have five digits.  So a planner says how values of
-a type are ordered, as an `Order`: the empty text for those that sort as any JSON does, a name
-for scalars that do not, and a tuple for what is made of others.  Within lists and rows null
-comes after everything, as in DuckDB.
+A value is given as JSON, which may sort differently: bytes are in base64, a fraction of a second
+comes before a zone, a year may have five digits.  So the planner describes the order of a type as
+an `Order`: the empty text for types that sort as their JSON does, a name for other scalars, and a
+tuple for types that consist of others.  Within lists and rows null comes last, as in DuckDB.
 
-No value's bytes begin another's.
+No encoding is a prefix of another one.
 """
 
 import re
@@ -25,7 +24,7 @@ _PLACE = struct.Struct(">I")
 _DAY_SECONDS = 86_400
 _END, _VALUE, _NULL = b"\0", b"\1", b"\2"
 
-# A year before Christ has a word behind the day; of the offset only UTC's is written.
+# A year before Christ has a word after the day; the only offset that occurs is that of UTC.
 _INSTANT = re.compile(r"(\d+)-(\d\d-\d\d)( \(BC\))?(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
 _INFINITE = {"-infinity": b"\0", "infinity": b"\2"}
 _TIME_OF_DAY = re.compile(
@@ -34,7 +33,7 @@ _TIME_OF_DAY = re.compile(
 
 
 def ascending(value: Any, order: Order, plain: Callable[[Any], bytes]) -> bytes:
-    """A value, as `canonical.decoder` gives it, as bytes; `plain` makes those of any JSON.
+    """Encode a value of `canonical.decoder`; `plain` encodes any JSON.
 
     >>> late, early = "2024-01-01T12:00:00.5Z", "2024-01-01T12:00:00Z"
     >>> ascending(late, "instant", repr) > ascending(early, "instant", repr)
@@ -63,7 +62,7 @@ def _part(value: Any, order: Order, plain: Callable[[Any], bytes]) -> bytes:
 
 
 def _instant(text: str) -> bytes:
-    """A date, or a timestamp with or without zone."""
+    """Encode a date, or a timestamp with or without zone."""
     if text in _INFINITE:
         return _INFINITE[text]
     found = _INSTANT.fullmatch(text)
@@ -74,7 +73,7 @@ def _instant(text: str) -> bytes:
 
 
 def _time_of_day(text: str) -> bytes:
-    """A time with a zone: by its instant, then the easternmost first."""
+    """Encode a time with a zone: it sorts by instant, then from east to west."""
     found = _TIME_OF_DAY.fullmatch(text)
     assert found is not None, f"no time with a zone is {text!r}"
     hours, minutes, seconds, fraction, sign, *of_zone = found.groups()
@@ -86,5 +85,5 @@ def _time_of_day(text: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    # Zeros are followed by what is greater than the end, which is two of them.
+    # A byte after each zero is greater than the end, which is two zeros.
     return b64decode(text).replace(b"\0", b"\0\xff") + b"\0\0"

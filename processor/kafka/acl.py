@@ -8,7 +8,7 @@ from confluent_kafka.admin import AclOperation
 
 Operations: TypeAlias = set[AclOperation]
 
-# What a right is called, and what is said when it is missing.
+# The name of each right, and the consequence of its lack, for messages.
 _RIGHTS = {
     AclOperation.DESCRIBE: ("Describe", "may not be seen"),
     AclOperation.READ: ("Read", "may not be read"),
@@ -18,27 +18,27 @@ _RIGHTS = {
     AclOperation.DELETE: ("Delete", "may not be trimmed"),
     AclOperation.DESCRIBE_CONFIGS: ("DescribeConfigs", "may not be asked for its settings"),
 }
-# Whoever has one of these may see the resource, unless a rule denies it.
+# Each of these rights implies Describe, unless a rule denies it.
 _SEEING = {AclOperation.READ, AclOperation.WRITE, AclOperation.ALTER, AclOperation.DELETE}
 
 
 def ordered(operations: Iterable[AclOperation]) -> list[AclOperation]:
-    """In the order of what is told of them."""
+    """Sort operations in the order in which messages name them."""
     found = set(operations)
     return [each for each in _RIGHTS if each in found]
 
 
 def missing_right(operation: AclOperation) -> str:
-    """What cannot be done without it."""
+    """Describe what a client without this right cannot do."""
     return _RIGHTS[operation][1]
 
 
 def grant(
     settings: Mapping[str, str], operations: Operations, *resource: str, whom: str = ""
 ) -> str:
-    """What to do about rights that a client of these settings lacks, as a command of Kafka's.
+    """Write the command of Kafka that grants missing rights to the user of these settings.
 
-    `resource` are the options of the command that name it.
+    `resource` are the options of the command that name the resource.
 
     >>> ann = {"bootstrap.servers": "kafka:9093", "sasl.username": "ann"}
     >>> grant(ann, {AclOperation.READ}, "--topic", "orders")

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ikebana.processor.kafka import client
 
-# How long brokers hold a fetch, in milliseconds, and how much they answer: a hint suffices.
+# How long brokers hold a fetch, in milliseconds, and the size of the answer: a hint suffices.
 _HELD = {"fetch.wait.max.ms": "500", "max.partition.fetch.bytes": "1024"}
-# A record that has come already can't be waited for again; then this is the pause.
+# A fetch does not wait for a record that is there already; then this is the pause.
 _PAUSE_S = 0.02
 
 Positions = Mapping[str, Mapping[int, int]]
@@ -53,11 +53,11 @@ class Arrivals:
             error = event.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 continue
-            # The caller then asks the topics, and meets the error if it lasts.
+            # The caller then reads the end offsets, which raises the error if it lasts.
             self._has_come = True
             self._consumer.unassign()
             return
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._consumer.close()

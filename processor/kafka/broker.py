@@ -1,10 +1,10 @@
 """The embedded broker: a real Apache Kafka, one node, as a child of this process.
 
-It is for the demo, for tests and for trying things out: controller and broker in one
-JVM, listening on 127.0.0.1 only, every replication factor 1.  What was acknowledged
-survives `stop` and `kill`, since the data folder is reused; it does not survive a
-power failure, since nothing is synced to disk.  A broker ends with the process that
-started it, however that one ends.
+It is for the demo, for tests and for experiments: controller and broker run in one JVM
+that listens on 127.0.0.1 only, and every replication factor is 1.  Acknowledged records
+survive `stop` and `kill`, because the data folder is reused.  They do not survive a power
+failure, because nothing is synced to disk.  A broker ends when the process that started
+it ends, even by SIGKILL.
 
 This is not a way to run Kafka in production.
 """
@@ -33,13 +33,13 @@ from ikebana.processor.kafka.broker_jars import end_of_log, jars
 from ikebana.processor.kafka.broker_security import CERTIFIED, SASL, Security
 from ikebana.processor.kafka.leash import leashed
 
-# A machine that is busy takes minutes for what takes seconds; an end is noticed at once.
+# A busy machine can need minutes instead of seconds; the end of the process is noticed at once.
 _FORMAT_TIMEOUT_S = 600
 _START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 30
 
 _NODE = 1
-# Within the data folder, what the broker keeps.
+# The subfolder of the data folder with the broker's logs.
 _LOGS = "kafka"
 
 _LOG4J_FILE = """\
@@ -82,10 +82,10 @@ _DEFAULT_SETTINGS = {
 
 
 class Broker:
-    """One node of Kafka over a data folder; `start`, `stop` and `kill` at will.
+    """One node of Kafka over a data folder, which can be started and stopped repeatedly.
 
-    The ports and the data stay the same over restarts.  Made by `running`, which also
-    stops it; not for use by several threads at once.
+    The ports and the data stay the same over restarts.  `running` makes brokers and stops
+    them.  A broker may not be used by several threads at once.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class Broker:
         return self._leash is not None and self._leash.poll() is None
 
     def start(self) -> None:
-        """Start and return when clients are served; does nothing to a running broker.
+        """Start, and return when the broker serves clients; a running broker is left alone.
 
         Raises:
-            BrokerError: it ended, or was not ready within ten minutes; the message
-                holds the end of the log.
+            BrokerError: the broker ended, or was not ready within ten minutes; the message
+                has the end of its log.
         """
         if self.alive:
             return
@@ -145,18 +145,18 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Shut down cleanly, by force when that takes longer than half a minute."""
+        """Shut down cleanly; kill the process if that takes longer than half a minute."""
         self._end(b"t")
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash would; returns when it is gone."""
+        """Kill the process with SIGKILL, like a crash, and return when it has ended."""
         self._end(b"k")
 
     def wait(self) -> NoReturn:
-        """Wait for as long as it runs.
+        """Wait until the process ends.
 
         Raises:
-            BrokerError: always, since only a broker that ended by itself ends the wait.
+            BrokerError: always, because the wait ends only if the broker has ended by itself.
         """
         assert self._leash is not None, "waiting for a broker that was not started"
         status = self._leash.wait()
@@ -166,13 +166,13 @@ class Broker:
         )
 
     def restart(self) -> None:
-        """Start again on the same port and data; stop first if it runs."""
+        """Stop the broker if it runs, and start it on the same ports and data."""
         self.stop()
         self.start()
 
     def _hold_data(self) -> None:
-        # Two brokers on one folder share cluster id and log file, so that the one that
-        # Kafka's own lock turns away could not be told from the one that is ready.
+        # Two brokers on one folder would share cluster id and log file.  Kafka's own lock
+        # stops one of them, but we could not tell it from the one that is ready.
         try:
             self.data.mkdir(parents=True, exist_ok=True)
             self._lock = (self.data / "lock").open("wb")
@@ -205,7 +205,7 @@ class Broker:
             "process.roles": "broker,controller",
         }
         properties = self.data / "broker.properties"
-        # Of a secured broker it holds passwords and a private key.
+        # The file of a secured broker has passwords and a private key.
         properties.touch(mode=0o600)
         properties.write_text(
             "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items()))
@@ -220,7 +220,7 @@ class Broker:
         if is_formatted(self._logs):
             return
         if any(name.startswith("unstable.") for name in self._settings):
-            # With these the features are not those of every cluster.
+            # These settings change the features, so the cached file does not apply.
             self._run_storage_tool(random_id())
         else:
             format_folder(self._logs, self._lib, _NODE, self._run_storage_tool)
@@ -255,7 +255,7 @@ class Broker:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         cluster_id = self._cluster_id()
-        # Whoever else holds the port may be a broker too: only our cluster id is us.
+        # Another broker may listen on the port: only the cluster id identifies ours.
         client = AdminClient(
             {
                 **self.admin_settings,
@@ -309,7 +309,7 @@ class Broker:
             self._lock = None
 
 
-# What makes a broker this one; the rest of its settings are the caller's.
+# The settings that the embedded broker controls; callers may set all others.
 _OWN_SETTINGS = frozenset(
     {
         "advertised.listeners",
@@ -333,15 +333,15 @@ def running(
 ) -> Iterator[Broker]:
     """Run a broker for the length of a `with` block.
 
-    Without `data` its folder is temporary: removed at the end, but kept when the
-    broker did not start, for its log.  Without `port` a free one is chosen.
-    `settings` are Kafka's broker settings, on top of those of an embedded broker.  With
-    `security` it has encrypted listeners only, and clients have rights.
+    Without `data` the folder is temporary: it is removed at the end, but kept for its log if
+    the broker did not start.  Without `port` a free port is chosen.  `settings` are broker
+    settings of Kafka that are added to those of an embedded broker.  With `security` the
+    broker has only encrypted listeners, and checks the rights of clients.
 
     Raises:
         BrokerError: Java is missing or too old, the jars could not be fetched, or the
             broker did not start.
-        ConfigError: `settings` names what the embedded broker decides by itself.
+        ConfigError: `settings` has a setting that the embedded broker controls.
     """
     settings = {} if settings is None else settings
     if owned := sorted(_OWN_SETTINGS & settings.keys()):
@@ -371,12 +371,12 @@ def running(
 
 
 def _escaped(value: str) -> str:
-    """A value as a properties file has it."""
+    """Escape a value for a properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """Find a loopback port on which nobody listens."""
     # Below the range of ephemeral ports (32768 and up, 49152 and up on macOS): while the
     # broker is down, a client that keeps connecting to an ephemeral port of its own host
     # can be given that very port as its source, and then holds it.
@@ -388,9 +388,9 @@ def free_port() -> int:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody listens on a loopback port."""
+    """Return whether nobody listens on a loopback port."""
     with socket.socket() as probe:
-        # As Kafka does: ports of closed connections are free.
+        # Kafka sets the same option: ports of closed connections are free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

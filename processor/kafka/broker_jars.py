@@ -1,6 +1,6 @@
-"""The jars of the embedded broker, fetched once into a cache folder.
+"""Fetch the jars of the embedded broker once, into a cache folder.
 
-Ivy fetches them, which pyspark carries; pyspark itself is not imported.
+Ivy, which pyspark bundles, fetches them; pyspark itself is not imported.
 """
 
 import fcntl
@@ -32,17 +32,17 @@ _IVY_FILE = f"""\
 
 
 def jars_folder() -> Path:
-    """Where the broker's jars are kept."""
+    """Return the cache folder of the broker's jars."""
     return cache_folder() / f"kafka-{KAFKA_VERSION}"
 
 
 def jars_fetched() -> bool:
-    """Whether the jars of the broker are in the cache already."""
+    """Return whether the jars of the broker are in the cache already."""
     return jars_folder().is_dir()
 
 
 def jars(java: Path) -> Path:
-    """Return the folder of Kafka's jars, fetching them if this is the first time.
+    """Return the folder of Kafka's jars; the first call fetches them.
 
     The fetch takes half a minute and 44 MB.
 
@@ -53,10 +53,10 @@ def jars(java: Path) -> Path:
 
 
 def once(folder: Path, fetch: Callable[[Path, Path], None]) -> Path:
-    """Return `folder`, of which `fetch` makes what is in it if it is not there yet.
+    """Return `folder`; if it does not exist yet, `fetch` makes its content.
 
-    `fetch(private, log_file)` leaves it as `lib` in a folder of its own.  The folder appears
-    whole or not at all; of two processes at once, one fetches and the other waits for it.
+    `fetch(private, log_file)` puts the content into `lib` in a private folder.  `folder` appears
+    complete or not at all.  If two processes call this at once, one fetches and the other waits.
     """
     if folder.is_dir():
         return folder
@@ -82,7 +82,7 @@ def retrieve(
     # "bundle" is what Maven calls a jar with OSGi headers, such as scala-logging.
     types: Sequence[str] = ("jar", "bundle"),
 ) -> int | None:
-    """Let Ivy fetch what a file asks for into `lib`; its exit status, None for a timeout."""
+    """Run Ivy on a file, into `lib`; return its exit status, or None after a timeout."""
     (folder / "ivy.xml").write_text(ivy_file)
     command = [
         *(str(java), "-cp", str(ivy()), "org.apache.ivy.Main"),
@@ -122,7 +122,7 @@ def _fetch(java: Path, folder: Path, log_file: Path) -> None:
 
 
 def ivy() -> Path:
-    """Ivy's jar, which is bundled with pyspark."""
+    """Return the path of Ivy's jar, which is bundled with pyspark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")
@@ -134,8 +134,8 @@ def ivy() -> Path:
 
 
 def end_of_log(log_file: Path) -> str:
-    """The last lines of a log that say something, indented."""
-    # Frames of Java stack traces would push out the lines that say something.
+    """Return the last informative lines of a log, indented."""
+    # Frames of Java stack traces would push out the informative lines.
     lines = [
         line
         for line in log_file.read_text(errors="replace").splitlines()

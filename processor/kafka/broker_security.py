@@ -1,10 +1,9 @@
-"""How an embedded broker is secured: encrypted listeners, users, certificates and rights.
+"""Secure an embedded broker: encrypted listeners, users, certificates and rights.
 
-A secured broker has two listeners.  `SASL_SSL` is for users with passwords (`PLAIN` and
-`SCRAM-SHA-512`), `SSL` for whoever shows a certificate that the authority has signed.  There is
-none without encryption, and nobody may do what no rule allows, but for the super users.
-The broker itself is one: it shows its own certificate to itself, and is asked with it
-whether it is ready.
+A secured broker has two listeners, both encrypted.  `SASL_SSL` is for users with passwords
+(`PLAIN` and `SCRAM-SHA-512`), `SSL` for clients with a certificate that the authority has signed.
+Only super users may do what no rule allows.  The broker itself is a super user: with its own
+certificate it connects to itself, and we ask it whether it is ready.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,30 +21,30 @@ from ikebana.errors import BrokerError
 
 SASL, CERTIFIED = "SASL_SSL", "SSL"
 _MODULES = "org.apache.kafka.common.security"
-# The least that Kafka takes; these passwords guard a test's topics.
+# The minimum that Kafka accepts; these passwords guard only the topics of tests.
 _SCRAM_ITERATIONS = 4096
 _REQUEST_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who may reach an embedded broker; certificates and keys are PEM texts."""
+    """The users and certificates of an embedded broker; certificates and keys are PEM texts."""
 
     authority: str
     """The certificate of the authority that has signed the broker's and all clients'."""
     certificate: str
     """The broker's own, for 127.0.0.1."""
     key: str = field(repr=False)
-    """The private key of it, as PKCS #8 without a password."""
+    """The private key of that certificate, as PKCS #8 without a password."""
     principal: str
-    """Whom the broker's certificate names, as Kafka says it, such as `User:CN=broker`."""
+    """The principal of the broker's certificate in Kafka's form, such as `User:CN=broker`."""
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The passwords of users, by name."""
     super_users: Collection[str] = ()
     """More principals that may do everything, such as `User:admin`."""
 
     def settings(self) -> dict[str, str]:
-        """The broker's settings, but for the addresses of its listeners."""
+        """Return the broker's settings, except the addresses of its listeners."""
         users = "".join(f" user_{name}={_quoted(word)}" for name, word in self.users.items())
         plain = f"{_MODULES}.plain.PlainLoginModule required{users};"
         scram = f"{_MODULES}.scram.ScramLoginModule required;"
@@ -68,7 +67,7 @@ class Security:
         }
 
     def own_client(self) -> dict[str, str]:
-        """The settings of a client that shows the broker's certificate; it may do everything."""
+        """Return the settings of a client with the broker's certificate, which has all rights."""
         return {
             "security.protocol": "SSL",
             "ssl.ca.pem": self.authority,
@@ -77,10 +76,10 @@ class Security:
         }
 
     def admit(self, admin: AdminClient) -> None:
-        """Make the users known by SCRAM, which a broker keeps among its own data.
+        """Create the users for SCRAM, whose credentials a broker keeps in its own data.
 
         Raises:
-            BrokerError: the broker does not take them.
+            BrokerError: the broker refuses them.
         """
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
         wanted = [
@@ -96,6 +95,6 @@ class Security:
 
 
 def _quoted(password: str) -> str:
-    """As a value of JAAS."""
+    """Quote a value for JAAS."""
     escaped = password.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""A CDCv2 topic on the brokers, read once from its beginning to its present end."""
+"""Read a CDCv2 topic once, from its beginning to its current end."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,12 +11,12 @@ from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, Published
 
 
 def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Published]:
-    """Whole times in order, as far as progress covers them now.
+    """Yield complete times in order, up to the time that progress covers now.
 
     Raises:
-        SourceError: the topic is not there, or has lost its beginning, or holds something
-            else.
-        ContradictionError: its facts cannot all be true.
+        SourceError: the topic does not exist, or records at its beginning were deleted, or it
+            has messages in another format.
+        ContradictionError: two of its facts contradict each other.
     """
     admin = client.admin(settings)
     found = topics.describe(admin, [topic])

@@ -75,7 +75,7 @@ def away(error: BaseException) -> AwayError | None:
 
 
 def away_in(text: str) -> str | None:
-    """Find such an error in a text; None if there is none."""
+    """Find the name of such an error in a text; None if there is none."""
     found = _AWAY_IN_TEXT.search(text)
     return found[0] if found else None
 

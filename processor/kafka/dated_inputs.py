@@ -1,7 +1,7 @@
 """Collect the knowledge about inputs with times of their own before a batch is minted.
 
-For diff topics this is the progress of their closed batches; for all others what the last
-batch has read, which is in its markers, and the partitions that have become idle.
+For diff topics this is the progress of their closed batches.  For all others it is what the last
+batch has read, which is in its commit records (markers), and which partitions are idle.
 """
 
 import time
@@ -28,7 +28,7 @@ from ikebana.processor.timing.silence import Silence
 
 
 class DatedInputs:
-    """Remembers, between two batches, what changes and what was silent."""
+    """Keeps, from batch to batch, the progress that was read and the idle partitions."""
 
     def __init__(self, plan: Plan, admin: AdminClient, settings: Mapping[str, str]) -> None:
         self._plan = plan
@@ -39,24 +39,24 @@ class DatedInputs:
         self._frozen = False
         self._silence = Silence(plan)
         self._news_of: tuple[int, Learned] | None = None
-        # What is known after a batch, with the topics at these ends, by what is idle.
+        # A cache of the knowledge after a batch, for these ends, by the idle partitions.
         self._learned_at: tuple[int, Positions] | None = None
         self._learned: dict[frozenset[tuple[str, frozenset[Where]]], dict[str, InputTimes]] = {}
         self._made: Reader | None = None
         self._shards_ever: int | None = None
 
     def freeze(self) -> None:
-        """Take no more batches of diff topics than are closed by now."""
+        """Ignore batches of diff topics that are closed after this call."""
         self._progress_of({})
         self._frozen = True
 
     def known(
         self, last: SourceOffset, ends: Positions
     ) -> tuple[dict[str, InputTimes], dict[str, list[Closed]]]:
-        """What is known of the inputs' times after `last`, and what diff topics have closed.
+        """Compute the knowledge about inputs after `last`, and the closed batches to read.
 
         Raises:
-            SourceError: the progress of a diff topic is of another checkpoint than before.
+            SourceError: another checkpoint than before writes the progress of a diff topic.
         """
         found = dict(last.known)
         if any(source.tells_later for source in self._plan.inputs):
@@ -67,16 +67,16 @@ class DatedInputs:
         return found, self._progress_of(found)
 
     def known_if_silent(self, last: SourceOffset, ends: Positions) -> dict[str, InputTimes] | None:
-        """What would be known if all that is read up to its end were idle.
+        """Compute the knowledge as if all partitions that are read to their ends were idle.
 
-        None if there is no input that falls idle.
+        Return None if no input can become idle.
         """
         patient = [
             source
             for source in self._plan.inputs
             if source.event_time is not None
             and source.event_time.idle_ms is not None
-            # Of transactions it is told what is to come.
+            # A topic of transactions announces what is still to come.
             and source.transaction_topic is None
         ]
         if not patient:
@@ -95,7 +95,7 @@ class DatedInputs:
     def _after(
         self, last: SourceOffset, ends: Positions, idle: Mapping[str, frozenset[Where]]
     ) -> dict[str, InputTimes]:
-        """What is known after a batch; while nothing comes in that is asked for all the time."""
+        """Compute the knowledge after a batch, or take it from the cache if nothing came in."""
         if self._learned_at != (last.batch, ends):
             self._learned_at, self._learned = (last.batch, ends), {}
         which = frozenset(idle.items())
@@ -107,9 +107,9 @@ class DatedInputs:
         return self._learned[which]
 
     def _news(self, last: SourceOffset) -> Learned:
-        """The reports of the shards in the markers of the last batch.
+        """Read the reports of the shards from the markers of the last batch.
 
-        If the checkpoint was rescaled after it, they are those of the shards of then.
+        If the checkpoint was rescaled after it, these are the shards before the rescaling.
         """
         if self._news_of is None or self._news_of[0] != last.batch:
             found = [marker for marker in self._last_markers() if marker.batch == last.batch]
@@ -130,7 +130,7 @@ class DatedInputs:
         return markers.last_markers(self._reader, topic, self._shards_ever)
 
     def _progress_of(self, known: dict[str, InputTimes]) -> dict[str, list[Closed]]:
-        """The closed batches of each diff topic that were not read whole yet."""
+        """Return the closed batches of each diff topic that are not completely read yet."""
         diffs = [source for source in self._plan.inputs if source.traits.kind == "updates"]
         if not diffs:
             return {}
@@ -141,7 +141,7 @@ class DatedInputs:
             times = known.get(source.name, InputTimes())
             kept = [c for c in self._closed.get(source.name, ()) if c.after > times.progress_at]
             if ends is not None:
-                # The end of a transaction takes an offset, too: what was read is remembered.
+                # Ends of transactions take offsets without records, so the position is kept.
                 start = max(times.progress_at, self._read_to.get(source.name, 0))
                 end = ends[source.topics[0] + ".progress"][0]
                 kept += self._read(source, start, end)
@@ -169,11 +169,11 @@ class DatedInputs:
 
 
 def check_beginnings(plan: Plan, admin: AdminClient) -> None:
-    """Refuse inputs of which something is missing that will be waited for.
+    """Refuse inputs that lack records for which the pipeline would wait for ever.
 
     Raises:
         SourceError: records at a topic's beginning were deleted, or it has no progress, or
-            transactions are told in several partitions.
+            a topic of transactions has several partitions.
     """
     wanted = {name for names in read_whole(plan).values() for name in names}
     wanted.update(plan.transaction_topics)

@@ -1,4 +1,4 @@
-"""The demo's input topic, written with a plain producer."""
+"""Write the demo's input topic with a plain producer."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from ikebana.processor.kafka import client, topics
 
 
 def write(servers: str, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-    """Make a topic of one partition and write records into it, in order."""
+    """Create a topic with one partition, and write records into it in order."""
     settings = {"bootstrap.servers": servers}
     topics.create(client.admin(settings), topic, 1, 1, {})
     producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 50, "log_level": 0})

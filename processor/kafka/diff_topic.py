@@ -1,8 +1,8 @@
-"""Read an output's topic by its progress: the batches that are closed now.
+"""Read the batches of an output's topic that its progress has closed.
 
-Only what progress covers is read, up to the ends that it names, so a reader never sees
-a part of a batch.  Reading starts at the beginning, or at the last closed batch.  What
-is closed later is had by asking again: nothing here waits for a pipeline.
+A reader reads only up to the end offsets that progress names, so it never sees a part of a
+batch.  Reading starts at the beginning, or at the last closed batch.  Nothing here waits for
+a pipeline: call `closed` again for batches that are closed later.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,19 +22,19 @@ from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate, Portion
 from ikebana.processor.verifying.output_reader import OutputReader
 
 _Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
-# About how many offsets are held in memory at once; a larger batch is held whole.
+# About how many offsets are in memory at once; a larger batch is in memory as a whole.
 _PORTION = 100_000
 
 
 class DiffTopic:
-    """One reading of a diff topic; `frontier` is that of the last batch it gave."""
+    """One pass over a diff topic; `frontier` is that of the last batch that it yielded."""
 
     def __init__(self, settings: Mapping[str, str], topic: str, form: str = "diff") -> None:
         self.topic = topic
         self._messages = OutputReader(topic, form) if form in SINGLE_VALUE_FORMATS else None
         self.progress_topic = topic + ".progress"
         self._admin = client.admin(settings)
-        # Progress is read while the updates that it names are.
+        # Progress and the updates that it names are read at the same time.
         self._progress_reader = Reader(settings)
         self._reader = Reader(settings)
         self._last: ProgressRecord | None = None
@@ -59,7 +59,7 @@ class DiffTopic:
 
     @property
     def frontier(self) -> int | None:
-        """The `upper` of the last batch that was given; None before the first."""
+        """The `upper` of the last batch that was yielded; None before the first."""
         return None if self._last is None else self._last.upper
 
     def deleted(self) -> str | None:
@@ -87,7 +87,7 @@ class DiffTopic:
             )
 
     def require_beginning(self) -> None:
-        """Refuse a topic of which no collection can be accumulated any more.
+        """Refuse a topic whose collection can no longer be accumulated.
 
         Raises:
             SourceError: records at its beginning were deleted.
@@ -100,7 +100,7 @@ class DiffTopic:
             )
 
     def last_closed(self) -> ProgressRecord | None:
-        """The last record of the progress there is by now, looked for from its end."""
+        """Read the last progress record, searching from the end of the progress topic."""
         return self._last_before(self._progress_end())
 
     def skip_closed(self) -> ProgressRecord | None:
@@ -112,11 +112,11 @@ class DiffTopic:
         return last
 
     def closed(self) -> Generator[Part, None, None]:
-        """Yield the closed batches that were not yielded yet; a history comes first.
+        """Yield the closed batches that were not yielded yet, after a history if there is one.
 
         Raises:
-            SourceError: records are missing or are no updates, or a record of the
-                progress topic is none.
+            SourceError: records are missing or are no updates, or the progress topic has a
+                record that is no progress.
         """
         end = self._progress_end()
         middle = not self.complete and self._last is None
@@ -139,7 +139,7 @@ class DiffTopic:
         self._progress_at = max(end, self._progress_at)
 
     def not_closed(self, ends: Mapping[int, int]) -> int:
-        """Count the committed records from the last batch that was given up to `ends`."""
+        """Count the committed records between the last yielded batch and `ends`."""
         ranges = [
             Range(self.topic, partition, self._positions.get(partition, 0), end)
             for partition, end in ends.items()
@@ -147,20 +147,20 @@ class DiffTopic:
         return sum(len(messages) for _, messages in self._reader.read(ranges))
 
     def ends(self) -> dict[int, int]:
-        """Up to where the partitions can be read now."""
+        """Read the offsets up to which the partitions can be read now."""
         return self._ends_by(topics.ends)
 
     def behind(self) -> int:
-        """The number of offsets after the last batch that was yielded."""
+        """Count the offsets after the last batch that was yielded."""
         ends = self.ends()
         return sum(max(0, end - self._positions.get(p, 0)) for p, end in ends.items())
 
     def read_so_far(self) -> int:
-        """How many offsets lie before the last portion that was read."""
+        """Count the offsets before the last portion that was read."""
         return sum(self._positions.values())
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         self._progress_reader.close()
         self._reader.close()
 

@@ -1,4 +1,4 @@
-"""The input topics as the source sees them: their end offsets, and their identity.
+"""Look up the end offsets and the identity of the input topics, for the source.
 
 A topic that was deleted and created again has another id, and its offsets name other records.
 That is an error that names the topic; no record is skipped silently.
@@ -44,7 +44,7 @@ class Inputs:
         self._described = 0.0
 
     def start(self) -> SourceOffset:
-        """The offsets at which a new checkpoint begins to read."""
+        """Choose the offsets at which a new checkpoint begins to read."""
         self._describe({})
         check_beginnings(self._plan, self._admin)
         begins = topics.beginnings(self._admin, self._partitions)
@@ -102,7 +102,7 @@ class Inputs:
         )
 
     def hops(self, batch: int, shards: int) -> Mapping[int, int]:
-        """Read the ends of the loopback topic after a batch, by shard; none without a topic."""
+        """Read the ends of the exchange topic (loopback) after a batch, by shard, if it exists."""
         if not progress.has_hops(self._plan):
             return {}
         topic = self._plan.loopback_topic

@@ -1,15 +1,15 @@
-"""A process that cannot outlive the one that started it.
+"""Start a process that cannot outlive the one that started it.
 
-PR_SET_PDEATHSIG would tie it to the thread that started it rather than to the process, and
-exists on Linux only.  So a small process stands between: it holds the reading end of a pipe
-whose writing end is ours, and kills the other at end of file, which the kernel delivers
-however we die, also before it began to read.  Only this process reaps the other, in its only
-thread, so the process id that it signals is always the right one.  It notices the other's
-end by a second pipe that the other holds open.
+PR_SET_PDEATHSIG would tie the child to the thread that started it rather than to the process,
+and exists on Linux only.  So a small guard process runs between us and the child.  It reads
+from a pipe whose writing end is ours, and kills the child at end of file, which the kernel
+delivers however we die, even before the guard began to read.  Only the guard reaps the child,
+in its only thread, so the process id that it signals is always the right one.  It notices the
+child's end by a second pipe, which the child holds open.
 
-A service manager may send SIGTERM to everything that we have started: the one between
-outlives that, for the other to be reaped.  An answer of its own, unlike an ignored signal, is
-not handed on to the other.
+A service manager may send SIGTERM to all processes that we have started.  The guard survives
+that, so that it can reap the child.  It has a signal handler for this: unlike an ignored
+signal, a handler is not inherited by the child.
 """
 
 import subprocess
@@ -43,11 +43,11 @@ os._exit(status if status >= 0 else 128 - status)
 def leashed(
     command: Sequence[str], folder: Path, log: IO[bytes]
 ) -> tuple["subprocess.Popen[bytes]", int | None]:
-    """Start a command in a folder; the process between, and the command's process id.
+    """Start a command in a folder; return the guard process and the command's process id.
 
-    The one between ends when the command does, with its status.  `t` on its standard input
-    asks the command to terminate, any other byte or the end of it kills it.  Without a process
-    id the command could not be started.
+    The guard ends when the command does, with the same status.  `t` on its standard input asks
+    the command to terminate; any other byte, or end of file, kills it.  The process id is None
+    if the command could not be started.
     """
     between = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _LEASH, *command],
@@ -56,7 +56,7 @@ def leashed(
         stdout=subprocess.PIPE,
         stderr=log,
         bufsize=0,
-        # Ctrl-C is for us; we stop the command when we no longer need it.
+        # Ctrl-C goes to us alone; we stop the command when we no longer need it.
         start_new_session=True,
     )
     assert between.stdout is not None

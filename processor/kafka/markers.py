@@ -1,11 +1,11 @@
-"""Commit markers: a shard's last committed batch, and the lease of the driver.
+"""Commit records, called markers in the code: a shard's last committed batch.
 
-Each shard has one partition of the markers topic, whose last record is authoritative: it has the
-batch that the shard last committed to Kafka, the counts of the batch, and its manifest.  It is
-written in the same transaction as the batch's updates.  A replay adopts it instead of computing
-the batch again, because the input may have been compacted meanwhile.  Partition 0 is the
-driver's, and its last record is the lease.  The topic is compacted and has no retention, so
-markers outlast any downtime.
+They are not Kafka's own transaction markers.  Each shard has one partition of the markers topic,
+whose last record is authoritative: it has the batch that the shard last committed to Kafka, the
+counts of the batch, and its manifest.  It is written in the same transaction as the batch's
+updates.  A replay adopts it instead of computing the batch again, because the input may have been
+compacted meanwhile.  Partition 0 belongs to the driver, and its last record is the driver's
+lease.  The topic is compacted and has no retention, so markers outlast any downtime.
 """
 
 from typing import TypeVar
@@ -27,27 +27,27 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def driver_id(checkpoint: str) -> str:
-    """The transactional id of the driver: holding it is the lease."""
+    """Return the transactional id of the driver; whoever holds it has the lease."""
     return f"{TRANSACTIONS}{checkpoint}-driver"
 
 
 def task_id(checkpoint: str, shard: int) -> str:
-    """The transactional id of a shard's task."""
+    """Return the transactional id of a shard's task."""
     return f"{TRANSACTIONS}{checkpoint}-{shard}"
 
 
 def trial_id(checkpoint: str) -> str:
-    """An unused transactional id, with which `preflight` tests the right to use them."""
+    """Return an unused transactional id, with which `preflight` tests the right to use them."""
     return f"{TRANSACTIONS}{checkpoint}-trial"
 
 
 def partition_of(shard: int) -> int:
-    """The partition of a shard's markers; partition 0 is the driver's."""
+    """Return the partition of a shard's markers; partition 0 belongs to the driver."""
     return shard + 1
 
 
 def shards_of(partitions: int) -> int:
-    """The number of shards for which a topic with so many partitions was created."""
+    """Return the number of shards for which a topic with so many partitions was created."""
     return partitions - 1
 
 
@@ -79,7 +79,7 @@ def last_lease(reader: Reader, topic: str) -> Lease | None:
 
 
 def last_record(reader: Reader, topic: str, partition: int, kind: type[Record]) -> Record | None:
-    """The last committed record of a partition, decoded."""
+    """Read and decode the last committed record of a partition."""
     message = last_message(reader, topic, partition)
     return None if message is None else _decoded(message, kind)
 
@@ -96,10 +96,10 @@ def _decoded(message: Message, kind: type[Record]) -> Record:
 
 
 def last_message(reader: Reader, topic: str, partition: int) -> Message | None:
-    """The last committed message of a partition, looked for from its tail backwards.
+    """Read the last committed message of a partition, searching backwards from its end.
 
-    Its cost does not grow with the topic.  Whoever asks has just fenced the writers of
-    the partition, so that nothing is still open before the high watermark.
+    The cost does not grow with the topic.  The caller has just fenced the writers of the
+    partition, so no transaction is open before the high watermark.
     """
     found = reader.tail(topic, partition, *reader.watermarks(topic, partition))
     return found[-1] if found else None

@@ -1,7 +1,7 @@
 """The topics that a pipeline writes; a start creates the missing ones.
 
-They are those of outputs and of their progress, markers, and the loopback topic of plans that
-hop.
+They are the topics of outputs and of their progress, the topic of markers, and the loopback
+topic of plans with exchanges.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -14,8 +14,8 @@ from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.plan import Output, Plan
 
-# An update is longer than the upsert that it comes from, an error record nearly twice as
-# long as its message: what an input topic could hold must not be too long for ours.
+# An update is longer than the upsert that it comes from, and an error record nearly twice as
+# long as its message.  Our topics must have room for whatever an input topic can have.
 _LARGEST_MESSAGE = {"max.message.bytes": str(64 << 20)}
 _DIFF_TOPIC = {
     **_LARGEST_MESSAGE,
@@ -34,7 +34,7 @@ def create(
     admin: AdminClient,
     existing: Mapping[str, Topic],
 ) -> bool:
-    """Make the topics that are missing, and partitions of new shards; whether a topic was."""
+    """Create missing topics and partitions; return whether any topic was missing."""
     for name, partitions in by_shard(plan, shards).items():
         if name in existing and existing[name].partitions < partitions:
             topics.add_partitions(admin, name, partitions)
@@ -45,7 +45,7 @@ def create(
 
 
 def by_shard(plan: Plan, shards: int) -> dict[str, int]:
-    """The topics that have a partition a shard, with their number of partitions."""
+    """Return the topics with a partition for each shard, and their numbers of partitions."""
     found = {plan.markers_topic: shards + 1}
     if progress.has_hops(plan):
         found[plan.loopback_topic] = shards
@@ -55,7 +55,7 @@ def by_shard(plan: Plan, shards: int) -> dict[str, int]:
 def missing(
     plan: Plan, settings: Settings, shards: int, existing: Container[str]
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """The topics that a start makes: name, number of partitions, settings."""
+    """Yield the topics that a start creates: name, number of partitions, settings."""
     own = {plan.markers_topic: {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS}}
     wanted: list[tuple[str, int | Output, Mapping[str, str]]] = [
         (name, partitions, own.get(name, _DIFF_TOPIC))
@@ -71,7 +71,7 @@ def missing(
 
 
 def _partitions(plan: Plan, settings: Settings, output: Output) -> int:
-    """As many as the output asks for, else as its input's topics have at most."""
+    """Choose the number of partitions: the output's setting, else the most of its inputs'."""
     if output.partitions is not None:
         return output.partitions
     read = {

@@ -1,8 +1,8 @@
 """Checks of the brokers before a start: topics, rights, and whether they fit together.
 
-The pipeline may be running meanwhile.  So markers are read before the log, which must be ahead of
-them; and they are compared with the commits that were logged before, which they must not be
-behind.
+The pipeline may be running meanwhile.  So the commits in Spark's log are read first, then the
+markers, then the end of the log.  The markers must be at least as new as those commits, and the
+log must be ahead of the markers.
 """
 
 import functools
@@ -218,7 +218,7 @@ def _together(
         known |= {shard: markers.last_marker(reader, topic, shard) for shard in range(shards)}
         outputs = {o.name: shown(admin, reader, o, existing) for o in plan.published}
         logged = _logged(checkpoint, birth, held.logged)
-        # What is on its way a start finishes by itself.
+        # A start itself finishes the work that is still in the exchange topic.
         judged = judge(History(plan, birth, logged, outputs, known, finishes=True))
         if isinstance(judged, Refusal):
             return refused(what, judged.error())

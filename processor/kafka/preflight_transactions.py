@@ -1,8 +1,8 @@
-"""Checks of transactions before a start: how long they may last, who may have them.
+"""Check transactions before a start: their time limit, and the right to use them.
 
-Who may have them the brokers tell only to who tries.  A transactional id is tried that nobody
-holds, so nobody is fenced; brokers remember it for some days.  Where they check no rights,
-nothing is tried.
+Brokers reveal the right to use a transactional id only when a client tries one.  The check
+tries an id that nobody holds, so it fences nobody; brokers remember the id for some days.  If
+the brokers check no rights, the check tries nothing.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _LONGEST = "transaction.max.timeout.ms"
 
 @told_whole("transactions")
 def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
-    """Who may have transactions, and how long these may last."""
+    """Check the right to use transactions, and their time limit."""
     sink = {**settings.kafka, **settings.sink_kafka}
     told = broker_settings(sink)
     if (longest := told.get(_LONGEST)) is not None:
@@ -39,7 +39,7 @@ def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[C
         yield Check(_IDS, "failed", "may not be written", error.hint or "")
         return
     except ConfigError as error:
-        # Brokers look at this after they have looked at rights.
+        # Brokers check the time limit after they have checked rights.
         lasting = refused(_BATCH, error)
     yield Check(_IDS, "ok", "may be written")
     if longest is None:
@@ -47,7 +47,7 @@ def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[C
 
 
 def _of_timeout(max_batch_s: float, longest_ms: str) -> Check:
-    """Whether the brokers let a transaction last as long as a batch may."""
+    """Check that the brokers' time limit for transactions is at least that of a batch."""
     longest_s = int(longest_ms) / 1000
     if longest_s < max_batch_s:
         return Check(

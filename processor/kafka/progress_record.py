@@ -1,4 +1,4 @@
-"""Records of progress topics, as they are read."""
+"""Decode the records of progress topics."""
 
 from confluent_kafka import Message
 
@@ -9,7 +9,7 @@ from ikebana.errors import IkebanaError
 
 
 def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRecord:
-    """Read a record of a progress topic.  Raises: the `refusal`, for what is none."""
+    """Decode a record of a progress topic; raise a `refusal` for any other message."""
     try:
         return progress.decode(message.value())
     except DecodeError as error:

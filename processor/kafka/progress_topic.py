@@ -1,4 +1,4 @@
-"""Publishing and reading the progress of outputs."""
+"""Publish and read the progress of outputs."""
 
 from collections.abc import Collection, Iterable
 
@@ -19,7 +19,7 @@ from ikebana.processor.planning.plan import Plan
 
 
 def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:
-    """The last progress record of a topic; None while there is none (any more)."""
+    """Read the last progress record of a topic; None if there is none, or none is left."""
     message = last_message(reader, topic, 0)
     return None if message is None else progress_record(message, CheckpointError)
 
@@ -31,7 +31,7 @@ def publish(
     found: Iterable[Marker],
     new: Collection[str] = (),
 ) -> list[ProgressRecord]:
-    """Publish a batch, from its markers alone, for all outputs in one transaction.
+    """Publish the progress of a batch, from its markers, for all outputs in one transaction.
 
     `new` outputs have had no progress before.  The end offsets are high watermarks taken
     after the batch's last commit returned: all of its updates lie before them.

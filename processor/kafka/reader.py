@@ -1,9 +1,9 @@
 """Read exactly the committed records in ranges of offsets.
 
-Aborted records and transaction markers take offsets and are never seen, so a range is
-not read when some number of records has come, but when the position has reached its
-end: by a record at or beyond it, or by the end of the partition lying there.  An end
-of the partition before it means waiting: the last stable offset follows a commit.
+Aborted records and Kafka's transaction markers take offsets, but no reader gets them.  So the
+number of records does not tell that a range is read completely.  It is read when a record comes
+from at or beyond its end, or when the partition ends there.  If the partition ends before the
+range does, the reader waits, because the last stable offset moves only after a commit.
 """
 
 import time
@@ -24,7 +24,7 @@ from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import PATIENCE_S
 
 _BATCH = 10_000
-# consume() waits out its time-out when fewer come; for so few poll() is better.
+# If fewer records come, consume() waits for its whole time-out; then poll() is better.
 _FEW = 200
 _WAIT_S = 0.02
 _REQUEST_S = 10.0
@@ -40,7 +40,7 @@ class Range(NamedTuple):
 
 
 class Reader:
-    """One consumer, used for range after range; it holds no position in between."""
+    """A consumer that reads ranges one after another, and keeps no position between them."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._consumer: Consumer = client.consumer(settings)
@@ -48,10 +48,10 @@ class Reader:
     def read(
         self, ranges: Sequence[Range], patience_s: float = PATIENCE_S
     ) -> Iterator[tuple[Range, list[Message]]]:
-        """Yield the records of each range, in order within it, ranges interleaved.
+        """Yield the records of several ranges, interleaved, but in order within each range.
 
         Raises:
-            SourceError: a range does not exist (any more), or did not come in time.
+            SourceError: a range does not exist, or no longer, or did not come in time.
         """
         left = {(r.topic, r.partition): r for r in ranges if r.start < r.end}
         if not left:
@@ -95,7 +95,7 @@ class Reader:
             for at in finished:
                 del left[at]
             if finished and left:
-                # Nothing of a finished partition is prefetched in vain.
+                # No records of a finished partition are prefetched in vain.
                 consumer.incremental_unassign([TopicPartition(*at) for at in finished])
             if found or finished:
                 deadline = time.monotonic() + patience_s
@@ -103,11 +103,11 @@ class Reader:
                 raise _too_late(left, patience_s)
 
     def tail(self, topic: str, partition: int, low: int, high: int) -> list[Message]:
-        """The last committed records before `high`, at least one unless there is none.
+        """Read the last committed records before `high`: at least one, if there is any.
 
-        They are looked for from the end backwards: the cost does not grow with the topic.
+        The search goes backwards from the end, so the cost does not grow with the topic.
         """
-        # A record and its transaction's marker are two offsets.
+        # A record and Kafka's marker of its transaction take two offsets.
         back = 4
         while high > low:
             start = max(low, high - back)
@@ -118,7 +118,7 @@ class Reader:
         return []
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset and the one after the last of a partition, committed or not."""
+        """Read the first offset of a partition and the one after its last, committed or not."""
         at = TopicPartition(topic, partition)
 
         def ask() -> tuple[int, int]:
@@ -133,18 +133,18 @@ class Reader:
         return low, high
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._consumer.close()
 
 
 def timestamp_of(message: Message) -> int | None:
-    """The timestamp of a record, in milliseconds; None if it has none."""
+    """Return the timestamp of a record, in milliseconds; None if it has none."""
     kind, timestamp = message.timestamp()
     return None if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp)
 
 
 def expired(wanted: Range) -> SourceError:
-    """The error for a range whose beginning the broker no longer has."""
+    """Make the error for a range whose beginning the broker no longer has."""
     return SourceError(
         f"cannot read {wanted.topic}[{wanted.partition}]@{wanted.start}: the broker no "
         "longer has this offset; the records up to the first one that it has are lost",
@@ -154,7 +154,7 @@ def expired(wanted: Range) -> SourceError:
 
 
 def _at_the_end(error: KafkaError, wanted: Range | None, offset: int) -> bool:
-    """Whether an event says that the range has been read; raises what ends reading."""
+    """Return whether an event means that the range is read; raise any other error."""
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
         return wanted is not None and offset >= wanted.end

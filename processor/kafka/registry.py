@@ -1,9 +1,9 @@
-"""Schemas of a registry that speaks Confluent's REST API.
+"""Fetch schemas from a registry with Confluent's REST API.
 
-A schema never changes under its id, so what was found is kept for ever; an id that there
-is no schema for is asked for again after half a minute.  A registry that is away is
-waited for: only its own word that it has no such schema makes a record unreadable, and
-only once it has been seen to be a registry at all, since a wrong path also answers
+The schema of an id never changes, so a schema that was found is cached for ever.  An id without
+a schema is requested again after half a minute.  If the registry is away, requests are
+repeated: only its own answer that it has no such schema makes a record unreadable.  That answer
+counts only after the server has proved to be a registry, because a wrong path also answers
 "not found".
 """
 
@@ -22,15 +22,15 @@ from ikebana.processor.kafka.client import PATIENCE_S
 Result = TypeVar("Result")
 
 _REQUEST_S = 10.0
-# How long an id stays unknown: it may be a registry's replica that is behind, and a topic
-# full of what is no Avro must not become as many requests.
+# How long an id stays unknown: the answer may come from a replica that is behind, but a topic
+# full of messages that are no Avro must not cause as many requests.
 _UNKNOWN_S = 30.0
 _MOST_UNKNOWN = 10_000
 _NOT_FOUND = 404
 # A busy server, or a proxy before one that is away.
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
-# The client takes these as numbers only.
+# The client accepts these settings only as numbers.
 _NUMBERS = frozenset(
     {
         "cache.capacity",
@@ -44,14 +44,14 @@ _NUMBERS = frozenset(
 
 
 class Registry:
-    """Writers' schemas by id: a number, or a GUID as text."""
+    """Looks up writers' schemas by id: a number, or a GUID as text."""
 
     def __init__(self, settings: Mapping[str, str], patience_s: float = PATIENCE_S) -> None:
         """Take the settings of confluent_kafka's client, among them `url`.
 
         Raises:
-            ConfigError: the client, or what it needs, is not installed, or it refuses a
-                setting.
+            ConfigError: the client or one of its dependencies is not installed, or the client
+                refuses a setting.
         """
         try:
             # An extra of confluent-kafka, which only topics in Avro need.
@@ -63,14 +63,14 @@ class Registry:
                 f"cannot use a schema registry: {error.name} is not installed",
                 hint='Install "confluent-kafka[schemaregistry]".',
             ) from error
-        # Whoever is named in a URL stays out of messages.
+        # Messages must not show the user and password of a URL.
         self._what = f"the schema registry at {re.sub('//[^/,]*@', '//', settings.get('url', ''))}"
         self._patience_s = patience_s
         self._answered: Any = SchemaRegistryError
         self._away = (httpx.TransportError, OAuthTokenError)
         try:
             numbers = {name: float(value) for name, value in settings.items() if name in _NUMBERS}
-            # It would wait for as long as a second between tries; the waiting is ours.
+            # Its own retries wait up to a second; we retry by ourselves.
             self._client = SchemaRegistryClient(
                 {"timeout": _REQUEST_S, **settings, **numbers, "max.retries": 0}
             )
@@ -85,10 +85,10 @@ class Registry:
         self._seen = False
 
     def reach(self) -> None:
-        """See that there is a registry and that it lets us in.
+        """Check that the registry answers and accepts our credentials.
 
         Raises:
-            SourceError: it is away, refuses us, or is something else.
+            SourceError: it is away, refuses us, or is no registry.
         """
         self._see()
 
@@ -119,12 +119,12 @@ class Registry:
         return self_contained(_avro(schema), list(references.values()))
 
     def _refer(self, schema: Any, found: dict[tuple[str, int], Any]) -> None:
-        """Add what a schema refers to, each after what that refers to itself."""
+        """Add the references of a schema, each after its own references."""
         for reference in schema.references or ():
             subject, version = reference.subject, reference.version
             if (subject, version) in found:
                 continue
-            # One that was deleted meanwhile still says what the bytes mean.
+            # A deleted schema still describes the bytes that were written with it.
             registered = self._patiently(
                 partial(self._client.get_version, subject, version, deleted=True)
             )
@@ -134,7 +134,7 @@ class Registry:
             found[subject, version] = _avro(registered.schema)
 
     def _patiently(self, ask: Callable[[], Result]) -> Result | None:
-        """Ask until there is an answer; None if it is that there is no such thing."""
+        """Ask until there is an answer; return None if the answer is "not found"."""
         deadline = time.monotonic() + self._patience_s
         pause_s = 0.05
         while True:
@@ -165,7 +165,7 @@ class Registry:
             pause_s = min(1.0, pause_s * 2)
 
     def _see(self) -> None:
-        """Make sure that it is a registry who says that something is not there."""
+        """Check that the server which answers "not found" is a registry."""
         self._seen = True
         if self._patiently(self._client.get_schema_types) is None:
             self._seen = False
@@ -191,5 +191,5 @@ def _avro(schema: Any) -> Any:
     try:
         return msgspec.json.decode(schema.schema_str)
     except msgspec.MsgspecError:
-        # The registry gives a schema that is one name, such as "string", without quotes too.
+        # The registry may return a schema that is one name, such as "string", without quotes.
         return schema.schema_str

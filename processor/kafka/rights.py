@@ -1,9 +1,9 @@
-"""The rights that a pipeline needs on the brokers, and whether it has them.
+"""Check the rights that a pipeline needs on the brokers.
 
-`run` asks before its query starts, `preflight` before that, in the same words and with the
-rules that are missing.  Of a topic that is there the brokers tell what we may do with it; of
-one that a start would make, only whether we may make it; of a group, when it is asked for.
-Nothing is changed by asking.
+`run` checks before its query starts, and `preflight` before that; both report the missing rules
+in the same words.  For an existing topic, brokers list our rights; for a topic that a start would
+create, they tell only whether we may create it; for a group, whether we may describe it.  The
+checks change nothing.
 """
 
 import functools
@@ -32,7 +32,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 
 _REQUEST_S = 10.0
-# The broker's setting that says who judges rights; empty: nobody.
+# The broker's setting that names its authorizer; empty: no rights are checked.
 AUTHORIZER = "authorizer.class.name"
 FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -42,19 +42,19 @@ _KAFKA, _SOURCE, _SINK = "kafka", "source.kafka", "sink.kafka"
 
 
 class Found(NamedTuple):
-    """A topic as the brokers tell of it, and what they let a client do with it."""
+    """A topic as the brokers describe it, and the rights of a client on it."""
 
     topic: Topic
     allowed: frozenset[AclOperation] | None
-    """None if the brokers do not tell: some that speak Kafka's protocol don't."""
+    """None if the brokers do not report rights, as some other implementations of Kafka don't."""
 
 
-# A topic that is there, why it is not told of, or None if there is none.
+# An existing topic, the error of describing it, or None if it does not exist.
 State: TypeAlias = Found | KafkaError | None
 
 
 class Rights:
-    """What a pipeline's clients need of each topic, and what they have; asked for once."""
+    """The rights on each topic that a pipeline's clients need and have; requested once."""
 
     def __init__(self, plan: Plan, settings: Settings, shards: int) -> None:
         self._plan = plan
@@ -68,12 +68,12 @@ class Rights:
         self.own = [*own_topics.by_shard(plan, shards), *own]
 
     def state(self, topic: str) -> State:
-        """A topic as those see it that need it; a refusal of one of them is the answer."""
+        """Return a topic as its clients see it; if any client is refused, that error."""
         states = [self._as_seen_by(name)[topic] for name in self._needs[topic]]
         return next((state for state in states if isinstance(state, KafkaError)), states[0])
 
     def refused(self, topic: str) -> Check | None:
-        """The check of a topic that failed for a missing right; None if none is missing."""
+        """Return the failed check of a topic with a missing right; None if none is missing."""
         told: list[str] = []
         remedies: list[str] = []
         for name, operations in self._needs[topic].items():
@@ -94,16 +94,16 @@ class Rights:
         return _failed(what, told, remedies) if told else None
 
     def reads(self, topic: str) -> bool:
-        """Whether a topic that is written is read, too."""
+        """Return whether a topic that is written is also read."""
         return any(AclOperation.READ in needed for needed in self._needs[topic].values())
 
     def of_missing(self) -> Iterator[Check]:
-        """Whether a start may make the topics that are not there; they are not made."""
+        """Check that a start may create the missing topics, without creating them."""
         existing = {topic for topic in self.own if self.state(topic) is not None}
         if existing.issuperset(self.own):
             return
         if any(self.refused(topic) for topic in self.inputs):
-            # An output gets as many partitions as an input has.
+            # An output gets the number of partitions of an input.
             yield Check("topics that are missing", "unknown", "an input topic is not told")
             return
         admin = client.admin(self._settings.kafka)
@@ -112,7 +112,7 @@ class Rights:
             yield self._of_missing(admin, name, partitions, made_with)
 
     def of_group(self) -> Iterator[Check]:
-        """Whether those clients that read may name their group."""
+        """Check that the clients that read may name their group."""
         for name in (_KAFKA, _SOURCE):
             if name not in self._clients:
                 continue
@@ -158,7 +158,7 @@ class Rights:
             )
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                # Made by now, and not yet known to the broker that was asked for it.
+                # It exists by now, but the broker that was asked does not know it yet.
                 return Check(what, "ok", "is being made")
             settings = ", ".join(f"{key}={value}" for key, value in sorted(made_with.items()))
             remedy = (
@@ -173,7 +173,7 @@ class Rights:
 
 
 def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of one broker, which stands for all; empty if they are not told us."""
+    """Read the settings of one broker, as an example of all; empty if we may not see them."""
     admin = client.admin(settings)
 
     def ask() -> dict[str, str]:
@@ -191,10 +191,10 @@ def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def demand(plan: Plan, settings: Settings, shards: int) -> None:
-    """Refuse to go on without a right that is needed, or with topics that cannot be made.
+    """Refuse to continue if a right is missing, or a topic cannot be created.
 
     Raises:
-        AccessError: with all that is missing, and what to do about each.
+        AccessError: it lists all missing rights, with a remedy for each.
     """
     rights = Rights(plan, settings, shards)
     lacking = [check for topic in rights.inputs if (check := rights.refused(topic))]
@@ -210,7 +210,7 @@ def demand(plan: Plan, settings: Settings, shards: int) -> None:
 
 
 def clients_of(settings: Settings) -> dict[str, dict[str, str]]:
-    """The clients whose settings differ, by the section that makes the difference."""
+    """Return the clients with different settings, by the section of their settings."""
     found = {_KAFKA: dict(settings.kafka)}
     for name, more in ((_SOURCE, settings.source_kafka), (_SINK, settings.sink_kafka)):
         if (its := {**settings.kafka, **more}) != found[_KAFKA]:
@@ -223,7 +223,7 @@ def _failed(what: str, told: Iterable[str], remedies: Iterable[str]) -> Check:
 
 
 def _inputs(plan: Plan) -> list[str]:
-    """The topics that are read and not ours."""
+    """Return the topics that are read, except our own."""
     found = [topic for source in plan.inputs for topic in source.topics]
     found += [
         topic + ".progress"
@@ -235,7 +235,7 @@ def _inputs(plan: Plan) -> list[str]:
 
 
 def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Operations]]:
-    """What each client needs of each topic; one that needs anything has to see it."""
+    """Return the rights that each client needs on each topic; any of them needs Describe too."""
     found: dict[str, dict[str, Operations]] = defaultdict(lambda: defaultdict(set))
 
     def need(name: str, topic: str, *operations: AclOperation) -> None:
@@ -245,13 +245,13 @@ def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Ope
         need(_SOURCE, topic, AclOperation.READ)
     for output in plan.published:
         need(_SINK, output.topic, AclOperation.WRITE)
-        # One that is compacted is refused.
+        # A compacted topic is refused, so its settings are read.
         need(_KAFKA, output.topic, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
         need(_SINK, output.progress_topic, AclOperation.WRITE)
         need(_KAFKA, output.progress_topic, AclOperation.READ)
     need(_SINK, plan.markers_topic, AclOperation.WRITE)
     need(_KAFKA, plan.markers_topic, AclOperation.READ)
-    # While no task runs, the source looks there for a newer instance.
+    # While no task runs, the source checks the markers for a newer instance.
     need(_SOURCE, plan.markers_topic, AclOperation.READ)
     if progress.has_hops(plan):
         need(_SINK, plan.loopback_topic, AclOperation.WRITE)
@@ -265,13 +265,13 @@ def _ask_for_group(admin: AdminClient) -> None:
     try:
         asked[client.GROUP].result()
     except KafkaException as error:
-        # Nobody has ever been in it.
+        # The group has never had a member.
         if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
             raise
 
 
 def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
-    """Each topic with our rights on it, or why it is not told; None if there is none."""
+    """Describe each topic with our rights on it: the topic, an error, or None if it is missing."""
     asked = TopicCollection(list(names))
 
     def ask() -> dict[str, State]:
@@ -292,7 +292,7 @@ def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
                     raise
                 continue
             topic = Topic(str(told.topic_id), len(told.partitions))
-            # Whoever is told of a topic may see it, so an answer is never empty.
+            # A client that can describe a topic has the right Describe, so this is never empty.
             allowed = told.authorized_operations
             found[name] = Found(topic, frozenset(allowed) if allowed else None)
         return found

@@ -1,4 +1,4 @@
-"""Some messages of a topic, the earliest and the newest of its partitions, in bounded time."""
+"""Read some of the earliest and newest messages of a topic, in bounded time."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _PATIENCE_S = 10.0
 
 
 def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
-    """The first and the last messages of the first partitions of a topic.
+    """Read the first and the last messages of the first partitions of a topic.
 
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
@@ -32,7 +32,7 @@ def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
             middle = min(low + _EACH_END, high)
             ranges.append(Range(topic, partition, low, middle))
             ranges.append(Range(topic, partition, max(middle, high - _EACH_END), high))
-        # A reader has one range of a partition at a time.
+        # A reader can read only one range of a partition at a time.
         return [
             Sample(m.key(), m.value(), tuple(name for name, _ in m.headers() or ()))
             for some in (ranges[::2], ranges[1::2])

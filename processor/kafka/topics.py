@@ -27,7 +27,7 @@ _REQUEST_S = 10.0
 
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
-    """The topics of these names that exist."""
+    """Describe the topics of these names that exist."""
     asked = TopicCollection(list(names))
 
     def ask() -> dict[str, Topic]:
@@ -47,25 +47,25 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
 
 
 def ends(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
-    """The last stable offset of each partition: beyond it lie open transactions.
+    """Read the last stable offset of each partition, before the first open transaction.
 
-    `partitions` gives their number by topic.  A reader of committed records can reach
-    these offsets; the high watermark it perhaps cannot.
+    `partitions` has the numbers of partitions by topic.  A reader of committed records can
+    reach these offsets, but perhaps not the high watermarks.
     """
     return _offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
 def high_watermarks(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
-    """The offset after the last record of each partition, committed or not.
+    """Read the offset after the last record of each partition, committed or not.
 
-    What a transaction has written lies before it as soon as its commit has returned;
-    the last stable offset follows a moment later.
+    When a commit has returned, all records of the transaction lie before this offset; the
+    last stable offset moves a moment later.
     """
     return _offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def beginnings(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
-    """The first offset of each partition that still exists."""
+    """Read the first offset of each partition that still exists."""
     return _offsets(admin, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
 
@@ -97,7 +97,7 @@ def _offsets(
 
 
 def settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
-    """The settings of an existing topic."""
+    """Read the settings of an existing topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
     def ask() -> dict[str, str]:
@@ -110,7 +110,7 @@ def settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
 def create(
     admin: AdminClient, name: str, partitions: int, replication: int, settings: Mapping[str, str]
 ) -> None:
-    """Make a topic; one that exists by now is left as it is."""
+    """Create a topic; an existing one is left as it is."""
     new = NewTopic(name, partitions, replication, config=dict(settings))
 
     def ask() -> None:

@@ -1,8 +1,8 @@
-"""One transaction of a task: a batch's updates and its marker become visible together.
+"""Write the updates of a batch and its commit record (marker) in one transaction.
 
-The order is the safety: fence whoever held the transactional id, *then* read what was
-committed, then begin.  Between reading and committing nobody else can commit, for
-that would take fencing us.
+The order makes it safe: first fence the former holder of the transactional id, *then* read
+what was committed, then begin a transaction.  Between reading and committing nobody else can
+commit without fencing us.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _FENCED = {
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
 }
-# What an abort may be due to that need not come again: a batch took too long, for once.
+# Errors after which a retry may succeed, such as a batch that once took too long.
 _LATE = client.AWAY | {
     KafkaError.INVALID_TXN_STATE,
     KafkaError._MSG_TIMED_OUT,
@@ -39,7 +39,7 @@ _LATE = client.AWAY | {
 
 
 class TransactionalProducer:
-    """A producer that is alone in holding its transactional id, until it is fenced."""
+    """A producer that holds its transactional id alone, until it is fenced."""
 
     def __init__(self, settings: dict[str, str], transactional_id: str, timeout_s: float) -> None:
         self.id = transactional_id
@@ -48,15 +48,15 @@ class TransactionalProducer:
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
-        """A transaction that is committed at the end of the block, or aborted by an error.
+        """Run a block in a transaction: commit at its end, or abort after an error.
 
-        Aborting only spares readers the wait for its timeout: what nobody commits,
-        nobody sees.
+        Readers never see records that are not committed.  Aborting only spares them the wait
+        until the transaction times out.
 
         Raises:
             FencedError: a newer holder of the transactional id has taken over.
-            SourceError: the brokers were away for too long, or the transaction took
-                longer than its timeout; whether it was committed, its marker tells.
+            SourceError: the brokers were away for too long, or the transaction took longer
+                than its timeout; the markers topic shows whether it was committed.
         """
         self._guarded(self._producer.begin_transaction)
         try:
@@ -74,13 +74,13 @@ class TransactionalProducer:
         )
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
-        """Add updates in the `diff` format; return how many there were."""
+        """Add updates in the `diff` format; return their number."""
         produce, poll = self._producer.produce, self._producer.poll
         count = 0
         now: int | None = None
         known: dict[int, diff.Headers] = {}
         for key, value, time, change in updates:
-            # Updates of one time mostly stand together, and their headers are the same.
+            # Updates of one time are mostly adjacent, and have the same headers.
             if time != now:
                 now, known = time, {}
             headers = known.get(change)
@@ -98,7 +98,7 @@ class TransactionalProducer:
         return count
 
     def produce_messages(self, topic: str, messages: Sequence[OutputMessage]) -> int:
-        """Add messages as they are; return how many there were."""
+        """Add messages unchanged; return their number."""
         for key, value, headers in messages:
             try:
                 enqueue(self._producer, topic, key=key, value=value, headers=headers)
@@ -128,6 +128,6 @@ class TransactionalProducer:
 
 
 def commit_marker(transactions: TransactionalProducer, topic: str, marker: Marker) -> None:
-    """Commit a transaction that holds a marker and nothing else."""
+    """Commit a transaction with only a marker."""
     with transactions.transaction() as producer:
         markers.produce_marker(producer, topic, marker)

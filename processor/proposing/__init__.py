@@ -1,4 +1,4 @@
-"""A first pipeline file for a topic: what its messages look like, proposed and written down.
+"""Propose a first pipeline file for a topic, from a sample of its messages.
 
-Pure functions of some messages; `kafka.sampling` fetches them.
+These are pure functions of the messages, which `kafka.sampling` fetches.
 """

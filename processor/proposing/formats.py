@@ -1,4 +1,4 @@
-"""Which format messages are in, and which rows they tell of, by what they look like."""
+"""Recognise the format of messages, and extract their rows."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,24 +18,24 @@ class Sample(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the messages in one format tell of their rows: by table, with the key's columns."""
+    """The rows in the messages of one format, with their tables and key columns counted."""
 
     tables: Counter[str]
     keys: Counter[tuple[str, ...]]
     rows: list[dict[str, Any]]
 
 
-# Ahead of what Confluent's and Apicurio's serializers write stands a zero, then an id.
+# Confluent's and Apicurio's serializers write a zero byte and an id before the data.
 _FRAMED = 5
 
 
 def is_framed(data: bytes) -> bool:
-    """Whether bytes begin as serializers with a schema registry begin them."""
+    """Return whether bytes have the prefix of serializers with a schema registry."""
     return len(data) > _FRAMED and data[0] == 0
 
 
 def parsed(data: bytes | None) -> Any:
-    """The JSON of bytes; `...` if they are none."""
+    """Parse bytes as JSON; return `...` if they are no JSON."""
     try:
         return ... if data is None else msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -43,7 +43,7 @@ def parsed(data: bytes | None) -> Any:
 
 
 def key_format(samples: Sequence[Sample]) -> KeyFormat:
-    """How keys are read: as JSON if all are, else as the bytes that they are."""
+    """Choose the format of keys: JSON if all keys are JSON, else bytes."""
     keys = [sample.key for sample in samples if sample.key is not None]
     if keys and all(map(is_framed, keys)):
         return "avro"
@@ -51,9 +51,9 @@ def key_format(samples: Sequence[Sample]) -> KeyFormat:
 
 
 def value_format(samples: Sequence[Sample]) -> Format:
-    """The format that most values are in; `json` if there are none."""
+    """Choose the format of most values; `json` if there are no values."""
     votes = Counter(_format_of(sample) for sample in samples if sample.value not in (None, b""))
-    # A topic of changes has other messages in between, such as heartbeats and plain JSON.
+    # A topic of changes may also have other messages, such as heartbeats and plain JSON.
     telling = [form for form, _ in votes.most_common() if form not in ("json", "bytes")]
     plain: list[Format] = [form for form, _ in votes.most_common()]
     return (telling or plain or ["json"])[0]
@@ -75,13 +75,13 @@ def _of_object(value: dict[str, Any]) -> Format:
 
 
 def payload(value: dict[str, Any]) -> dict[str, Any]:
-    """What a message of Kafka Connect carries, with its schema or without."""
+    """Return the payload of a message of Kafka Connect, which may have a schema."""
     inner = value.get("payload")
     return inner if isinstance(inner, dict) and "schema" in value else value
 
 
 def told(form: Format, samples: Sequence[Sample]) -> Told:
-    """The rows that the messages in a format have, of which tables, and by which keys."""
+    """Extract the rows of the messages in a format, with their tables and key columns."""
     found = Told(Counter(), Counter(), [])
     for sample in samples:
         value = parsed(sample.value)
@@ -97,7 +97,7 @@ def told(form: Format, samples: Sequence[Sample]) -> Told:
 
 
 class _Seen(NamedTuple):
-    """What one message tells: its table, the key's columns and its rows, as far as it does."""
+    """The table, key columns and rows of one message, as far as it names them."""
 
     table: str = ""
     columns: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class _Seen(NamedTuple):
 
 
 class _Looks(NamedTuple):
-    """What messages of a format look like in JSON, and what one that does so tells."""
+    """A test that recognises messages of a format, and a function that extracts their rows."""
 
     looks_so: Callable[[dict[str, Any]], bool]
     tells: Callable[[dict[str, Any]], _Seen]
@@ -188,7 +188,7 @@ def _is_cdcv2(value: dict[str, Any]) -> bool:
     return bool(value) and value.keys() <= {"updates", "progress"}
 
 
-# In the order in which they are tried: a message of Canal's has all that Maxwell's have.
+# Tried in this order, because a message of Canal has all fields of one of Maxwell.
 LOOKS: Mapping[Format, _Looks] = {
     "debezium-json": _Looks(_is_debezium, _debezium),
     "debezium-flat-json": _Looks(_is_flat, _flat),

@@ -1,4 +1,4 @@
-"""What is proposed for a topic: format, key, columns with their types, and what was not seen."""
+"""Propose an input for a topic: its format, key, and columns with types."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,13 @@ from typing import Any
 from ikebana.codecs.formats import FORMATS, Format, KeyFormat
 from ikebana.processor.proposing.formats import Sample, key_format, told, value_format
 
-# JSON has no larger whole numbers that a BIGINT holds.
+# Whole numbers from here on do not fit into a BIGINT.
 _BIGINT = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An input for a topic, and what cannot be known from its messages."""
+    """A proposed input for a topic, with notes on what its messages leave open."""
 
     topic: str
     value: Format = "json"
@@ -23,22 +23,22 @@ class Proposal:
     columns: tuple[tuple[str, str], ...] = ()
     tables: str | None = None
     is_appended: bool = False
-    """Messages have no keys, so that each is a row of its own."""
+    """Messages have no keys, so each message is a row of its own."""
     notes: tuple[str, ...] = ()
 
     @property
     def is_collection(self) -> bool:
-        """Whether no operator is needed to make a collection of it."""
+        """Whether the input is a collection without an operator."""
         return self.is_appended or FORMATS[self.value].is_updates
 
     @property
     def needs_registry(self) -> bool:
-        """Whether its schemas are in a registry."""
+        """Whether decoding the input needs a schema registry."""
         return "avro" in (self.value, self.key)
 
 
 def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
-    """The input that some messages of a topic suggest."""
+    """Propose an input from some messages of a topic."""
     if not samples:
         note = "The topic has no messages that could be read: format and key are guesses."
         return Proposal(topic, notes=(note,))
@@ -60,7 +60,7 @@ def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
     if names_its_key and not found.keys:
         notes.append("No message names the columns of the primary key: name them with key.")
     if traits.key_from == "columns":
-        # A guess: messages do not tell, and an input cannot be without.
+        # This is a guess: messages do not name the key, and an input must have one.
         key_columns = tuple(name for name, _ in columns if name.lower() == "id")
         key_columns = key_columns or tuple(name for name, _ in columns[:1])
         notes.append(f"Messages of {form} do not name the key: check that key has its columns.")
@@ -92,7 +92,7 @@ def _is_of(form: Format, sample: Sample, table: str) -> bool:
 
 
 def _typed(rows: Sequence[dict[str, Any]]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """The columns of rows in order of appearance with their types; those that are always null."""
+    """Infer the columns of rows, in order, with types; also list those that are always null."""
     kinds: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():
@@ -116,7 +116,7 @@ def _type_of(value: object) -> str:
 
 
 def _common(kinds: set[str]) -> str:
-    """One type for all: the wider of numbers, and JSON for what is none."""
+    """Choose a type for values of several types: the wider of numbers, else JSON."""
     if len(kinds) == 1:
         return next(iter(kinds))
     for wider in ("HUGEINT", "DOUBLE"):

@@ -1,4 +1,4 @@
-"""A proposal as the text of a pipeline file, with comments."""
+"""Write a proposal as the text of a pipeline file, with comments."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 from ikebana.processor.proposing.proposal import Proposal
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-# What YAML reads as something else than text.
+# Words that YAML does not read as text.
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 SAMPLE = """\
@@ -51,12 +51,12 @@ run:
 
 
 def sample(brokers: str) -> str:
-    """A file that runs as it is, once there is a topic `orders`."""
+    """Write an example file, which runs as soon as there is a topic `orders`."""
     return SAMPLE % quoted(brokers)
 
 
 def written(proposal: Proposal, brokers: str, registry: str | None = None) -> str:
-    """The text of a pipeline file that reads the proposed input and publishes it."""
+    """Write a pipeline file that reads the proposed input and publishes it."""
     name = _name(proposal.topic)
     shown = name if proposal.is_collection else "current"
     lines = [
@@ -117,7 +117,7 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
 
 
 def _name(topic: str) -> str:
-    """A name of a plan for a topic, which YAML reads as text."""
+    """Make a plan's name from a topic's, such that YAML reads it as text."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-_")
     return name if _PLAIN.fullmatch(name) and quoted(name) == name else f"topic-{name}".strip("-")
 
@@ -129,6 +129,6 @@ def _format(proposal: Proposal) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Text as YAML reads it back."""
+    """Quote a text for YAML, if it needs quotes."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
     return text if plain else json.dumps(text.replace("${", "$${"))

@@ -1,1 +1,1 @@
-"""Running a plan from Python: in the background, or until it has ended."""
+"""Run a plan from Python: in the background, or until it has ended."""

@@ -1,4 +1,4 @@
-"""A run that a person watches: its progress on standard error, its end by signals."""
+"""Run a pipeline in the foreground: show its progress, and end it by signals."""
 
 import threading
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,12 @@ _LOOK_EVERY_S = 0.1
 def run_in_foreground(
     plan: Plan, settings: Settings, *, once: bool, spark: Any = None
 ) -> PipelineRun:
-    """Run a plan until it has ended, or SIGINT or SIGTERM asks it to end.
+    """Run a plan until it ends by itself, or by SIGINT or SIGTERM.
 
-    In another thread than the main one signals are left alone.
+    Outside of the main thread no signal handler is installed.
 
     Raises:
-        IkebanaError: what ended the run.
+        IkebanaError: the error that ended the run.
     """
     with BatchDisplay(plan, once=once) as display:
 
@@ -38,7 +38,7 @@ def run_in_foreground(
             display.done(stopped=False)
             return run
         with on_signals() as stopping:
-            # The run ends itself between two batches; a second signal ends the process.
+            # A signal ends the run between two batches; a second one ends the process.
             stopping.finish_first()
             while not run.wait(_LOOK_EVERY_S):
                 if stopping.asked:

@@ -1,4 +1,4 @@
-"""A run of a pipeline in this process, and what may be asked of it."""
+"""The handle of a pipeline that runs in this process."""
 
 import threading
 from collections import Counter
@@ -24,10 +24,11 @@ Status = Literal["starting", "running", "restarting", "stopping", "ended", "fail
 
 
 class Metrics(NamedTuple):
-    """What a run has done so far.
+    """The figures of a run so far.
 
-    `updates` are counts of published updates by output, `counted` those of what came to no
-    update, by reason; `waiting` are records that wait for the frontier to pass their times.
+    `updates` has the number of published updates by output, `counted` the number of messages
+    that made no update by reason, and `waiting` the number of records that wait until the
+    frontier passes their times.
     """
 
     batches: int
@@ -60,7 +61,7 @@ class PipelineRun:
 
         Raises:
             ConfigError: a module that is imported for its functions starts it.
-            PlanError: the parts of the plan do not fit; every problem.
+            PlanError: the parts of the plan do not fit; it lists every problem.
         """
         if (importing := modules.importing()) is not None:
             raise ConfigError(
@@ -79,7 +80,7 @@ class PipelineRun:
         self._watchers = watchers
         self._on_start = on_start
         self._stopping = Stopping()
-        # Whoever asks does so in another thread, which nothing is raised in.
+        # A request to stop comes from another thread, in which nothing may be raised.
         self._stopping.finish_first()
         self._batches = self._records = self._waiting = self._state_bytes = self._restarts = 0
         self._updates: Counter[str] = Counter({o.name: 0 for o in plan.published})
@@ -95,7 +96,7 @@ class PipelineRun:
 
     @property
     def metrics(self) -> Metrics:
-        """What it has done so far."""
+        """The figures of the run so far."""
         return Metrics(
             self._batches,
             self._records,
@@ -107,10 +108,10 @@ class PipelineRun:
         )
 
     def wait(self, at_most_s: float | None = None) -> bool:
-        """Wait for the end of the run; whether it has ended.
+        """Wait for the end of the run; return whether it has ended.
 
         Raises:
-            IkebanaError: what ended it.
+            IkebanaError: the error that ended the run.
         """
         self._thread.join(at_most_s)
         if self._thread.is_alive():
@@ -120,16 +121,16 @@ class PipelineRun:
         return True
 
     def stop(self, at_most_s: float | None = None) -> bool:
-        """End it between two micro-batches, and wait for that; whether it has ended.
+        """End the run between two micro-batches, and wait; return whether it has ended.
 
         Raises:
-            IkebanaError: it had failed before, or failed on the way.
+            IkebanaError: the run has failed, before or while it was stopped.
         """
         self.ask_to_stop()
         return self.wait(at_most_s)
 
     def ask_to_stop(self) -> None:
-        """Have it end between two micro-batches, without waiting for that."""
+        """End the run between two micro-batches, without waiting."""
         if self._thread.is_alive():
             self.status = "stopping"
         self._stopping.asked = True
@@ -169,7 +170,7 @@ class PipelineRun:
 
     def _run(self, settings: Settings, spark: Any, *, once: bool) -> None:
         try:
-            # Importing Spark takes a second, which the caller need not wait for.
+            # Importing Spark takes a second, for which the caller need not wait.
             from ikebana.processor.spark import supervised
 
             watcher = Watchers([_Counting(self), *self._watchers])
@@ -182,7 +183,7 @@ class PipelineRun:
                 on_start=self._started,
                 spark=spark,
             )
-        except BaseException as error:  # noqa: BLE001 -- handed on to whoever waits
+        except BaseException as error:  # noqa: BLE001 -- passed to the thread that waits
             self.error, self.status = error, "failed"
         else:
             self.status = "ended"
@@ -195,7 +196,7 @@ class PipelineRun:
 
 
 class _Counting:
-    """Brings a run's figures up to date."""
+    """Updates the figures of a run."""
 
     def __init__(self, run: PipelineRun) -> None:
         self._run = run
@@ -204,7 +205,7 @@ class _Counting:
         self._run.step = what
 
     def edit(self, plan: "EditPlan") -> None:
-        """No figure changes by it."""
+        """Do nothing: an edit changes no figure."""
 
     def batch(self, report: "BatchReport") -> None:
         run = self._run

@@ -1,4 +1,4 @@
-"""Child processes with a session of their own: start them, and end them completely."""
+"""Start and end child processes that each lead a session of their own."""
 
 import contextlib
 import os
@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator
 
 _LOOK_EVERY_S = 0.005
-# What is killed and stays is stuck in the kernel.
+# A process that has not ended by then is stuck in the kernel.
 _KILLED_WITHIN_S = 10.0
 _SHIELDED = {signal.SIGINT, signal.SIGTERM}
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let signals wait; a process that is started meanwhile has them blocked."""
+    """Block signals in a `with` block; processes that are started in it have them blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
     try:
         yield
@@ -24,10 +24,9 @@ def undisturbed() -> Iterator[None]:
 
 
 def kill_session(leader: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left of the session that a process leads, and return when nothing is.
+    """Kill all processes of the session that a process leads, and return when they have ended.
 
-    Where there is no /proc the leader's group alone is killed: what it has started ends
-    with it.
+    Without /proc only the leader's process group is killed; its children end with it.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
@@ -48,7 +47,7 @@ def _processes() -> Iterator[int]:
 
 
 def _session(pid: int) -> int | None:
-    """The session of a process; None of one that has ended."""
+    """Return the session of a process; None if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             state, _, _, session = file.read().rpartition(")")[2].split()[:4]

@@ -1,10 +1,10 @@
-"""An archive of the classes of Spark's JVM, which halves what its start costs.
+"""An archive of the classes of Spark's JVM, which halves the cost of its start.
 
-Java calls it class data sharing: classes are mapped into memory as they were after parsing
-and checking.  An archive belongs to one Java and one set of jars, so it has a name of
-both, and lies in the cache folder.  A JVM that can't use it starts without it.
+Java calls this class data sharing: classes that are parsed and verified already are mapped into
+memory.  An archive belongs to one Java and one set of jars, so its name has both.  It lies in
+the cache folder.  A JVM that cannot use it starts without it.
 
-`classes.txt.gz` names the classes that a run loads; `bench/class_list.py` makes it.
+`classes.txt.gz` lists the classes that a run loads; `bench/class_list.py` makes it.
 """
 
 import contextlib
@@ -22,23 +22,23 @@ from ikebana.processor.ground.cache import cache_folder
 
 _JARS = Path(pyspark.__file__).parent / "jars"
 CLASSES = Path(__file__).with_name("classes.txt.gz")
-# Why an archive can't be used is of no use to whoever runs a pipeline.
+# The reasons why an archive cannot be used do not help the users of a pipeline.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
 def class_path() -> str:
-    """Spark's jars, in the one order that archives are made and used with."""
+    """Return the class path of Spark's jars, in the same order for making and using archives."""
     return os.pathsep.join(str(jar) for jar in _jars())
 
 
 def flags(java: Path) -> list[str]:
-    """What makes a JVM use the archive; nothing if there is none."""
+    """Return the flags with which a JVM uses the archive; none if there is no archive."""
     archive = path_for(java)
     return [f"-XX:SharedArchiveFile={archive}", *_SILENT] if archive.exists() else []
 
 
 def path_for(java: Path) -> Path:
-    """Where the archive for this Java and these jars lies, or would."""
+    """Return the path of the archive for this Java and these jars; it may not exist."""
     real = java.resolve()
     known = hashlib.sha256(CLASSES.read_bytes())
     for file in (real, real.parent.parent / "lib" / "modules", *_jars()):
@@ -49,9 +49,9 @@ def path_for(java: Path) -> Path:
 
 
 def making(java: Path) -> "subprocess.Popen[bytes]":
-    """Start making the archive, in a session of its own; it is there when this ends well.
+    """Start a process that makes the archive; the archive exists if the process succeeds.
 
-    It takes half a minute of CPU time and 180 MB of disk.
+    It leads a session of its own, and takes half a minute of CPU time and 180 MB of disk.
     """
     archive = path_for(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def making(java: Path) -> "subprocess.Popen[bytes]":
         "-XX:+UseSerialGC",
         *("-Xlog:disable", "-cp", class_path()),
     ]
-    # Two that make it at the same time make the same, and a file is moved as a whole.
+    # Two processes at once make equal archives, and moving a file is atomic.
     script = '"$@" && mv "$MADE" "$ARCHIVE"; status=$?; rm -r "$FOLDER"; exit $status'
     return subprocess.Popen(
         ["/bin/sh", "-c", script, "sh", *dump],

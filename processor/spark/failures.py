@@ -45,13 +45,13 @@ _LOST = (
     ("java.net.SocketException", "a Python worker was lost"),
     ("java.io.EOFException", "a Python worker was lost"),
 )
-# How Java writes what an exception is due to.
+# Java's words before the cause of an exception.
 _CAUSE = "Caused by: "
 _RIVAL = ("SparkConcurrentModificationException", "CONCURRENT_STREAM_LOG_UPDATE")
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the query may succeed after a restart."""
+    """Return whether the query may succeed after a restart."""
     return isinstance(error, _TRANSIENT)
 
 
@@ -65,7 +65,7 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
     if isinstance(error, Py4JError) and not alive:
         return LostError("Spark's JVM ended by itself", hint=_SAFE)
     if isinstance(error, Py4JJavaError):
-        # Its text is asked of the JVM, which is gone when somebody prints a traceback.
+        # pyspark asks the JVM for the text, and the JVM may be gone when a traceback is printed.
         return from_text(str(error))
     return client.away(error) or error
 
@@ -105,7 +105,7 @@ def _ours(text: str) -> IkebanaError | None:
 
 
 def _gist(text: str) -> str:
-    """The error that is at the bottom of Spark's text: in Python, else in Java, else its head."""
+    """Find the innermost error in Spark's text: in Python, else in Java, else its first line."""
     lines = text.strip().splitlines()
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
     java = [line[len(_CAUSE) :] for line in lines if line.startswith(_CAUSE)]

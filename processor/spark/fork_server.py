@@ -1,14 +1,14 @@
-"""A process that has imported what Spark's Python processes import, and forks them.
+"""A server that has imported the modules of Spark's Python processes, and forks these.
 
-A start of Spark runs half a dozen Pythons, each of which would spend two to three CPU
-seconds on imports; one kind of them must be there within ten seconds, which no setting
-of Spark's changes.  A fork of this process takes milliseconds and shares its memory.
+A start of Spark runs half a dozen Python processes, each of which would spend two to three
+CPU seconds on imports.  One kind of them must answer within ten seconds, and no setting of
+Spark's changes that.  A fork of this process takes milliseconds and shares its memory.
 
     python -m ikebana.processor.spark.fork_server DESCRIPTOR MODULE…
 
-It imports the modules, listens on an inherited socket for what `stand_in` sends, and ends
-at the end of its standard input.  It has one thread and opens nothing that a fork could
-not use.
+The server imports the modules, listens on an inherited socket for the requests of `stand_in`,
+and ends at the end of its standard input.  It has one thread, and opens only files that a fork
+can use.
 """
 
 import gc
@@ -27,7 +27,7 @@ from ikebana.processor.spark.stand_in import INT, STREAMS
 
 
 class Request(NamedTuple):
-    """A Python that somebody wants: a module, and what follows it on the command line."""
+    """A request for a Python process: a module, and its arguments on the command line."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -36,11 +36,11 @@ class Request(NamedTuple):
 
 
 def main() -> None:
-    """Serve; in a forked process, be what was asked for."""
+    """Serve requests; in a forked process, run the requested module."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     for module in sys.argv[2:]:
         importlib.import_module(module)
-    # What is here by now is everybody's: collecting it would copy its pages.
+    # All forks share the objects of this process; a garbage collection would copy their pages.
     gc.collect()
     gc.freeze()
     request = _Server(listener).serve()
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 class _Server:
-    """Forks for whom it is asked by, and tells them how the forks have ended."""
+    """Forks a process for each request, and reports the exit status to the requester."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -64,7 +64,7 @@ class _Server:
         self._selector.register(self._ended, selectors.EVENT_READ)
 
     def serve(self) -> Request | None:
-        """Return what to be in a forked process, and None at the end of the server."""
+        """Serve until the end; return the request in a forked process, None in the server."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno())
         while True:
@@ -104,7 +104,7 @@ class _Server:
         return None
 
     def _forget(self, asker: socket.socket) -> None:
-        """Close, in a forked process, what is the server's."""
+        """Close the server's own files in a forked process."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -113,7 +113,7 @@ class _Server:
 
 
 def _received(asker: socket.socket) -> Request | None:
-    """What an asker wants; None if it has gone."""
+    """Receive a request; None if the requester has gone."""
     try:
         length, streams, _, _ = socket.recv_fds(asker, INT, len(STREAMS))
         if len(length) < INT or len(streams) < len(STREAMS):
@@ -134,7 +134,7 @@ def _tell(asker: socket.socket, status: int) -> None:
 
 
 def _become(request: Request) -> None:
-    """Be the Python that was asked for, in a process of its own."""
+    """Run the requested module in this forked process."""
     for number, stream in enumerate(request.streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -149,7 +149,7 @@ def _become(request: Request) -> None:
     ]
     sys.path[:0] = added
     module, *_ = sys.argv = request.arguments
-    # It runs anew as the main module.
+    # The module runs again, as the main module.
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -18,18 +18,18 @@ from ikebana.processor.spark.session import OWNED, spark_settings
 
 
 class GivenSpark:
-    """What `session.Spark` is, on a session that lives on when the run has ended.
+    """A stand-in for `session.Spark`, on a session that continues after the run.
 
-    The run has a session of its own beside the given one, with the same JVM, so that
-    settings of ours do not reach the user's queries.
+    The run has its own session beside the given one, in the same JVM, so that our settings
+    do not affect the user's queries.
     """
 
     def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
-        """Take a session.
+        """Check a session and keep it.
 
         Raises:
-            ConfigError: it is one of Spark Connect, has settings that lose exactness, or its
-                Python workers on this machine cannot import ikebana.
+            ConfigError: it is a session of Spark Connect, has another value of a setting that
+                ikebana controls, or its Python workers on this machine cannot import ikebana.
         """
         if not hasattr(given, "_jsparkSession"):
             raise ConfigError(
@@ -53,7 +53,7 @@ class GivenSpark:
             )
         self._given = given
         if folder := os.environ.get(FOLDER_VARIABLE):
-            # Workers are given these variables, whenever Spark was started.
+            # Workers get these variables even if Spark was started before.
             given.sparkContext.environment[FOLDER_VARIABLE] = folder
         self._options = spark_settings(settings, name)
         self._session: SparkSession | None = None
@@ -73,21 +73,21 @@ class GivenSpark:
 
     @property
     def folder(self) -> Path:
-        """A temporary folder of this run."""
+        """The temporary folder of this run."""
         return self._folder.path
 
     def survives(self, error: Exception) -> bool:
-        """Whether the JVM still runs: one that is not ours is not started again."""
+        """Return True: a JVM that is not ours is never restarted."""
         return True
 
     def begin(self) -> None:
-        """There is nothing to be started."""
+        """Do nothing: Spark runs already."""
 
     def session(self) -> SparkSession:
-        """A session of the run's own.
+        """Return the run's own session.
 
         Raises:
-            SparkStartError: the given one has been stopped.
+            SparkStartError: the given session has been stopped.
         """
         if self._session is None:
             try:

@@ -1,13 +1,13 @@
-"""Spark's JVM: a child in a session of its own, which ends when we do.
+"""Spark's JVM: a child process in a session of its own, which ends when we end.
 
-What is sent to our process group, such as Ctrl-C in a terminal, is for us to answer: a
-JVM that ended by itself would cut a batch in two.  So it has a session of its own, in which
-SIGINT and SIGTERM are ignored, and blocked in Python's workers: a service manager may
-send them to every process that we have started.
+Signals to our process group, such as Ctrl-C in a terminal, are for us to answer: a JVM that
+ended by itself would interrupt a batch.  So the JVM has a session of its own.  A service manager
+may still send signals to every process that we have started, so the JVM ignores SIGINT and
+SIGTERM, and Python's workers block them.
 
-It ends at the end of its standard input, which the kernel closes however we die, and
-the workers end with it in the same way.  `Jvm.end` does not rely on that: when it
-returns, the session is empty.
+The JVM ends at the end of its standard input, which the kernel closes however we die, and
+the workers end with the JVM in the same way.  `Jvm.end` does not rely on that: when it
+returns, the session has no process left.
 """
 
 import contextlib
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 _LOOK_EVERY_S = 0.05
-# What Spark's own shutdown may take; it removes its folders.
+# The time limit for Spark's own shutdown, which removes its folders.
 END_WITHIN_S = 30.0
-# A shell that ignores signals, and then is the program: what is ignored stays so.
+# A shell ignores the signals and then executes the program, which inherits that.
 _IGNORING = ("/bin/sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 
 
@@ -47,7 +47,7 @@ class Jvm:
     def __init__(
         self, options: Mapping[str, str], java: Path, folder: Path, log: Path | None
     ) -> None:
-        """Start one; it may write to a log file instead of to our standard error."""
+        """Start a JVM; with `log` it writes to that file instead of our standard error."""
         self.options = options
         self._address = folder / "gateway"
         self._gateway: JavaGateway | None = None
@@ -55,10 +55,10 @@ class Jvm:
         self._process = _spawned(options, java, self._address, log)
 
     def context(self) -> SparkContext:
-        """Wait for the JVM to listen, and start Spark in it.
+        """Wait until the JVM listens, and start Spark in it.
 
         Raises:
-            SparkStartError: it ended before.
+            SparkStartError: the JVM ended before that.
         """
         while not self._address.exists():
             if (status := self._process.poll()) is not None:
@@ -68,10 +68,10 @@ class Jvm:
             port, secret = read_int(file), UTF8Deserializer().loads(file)
         with environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             self._gateway = launch_gateway()
-        # In the main thread, pyspark would put its answer to SIGINT in the place of ours.
+        # In the main thread, pyspark would replace our handler of SIGINT by its own.
         conf = SparkConf().setAll(list(self.options.items()))
         self._context = _in_a_thread(lambda: SparkContext(conf=conf, gateway=self._gateway))
-        # Its connection breaks when the JVM ends, which is no news.
+        # Its connection breaks whenever the JVM ends, so the error is not reported.
         self._context._accumulatorServer.handle_error = _ignored
         return self._context
 
@@ -81,7 +81,7 @@ class Jvm:
         return self._process.poll() is None
 
     def ends(self, within_s: float) -> bool:
-        """Whether the process ends by itself within a time."""
+        """Wait for the process to end by itself; return whether it did within a time."""
         try:
             self._process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -89,11 +89,11 @@ class Jvm:
         return True
 
     def end(self, within_s: float = END_WITHIN_S) -> None:
-        """End it and all that it has started; what takes longer is killed."""
+        """End the JVM and all processes that it has started; kill them after a time."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.close()
-            # Before it listens nobody would notice, and there is nothing to clean up.
+            # Before it listens it cannot be asked to end, and has nothing to clean up.
             if self._gateway is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(within_s)
@@ -103,9 +103,9 @@ class Jvm:
                 self._forget()
 
     def _forget(self) -> None:
-        """Let pyspark start anew in this process."""
+        """Reset pyspark, so that it can start again in this process."""
         if self._context is not None:
-            # There is no JVM to stop it in.
+            # The JVM in which pyspark would stop it is gone.
             self._context._jsc = None
             self._context.stop()
         if self._gateway is not None:
@@ -119,12 +119,12 @@ class Jvm:
 def _spawned(
     options: Mapping[str, str], java: Path, address: Path, log: Path | None
 ) -> "subprocess.Popen[bytes]":
-    """Start the JVM as pyspark does, but for its session."""
+    """Start the JVM as pyspark does, but in a session of its own."""
     command, environment = launching.command(options, java, os.environ)
     environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(address)
     with contextlib.ExitStack() as files:
         told = files.enter_context(log.open("ab")) if log is not None else None
-        # Blocked is what this thread blocks; and no signal can come before we hold it.
+        # A child inherits the blocked signals, and no signal can come before we have its handle.
         with undisturbed():
             return subprocess.Popen(
                 [*_IGNORING, *command],
@@ -151,17 +151,17 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def _ignored(request: object, client: object) -> None:
-    """Say nothing of an error in a connection."""
+    """Ignore an error in a connection."""
 
 
 def _in_a_thread(make: Callable[[], Made]) -> Made:
-    """Wait for what another thread makes; a signal ends the waiting."""
+    """Run a function in another thread, and wait for its result; a signal ends the wait."""
     made: Future[Made] = Future()
 
     def run() -> None:
         try:
             made.set_result(make())
-        except Exception as error:  # noqa: BLE001 -- handed on
+        except Exception as error:  # noqa: BLE001 -- passed to the waiting thread
             made.set_exception(error)
 
     Thread(target=run, name="starting Spark", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The one keyed operator of the query: a group is a shard, its state row a manifest."""
+"""The only keyed operator of the query: a group is a shard, and its state row a manifest."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +17,10 @@ STATE_SCHEMA = "manifest binary"
 def run_group(
     job: Job, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Bring the shard of a group through the batch; yields its marker as one row.
+    """Run the batch on the shard of a group; yield the shard's marker as one row.
 
-    The marker's transaction is committed before the row is yielded and before Spark
-    commits the state; whatever comes after a crash in between adopts the marker.
+    The marker's transaction is committed before the row is yielded and before Spark commits
+    the state.  After a crash in between, the replay of the batch adopts the marker.
     """
     worker.settle()
     before = bytes(state.get[0]) if state.exists else None

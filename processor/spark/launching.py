@@ -1,9 +1,8 @@
-"""The command that starts Spark's JVM.
+"""Build the command that starts Spark's JVM.
 
-`spark-submit` runs two shell scripts and a JVM that prints this command before it runs.
-With the Spark that came with us, all on this machine, we know what that prints and
-start the JVM itself, from an archive of its classes if there is one; whoever brings a Spark
-or a configuration folder of their own gets `spark-submit`.
+`spark-submit` runs two shell scripts, and a JVM that prints this command.  For pyspark's own
+Spark with a local master we know the command, and start the JVM ourselves, with an archive of
+its classes if there is one.  With another Spark or a configuration folder, we run `spark-submit`.
 """
 
 import shlex
@@ -14,8 +13,8 @@ import pyspark
 
 from ikebana.processor.spark import class_archive
 
-# What pyspark 4.3.0 opens of the JDK's modules (its JavaModuleOptions).  Its vectors
-# (jdk.incubator.vector) are for linear algebra.
+# The packages of the JDK that pyspark 4.3.0 opens (its JavaModuleOptions), except those for
+# vectors (jdk.incubator.vector), which only linear algebra uses.
 _OPENED = {
     "java.base": (
         "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util "
@@ -39,13 +38,13 @@ _JAVA_OPTIONS = (
     "-Dderby.connection.requireAuthentication=false",
 )
 _MAIN = "org.apache.spark.deploy.SparkSubmit"
-# What changes the JVM's command in ways that only spark-submit knows.
+# Environment variables that change the JVM's command in ways that only spark-submit knows.
 _OWN_SPARK = (
     "SPARK_CONF_DIR",
     "SPARK_SUBMIT_OPTS",
     "SPARK_DRIVER_MEMORY",
     "SPARK_PREPEND_CLASSES",
-    # More of the class path, such as the jars for an object store.
+    # Additions to the class path, such as the jars for an object store.
     "SPARK_DIST_CLASSPATH",
     "HADOOP_CONF_DIR",
     "YARN_CONF_DIR",
@@ -58,7 +57,7 @@ HOME = Path(pyspark.__file__).parent
 def command(
     options: Mapping[str, str], java: Path, environ: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The command for Spark's settings, and the environment for it."""
+    """Return the command for Spark's settings, and its environment."""
     home = Path(environ.get("SPARK_HOME") or HOME)
     submit = [part for key, value in options.items() for part in ("--conf", f"{key}={value}")]
     submit += shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))

@@ -1,7 +1,7 @@
-"""The Spark session, and every setting of Spark's that ikebana relies on, in one place.
+"""The Spark session, and all settings of Spark that ikebana relies on.
 
-Some of these are frozen into a checkpoint by its first batch (the state store provider
-and the number of state partitions); the others can change from restart to restart.
+The first batch of a checkpoint fixes some of them for ever: the state store provider and the
+number of state partitions.  The others can change at each restart.
 """
 
 import logging
@@ -33,12 +33,12 @@ from ikebana.processor.spark.workers import Workers
 # These settings override the user's.
 _STATE_STORE = "spark.sql.streaming.stateStore."
 OWNED = {
-    # One row a shard: what matters is that a batch uploads little and memory is bounded.
+    # The state is one row a shard: a batch has to upload little, in bounded memory.
     _STATE_STORE + "providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     _STATE_STORE + "rocksdb.changelogCheckpointing.enabled": "true",
-    # A speculative attempt would fence the working one.
+    # A speculative attempt of a task would fence the attempt that works.
     "spark.speculation": "false",
     "spark.sql.adaptive.enabled": "false",
 }
@@ -88,13 +88,13 @@ _LOCAL_FAILURES = 4
 _DYING_S = 10.0
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
-# Py4J logs this of a call that the end of the JVM has cut off, with a traceback.  The same
-# error is raised to the caller, which tells it, or is ending the JVM itself.
+# Py4J logs this text and a traceback when the end of the JVM interrupts a call.  The same error
+# is raised to the caller, who reports it, or is ending the JVM.
 _CUT_OFF = "Exception while sending command."
 
 
 def spark_settings(settings: Settings, name: str) -> dict[str, str]:
-    """Spark's settings for a run."""
+    """Return Spark's settings for a run."""
     options = {
         **DEFAULTS,
         **(_LOCAL_FILES if is_local(settings.checkpoint) else {}),
@@ -127,7 +127,7 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
 
 
 def _logs_itself(settings: Settings) -> bool:
-    """Whether the user configures the JVM's log."""
+    """Return whether the user configures the JVM's log."""
     return _LOG_FILE in settings.spark.get(_JAVA_OPTIONS, "")
 
 
@@ -155,7 +155,7 @@ class Spark:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # An exception that is no error comes from a second signal.
+        # A BaseException that is no Exception comes from a second signal.
         hurried = error is not None and not isinstance(error, Exception | Stopped)
         try:
             self._end(within_s=0.0 if hurried else END_WITHIN_S)
@@ -164,7 +164,7 @@ class Spark:
 
     @property
     def folder(self) -> Path:
-        """A temporary folder of this run."""
+        """The temporary folder of this run."""
         return self._folder.path
 
     @property
@@ -173,8 +173,8 @@ class Spark:
         return self._jvm is not None and self._jvm.alive
 
     def survives(self, error: Exception) -> bool:
-        """Whether the JVM still runs, for all that an error says."""
-        # The connection to one that dies breaks before its process has ended.
+        """Return whether the JVM still runs in spite of an error."""
+        # The connection to a dying JVM breaks before its process has ended.
         broken = isinstance(error, Py4JNetworkError)
         return self._jvm is not None and not self._jvm.ends(_DYING_S if broken else 0.0)
 
@@ -199,17 +199,17 @@ class Spark:
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 self._workers = Workers(Path(tempfile.mkdtemp(dir=self.folder)), self._log)
-                # Nothing may be run from where temporary folders lie: Python has to do.
+                # The folder may be mounted noexec; then Spark runs Python itself.
                 if not os.access(self._workers.python, os.X_OK):
                     self._end(within_s=0.0)
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
 
     def session(self) -> SparkSession:
-        """The session, started if there is none.
+        """Return the session; start it if there is none.
 
         Raises:
-            SparkStartError: it did not come up.
+            SparkStartError: Spark did not start.
             JavaError: there is no Java for it.
         """
         if self._session is None or not self.alive:
@@ -234,7 +234,7 @@ class Spark:
 
     @contextmanager
     def _environment(self) -> Iterator[None]:
-        """Spark's Python is ours for the length of a `with` block, if it is nobody's."""
+        """Set the Python of Spark in a `with` block, unless the user has chosen one."""
         if self._workers is None:
             yield
         else:
@@ -262,18 +262,18 @@ class Spark:
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a record of the root logger says what no exception says."""
+    """Return whether a record of the root logger tells more than the exceptions do."""
     return record.msg != _CUT_OFF
 
 
 def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """Group labels of which Spark's hash puts the i-th into state partition i.
+    """Find group labels such that Spark's hash puts the i-th into state partition i.
 
-    Spark places a group by `pmod(murmur3(label, 42), partitions)`; without the choice
-    two shards could share a partition, and so a task, and another would stand empty.
+    Spark computes a group's partition as `pmod(murmur3(label, 42), partitions)`.  With other
+    labels two shards could share a partition, and so a task, and another could be empty.
     """
-    # The class has a static hashInt as well: asked of the class itself, Py4J takes the first
-    # of that name, and Java gives methods in no order, so at times there is none.
+    # The class also has a static hashInt.  On the class itself Py4J takes the first method of
+    # that name, and Java lists methods in no fixed order, so the call would sometimes fail.
     murmur = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
     found: dict[int, int] = {}
     label = 0

@@ -8,13 +8,13 @@ from pyspark.sql.datasource import InputPartition
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.timing.reclock import Slice
 
-# What handing on a packed row comes to, in records that are read and decoded.
+# The cost of passing on a packed row, as a number of records that are read and decoded.
 _HOP_SIZE = 500
 
 
 @dataclass
 class Share(InputPartition):  # type: ignore[misc]
-    """The work of one source task: emit ticks, read slices, hand on hops."""
+    """The work of one source task: emit ticks, read slices, pass on exchanged rows (hops)."""
 
     ticks: list[tuple[int, bytes]]
     slices: list[Slice]
@@ -22,9 +22,9 @@ class Share(InputPartition):  # type: ignore[misc]
 
 
 def shares_of(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> list[Share]:
-    """Spread what is read over tasks by size; a task costs more than a partition.
+    """Distribute slices and hops over tasks by size; a task costs more than a partition.
 
-    The inputs that have the same offsets are one piece: these are read once.
+    Inputs with the same offsets form one piece, whose offsets are read once.
     """
     by_range: dict[Range, list[Slice]] = {}
     for each in slices:
@@ -44,7 +44,7 @@ def shares_of(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> l
 
 
 def range_of(piece: Slice) -> Range:
-    """The offsets of a slice, which several inputs may have."""
+    """Return the offsets of a slice; slices of several inputs may have the same."""
     place = piece.place
     return Range(place.topic, place.partition, place.start, piece.end)
 
@@ -52,5 +52,5 @@ def range_of(piece: Slice) -> Range:
 def _size(piece: list[Slice] | Range) -> int:
     if isinstance(piece, list):
         return sum(each.size for each in piece)
-    # A message that hops is a packed row, which is only handed on.
+    # A message of the exchange topic is a packed row, which is only passed on.
     return (piece.end - piece.start) * _HOP_SIZE

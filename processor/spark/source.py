@@ -100,7 +100,7 @@ class IkebanaSource(DataSource):  # type: ignore[misc]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Mints batches on the driver, reads their slices in tasks."""
+    """Mints batches on the driver, and reads their slices in tasks."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return found, look
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
-        """Whether there would be a batch if all that is read up to its end were idle."""
+        """Return whether there would be a batch if all partitions read to their ends were idle."""
         dated, look = self._inputs.dated, self._looked
         if dated is None or look is None or self._config.finishes:
             return False

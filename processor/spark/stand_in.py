@@ -1,13 +1,12 @@
-"""The program that Spark runs as its Python: a process forked from one with all imports.
+"""The program that Spark runs as its Python, in place of the real one.
 
-It asks a fork server for `python -m MODULE ARGUMENTS…` with its own environment, working directory
-and standard streams, waits for the end of that process and ends with its status.  Where the
-server is away, or something else is asked for, it becomes an ordinary Python.
+It asks a fork server to run `python -m MODULE ARGUMENTS…` in a fork, with its own environment,
+working directory and standard streams, waits for that process and ends with its status.  If the
+server is away, or the command is another one, it executes an ordinary Python.
 
     python -I -S stand_in.py SOCKET -m MODULE ARGUMENTS…
 
-It runs with none of our packages on its path, and imports next to nothing: starting fast
-is all that it is for.
+It runs without our packages on its path, and imports almost nothing, so that it starts fast.
 """
 
 import json
@@ -17,15 +16,15 @@ from array import array
 from contextlib import suppress
 from socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
-# What both ends of the socket agree on: the streams that travel, and the bytes of a number.
+# The protocol of the socket: the streams that are sent, and the size of a number in bytes.
 STREAMS = (0, 1, 2)
 INT = 4
-# What fits into an address of a socket everywhere, in bytes.
+# The longest socket address that all systems accept, in bytes.
 _LONGEST_ADDRESS = 100
 
 
 def main() -> None:
-    """Hand the process over, or become it."""
+    """Have the server fork the process, or execute Python instead."""
     address, arguments = sys.argv[1], sys.argv[2:]
     server = socket(AF_UNIX, SOCK_STREAM)
     answer = b""
@@ -35,7 +34,7 @@ def main() -> None:
             answer = server.recv(INT)
     if len(answer) < INT:
         os.execv(sys.executable, [sys.executable, *arguments])
-    # The streams are the process's now: their ends must not wait for us.
+    # The streams belong to the process now: readers must see their ends without waiting for us.
     for stream in STREAMS:
         os.close(stream)
     status = b""
@@ -45,11 +44,11 @@ def main() -> None:
 
 
 def short(address: str) -> str:
-    """A socket's path by which it can be bound and found, however deep its folder lies."""
+    """Shorten a socket's path, so that it can be bound and found in a deep folder."""
     if len(os.fsencode(address)) <= _LONGEST_ADDRESS:
         return address
     folder, name = os.path.split(address)
-    # It stays open: the path is of this process, as long as it lives.
+    # The descriptor stays open: the path is valid in this process, as long as it lives.
     return f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}/{name}"
 
 
@@ -57,7 +56,7 @@ def _ask(server: socket, address: str, arguments: "list[str]") -> None:
     server.connect(short(address))
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     body = json.dumps(request).encode()
-    # The streams travel with the length, so that no part of it can be without them.
+    # The streams are sent together with the length, so no part of it can arrive without them.
     streams = [(SOL_SOCKET, SCM_RIGHTS, array("i", STREAMS))]
     server.sendmsg([len(body).to_bytes(INT, "big")], streams)
     server.sendall(body)

@@ -1,6 +1,6 @@
-"""The manifests of a checkpoint, out of Spark's own state store; the query need not run.
+"""Read the manifests of a checkpoint from Spark's state store; the query need not run.
 
-Spark's state row of a shard is the single source of truth, so this asks Spark for it.
+Spark's state row of a shard is the single source of truth.
 """
 
 from ikebana.arrangements.manifest import Manifest
@@ -12,13 +12,12 @@ from ikebana.processor.task import decode_state
 
 
 def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:
-    """The manifest of every shard after `batch`, by default the last committed one.
+    """Read the manifest of every shard after `batch`, by default the last committed batch.
 
-    A shard that Spark holds no state of has the manifest that it was seeded with, or
-    an empty one.
+    A shard without a state row has the manifest with which it was seeded, or an empty one.
 
     Raises:
-        CheckpointError: nothing is committed, or Spark no longer holds that batch.
+        CheckpointError: no batch is committed, or Spark no longer has the state of that batch.
     """
     committed = checkpoint.logged(birth.first_batch).committed
     wanted = committed if batch is None else batch

@@ -1,8 +1,8 @@
 """Report each trigger of a query to its watchers, from Spark's events.
 
-Spark's own Python listener takes an event apart property by property, in some hundred
-calls into the JVM: 30 ms of CPU a batch, on either side.  Here an event is one JSON text,
-got in one call.  It comes after the batch is committed, in a thread of its own.
+Spark's own Python listener reads an event property by property, in about a hundred calls into
+the JVM: 30 ms of CPU for each batch, on either side.  Here an event is one JSON text, fetched in
+one call.  It arrives after the batch is committed, in a thread of its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ Told = Callable[[Trigger | None], None]
 
 
 def listen(spark: SparkSession, tell: Told) -> None:
-    """Tell each trigger that ran a batch, and None now and then for those that had none."""
+    """Report each trigger that ran a batch; report None now and then while none does."""
     ensure_callback_server_started(spark.sparkContext._gateway)
     streaming = spark._jvm.org.apache.spark.sql.streaming
     spark.streams._jsqm.addListener(streaming.PythonStreamingQueryListenerWrapper(_Events(tell)))
 
 
 class _Events:
-    """The Java interface that Spark's listeners in Python have."""
+    """Implements the Java interface of Spark's listeners in Python."""
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
@@ -37,7 +37,7 @@ class _Events:
         self._tell = tell
 
     def onQueryStarted(self, event: Any) -> None:
-        """The start is known without it."""
+        """Ignore the event: the start is known without it."""
 
     def onQueryProgress(self, event: Any) -> None:
         self._tell(trigger_of(msgspec.json.decode(event.progress().json())))
@@ -46,15 +46,15 @@ class _Events:
         self._tell(None)
 
     def onQueryTerminated(self, event: Any) -> None:
-        """The end is known without it."""
+        """Ignore the event: the end is known without it."""
 
 
 def trigger_of(progress: Mapping[str, Any]) -> Trigger:
-    """A trigger, from what Spark's JSON says of its query's progress."""
+    """Make a trigger from Spark's JSON on the progress of its query."""
     offset = SourceOffset.from_json(progress["sources"][0]["endOffset"])
     phases_ms = progress["durationMs"]
     done = sum(at for by in offset.positions.values() for at in by.values())
-    # A batch that was logged before a restart is not minted again, and did not look.
+    # A batch that was logged before a restart is not minted again, so no topics were looked up.
     looked = "latestOffset" in phases_ms
     return Trigger(
         phases_ms,

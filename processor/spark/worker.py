@@ -6,12 +6,12 @@ import gc
 
 @functools.cache
 def settle() -> None:
-    """Take what is imported out of the garbage collector's sight, once a process.
+    """Exempt all imported objects from garbage collection, once in each process.
 
-    Spark's worker collects garbage after every task, and with pandas and pyarrow loaded
-    each collection walks several hundred thousand objects that live as long as the
-    process.  A batch makes a million tuples of bytes in no cycle: looking for cycles
-    among them every 700 allocations finds nothing either.
+    Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
+    collection visits several hundred thousand objects that live as long as the process.  A
+    batch makes a million tuples of bytes without cycles, so a search for cycles every 700
+    allocations would find nothing either.
     """
     gc.collect()
     gc.freeze()

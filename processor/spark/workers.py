@@ -11,7 +11,7 @@ from pathlib import Path
 from ikebana.processor.spark import stand_in
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 
-# What Spark's Pythons run, and what those of ours load.
+# The modules that Spark's Python processes run, and those of ours that they load.
 MODULES = (
     "pyspark.worker",
     "pyspark.sql.worker.lookup_data_sources",
@@ -25,17 +25,17 @@ _BACKLOG = 64
 
 
 class Workers:
-    """A fork server, and the program that Spark is to take for Python.
+    """A fork server, and the program that Spark runs as its Python.
 
-    `folder` gets the server's socket and the program; `log` what the server says.  It
-    imports `modules` beforehand.
+    `folder` gets the server's socket and the program, `log` the output of the server.  The
+    server imports `modules` beforehand.
     """
 
     def __init__(self, folder: Path, log: Path | None, modules: Sequence[str] = MODULES) -> None:
         address = folder / "workers"
         self.python = folder / "python"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            # Whoever asks before the imports are done waits in the backlog.
+            # Requests that come before the imports are done wait in the backlog.
             listener.bind(stand_in.short(str(address)))
             listener.listen(_BACKLOG)
             self._process = _served(listener, log, modules)
@@ -44,7 +44,7 @@ class Workers:
         self.python.chmod(0o700)
 
     def end(self) -> None:
-        """End the server and what it has forked."""
+        """End the server and its forks."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with undisturbed():
@@ -55,7 +55,7 @@ def _served(
     listener: socket.socket, log: Path | None, modules: Sequence[str]
 ) -> "subprocess.Popen[bytes]":
     number = listener.fileno()
-    # A library's threads would not be in the forks; a Python of Spark's has this seed.
+    # Threads of a library would be missing in forks; Spark gives its Pythons this hash seed.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "ikebana.processor.spark.fork_server"]
     command += [str(number), *modules]

@@ -1,1 +1,1 @@
-"""Reading what a pipeline has written, and judging it."""
+"""Read the output of a pipeline, and verify it."""

@@ -1,12 +1,12 @@
-"""Reading CDCv2: from facts in any order and any number of times to whole times in order.
+"""Read CDCv2: turn facts, repeated and in any order, into complete times in order.
 
-A time is published when progress reaches beyond it without a gap and, of it and of
-every earlier time, all counted updates are there.  What is published depends on the
-facts alone, never on their order.
+A time is published when progress reaches beyond it without a gap and all counted updates of it
+and of all earlier times have come.  The published updates depend on the facts alone, never on
+their order.
 
-Memory is bounded by what is open: facts of published times are forgotten, and their
-repetitions are told by the frontier.  So is a contradiction that comes too late: facts
-that cannot all be true are an error as long as one of them is still remembered.
+Memory is bounded by the unpublished facts: the reader forgets the facts of published times, and
+recognises their repetitions by the frontier.  So it ignores contradictions that come too late;
+two facts that contradict each other are an error only while one of them is still known.
 
 The algorithm is that of `iterator::Iter` in differential dataflow's `src/capture.rs`,
 which does not look for contradictions.
@@ -22,7 +22,7 @@ from ikebana.processor.rows.rows import KeyedUpdate
 
 
 class ContradictionError(IkebanaError):
-    """Facts of a CDCv2 topic cannot all be true."""
+    """Facts of a CDCv2 topic contradict each other."""
 
     def __init__(self, time: int, problem: str) -> None:
         super().__init__(
@@ -33,27 +33,27 @@ class ContradictionError(IkebanaError):
 
 
 class Published(NamedTuple):
-    """All updates of the times from the `upper` before up to, and without, `upper`."""
+    """All updates of the times from the previous `upper` (included) to `upper` (excluded)."""
 
     upper: int
     updates: list[KeyedUpdate]
 
 
 class Cdcv2Reader:
-    """Publishes whole times from `lower` on; every fact of earlier times is ignored.
+    """Publishes complete times from `lower` on, and ignores all facts about earlier times.
 
-    After a `ContradictionError` it is of no further use.
+    It cannot be used after a `ContradictionError`.
     """
 
     def __init__(self, lower: int = 0) -> None:
-        # _published <= _covered.  Everything before _published was given away;
-        # of everything before _covered the counts are known.
+        # _published <= _covered.  All times before _published have been published, and the
+        # counts of all times before _covered are known.
         self._published = lower
         self._covered = lower
         self._held: dict[int, dict[tuple[bytes | None, bytes], int]] = {}
-        # Held times that no count is known of yet.
+        # Times of held updates whose counts are not known yet.
         self._uncounted: list[int] = []
-        # Counts of covered times that are not published; _times are its keys in order.
+        # Counts of covered times that are not published yet; _times has its keys in order.
         self._counts: dict[int, int] = {}
         self._times: list[int] = []
         # Statements that begin beyond a gap, and a heap of their intervals.
@@ -62,14 +62,14 @@ class Cdcv2Reader:
 
     @property
     def upper(self) -> int:
-        """The frontier of what was taken: to go on later, begin a new reader with it."""
+        """The frontier of the published times; a new reader may continue from it."""
         return self._published
 
     def feed(self, message: Cdcv2Message) -> None:
-        """Learn the facts of a message.
+        """Add the facts of a message.
 
         Raises:
-            ContradictionError: they contradict others.
+            ContradictionError: they contradict other facts.
         """
         match message:
             case Updates(updates):
@@ -81,10 +81,10 @@ class Cdcv2Reader:
                     self._accept(self._early.pop(heappop(self._intervals)))
 
     def take(self) -> list[Published]:
-        """Give away what is complete: each time with updates by itself, in order.
+        """Publish the complete times, in order, each time with updates separately.
 
-        Updates of a time are in order of key and value.  The last `upper` is the
-        frontier; nothing is given if it has not moved.
+        Updates of a time are in order of key and value.  The last `upper` is the frontier;
+        the result is empty if the frontier has not moved.
         """
         done = 0
         for time in self._times:
@@ -99,7 +99,7 @@ class Cdcv2Reader:
         self._published = frontier
         if not found:
             return [Published(frontier, [])]
-        # Behind the last of them nothing else is to come before the frontier.
+        # No more updates can come between the last time and the frontier.
         return [*found[:-1], found[-1]._replace(upper=frontier)]
 
     def _hold(self, update: Fact) -> None:
@@ -125,7 +125,7 @@ class Cdcv2Reader:
         heappush(self._intervals, interval)
 
     def _accept(self, progress: Progress) -> None:
-        """Learn the counts of a statement that begins in what is covered."""
+        """Add the counts of a statement that begins within the covered times."""
         covered, upper, counts = self._covered, progress.upper, progress.counts
         self._compare_to_covered(progress)
         if upper <= covered:

@@ -1,4 +1,4 @@
-"""The errors that stand: what the updates of an error topic come to."""
+"""Accumulate an error topic to the errors that currently exist."""
 
 import base64
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate
 
 
 class CurrentError(NamedTuple):
-    """An error record that has not been retracted, how often it stands, and since when."""
+    """An error record that is not retracted, its count, and the time since which it exists."""
 
     record: dict[str, Any]
     number: int
@@ -23,12 +23,12 @@ class CurrentError(NamedTuple):
 
     @property
     def value(self) -> bytes | None:
-        """Its raw value, where the error record has it."""
+        """The raw value of that record, if the error record has it."""
         return _raw(self.record.get("value"))
 
     @property
     def place(self) -> tuple[str, int, int] | None:
-        """The topic, the partition and the offset of the record, where they are known."""
+        """The topic, partition and offset of that record, if they are known."""
         topic, partition, offset = (
             self.record.get(part) for part in ("topic", "partition", "offset")
         )
@@ -38,9 +38,9 @@ class CurrentError(NamedTuple):
 
 
 def standing(parts: Iterable[Part]) -> list[CurrentError]:
-    """What stands after the parts of an error topic, the newest last.
+    """Accumulate the parts of an error topic to the current errors, the newest last.
 
-    One that came more than once is there since the last time that it came.
+    The time of a repeated error is that of its last addition.
     """
     counts: dict[bytes, int] = {}
     since: dict[bytes, int] = {}

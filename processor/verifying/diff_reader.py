@@ -1,13 +1,12 @@
-"""Reading a diff topic by its progress: cutting partitions of records into closed batches.
+"""Split the records of a diff topic into closed batches, by its progress.
 
-Progress names for each batch where it ends in every partition, so that the records of
-a batch are those between the ends of the batch before and its own.  A partition that
-older progress does not name was added later and begins at 0.  Of a batch that progress
-repeats, the first record counts.
+Progress has the end offsets of each batch in every partition.  The records of a batch lie
+between the ends of the batch before and its own.  A partition that older progress lacks was
+added later and begins at 0.  If progress repeats a batch, its first record counts.
 
-Progress whose oldest records were deleted begins in the middle: what lies before the
-end of its first batch is then that batch, told by its times, and a *history* that no
-count vouches for.  Nothing here asks a broker, and nothing is verified: `verify` does.
+If the oldest progress records were deleted, progress begins in the middle.  The updates before
+the end of its first batch are then that batch, recognised by its times, and a *history* for
+which there are no counts.  This module asks no broker and verifies nothing; `verify` does.
 """
 
 from bisect import bisect_right
@@ -21,16 +20,16 @@ from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 
-# Batches are read together up to this many, since each read of a range has its price.
+# Batches are read together up to this number, because each read of a range has a fixed cost.
 _MOST_RECORDS = 2_000
 
 
 class NoDiffError(SourceError):
-    """A message that has a time and no diff, which another format than diff has."""
+    """A message has a time but no diff, so its format is another one than `diff`."""
 
 
 class PlacedUpdate(NamedTuple):
-    """The multiplicity of (key, value) changes by `diff` at `time`, and where it says so."""
+    """An update (key, value), time, diff, with the partition and offset of its record."""
 
     key: bytes | None
     value: bytes
@@ -57,13 +56,13 @@ Part = History | ClosedBatch
 
 
 class Portion(NamedTuple):
-    """Consecutive batches that are read together, from `starts` by partition."""
+    """Consecutive batches that are read together; `starts` has their first offsets."""
 
     batches: list[ProgressRecord]
     starts: dict[int, int]
 
     def ends(self) -> dict[int, int]:
-        """Where the last of the batches ends in each partition."""
+        """Return the end offsets of the last batch, by partition."""
         return _advanced(self.starts, *self.batches)
 
 
@@ -74,10 +73,10 @@ def decode(
     value: bytes | None,
     headers: Iterable[tuple[str, bytes | str | None]] | None,
 ) -> PlacedUpdate:
-    """Read a record of a diff topic, found at (partition, offset).
+    """Decode a record of a diff topic, which lies at (partition, offset).
 
     Raises:
-        SourceError: it is no update in the `diff` format.
+        SourceError: the record is no update in the `diff` format.
     """
     try:
         time, change = diff.read_headers(headers)
@@ -104,10 +103,10 @@ def decode(
 def without_repeats(
     records: Iterable[ProgressRecord], last: ProgressRecord | None
 ) -> Iterator[ProgressRecord]:
-    """Drop each record that repeats the one before it; `last` came before the first.
+    """Drop each record that repeats its predecessor; `last` is the predecessor of the first.
 
-    A repetition may end elsewhere, since it looked at the partitions later.  One that
-    says something else of the same batch is passed on, to be found fault with.
+    A repetition may have other ends, because it was made later.  A record with other facts about
+    the same batch is kept, so that `verify` reports it.
     """
     for record in records:
         if last is None or _of(record) != _of(last):
@@ -122,7 +121,7 @@ def portions(
     *,
     first_alone: bool = False,
 ) -> Iterator[Portion]:
-    """Group batches into portions of at most about `most` offsets, of at least one batch."""
+    """Group batches into portions of about `most` offsets, but of at least one batch."""
     portion = Portion([], dict(starts))
     reached, size, alone = portion.starts, 0, first_alone
     for record in records:
@@ -139,7 +138,7 @@ def portions(
 
 
 def split(portion: Portion, updates: Iterable[PlacedUpdate]) -> list[ClosedBatch]:
-    """Give each update of a portion to the batch that it lies in."""
+    """Assign each update of a portion to its batch."""
     bounds: dict[int, list[int]] = {partition: [] for partition in portion.ends()}
     reached = portion.starts
     for record in portion.batches:
@@ -157,7 +156,7 @@ def split(portion: Portion, updates: Iterable[PlacedUpdate]) -> list[ClosedBatch
 def split_history(
     first: ProgressRecord, updates: Iterable[PlacedUpdate]
 ) -> tuple[History, list[PlacedUpdate]]:
-    """Part what came before the first batch of a progress from what is in it."""
+    """Separate the updates before the first batch of a progress from those in the batch."""
     before: list[PlacedUpdate] = []
     within: list[PlacedUpdate] = []
     for update in updates:
@@ -166,7 +165,7 @@ def split_history(
 
 
 def _advanced(reached: Mapping[int, int], *records: ProgressRecord) -> dict[int, int]:
-    """The furthest ends; ends that go back are for `verify` to find fault with."""
+    """Compute the greatest ends; `verify` reports ends that go back."""
     ends = dict(reached)
     for record in records:
         for partition, end in record.ends.items():

@@ -1,4 +1,4 @@
-"""Messages of outputs with one value a key read back as updates, as their formats tell."""
+"""Read messages of outputs with one value for each key back as updates."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ Headers = Iterable[tuple[str, bytes | str | None]] | None
 
 
 class OutputReader:
-    """Reads the messages of one topic, each partition in its order."""
+    """Reads the messages of one topic, those of each partition in order."""
 
     def __init__(self, topic: str, form: str) -> None:
         self._topic = topic
@@ -24,10 +24,10 @@ class OutputReader:
     def read(
         self, at: tuple[int, int], key: bytes | None, value: bytes | None, headers: Headers
     ) -> list[PlacedUpdate]:
-        """The updates that a message at (partition, offset) makes.
+        """Decode a message at (partition, offset) to its updates.
 
         Raises:
-            SourceError: it is no message of this format.
+            SourceError: the message is not in this format.
         """
         try:
             time = diff.read_time(headers)

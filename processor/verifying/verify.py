@@ -1,15 +1,18 @@
-"""Verifying a diff topic: whether its batches are what progress and its promise say.
+"""Verify that the batches of a diff topic agree with its progress and its changelog mode.
 
-* Progress is contiguous: batch numbers rise by one, each `lower` is the `upper` before,
-  no `upper` is below its `lower`, no end goes back, and checkpoint and promise stay.
-* A batch has as many updates as it counts, with times in `lower <= time < upper`.
-* "upserts": after each time a key holds at most one value, once.  "collection": after
-  each time no (key, value) has a negative count.  "changes": sums are not judged.
+The changelog mode is called `promise` in progress records.
 
-All diffs of a time count at once, in whatever order they lie.  The collection is kept
-as digests of 16 bytes, so two data are mistaken for one with a chance of about n² in
-2¹²⁹.  Updates that progress does not cover yet are counted and not judged; without any
-progress nothing is verified, which is not the same as being right.
+* Progress is contiguous: batch numbers rise by one, each `lower` is the previous `upper`, no
+  `upper` is below its `lower`, no end goes back, and checkpoint and promise never change.
+* The number of a batch's updates is that in its progress, and their times lie in
+  `lower <= time < upper`.
+* "upserts": after each time a key has at most one value, once.  "collection": after each time
+  no (key, value) has a negative count.  "changes": sums are not checked.
+
+All diffs of a time are added at once, in any order.  The collection is stored as digests of 16
+bytes, so two data are confused with a probability of about n² in 2¹²⁹.  Updates that progress
+does not cover yet are counted but not checked.  Without any progress nothing is verified, which
+does not mean that the topic is correct.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +31,7 @@ _SIZE = 16
 
 
 class Offence(NamedTuple):
-    """The first thing that is not as promised; the place is None if it is a whole batch."""
+    """The first violation; `place` is None if it concerns a whole batch."""
 
     sentence: str
     batch: int
@@ -37,7 +40,7 @@ class Offence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was verified: `updates` within `batches`, and `history` before them.
+    """The verified part: `updates` in `batches`, and `history` before them.
 
     `data` distinct (key, value) pairs under `keys` distinct keys have a count, and
     `total` is the sum of the counts.
@@ -54,10 +57,10 @@ class Summary:
 
 
 class Verifier:
-    """Judges the parts of a topic, fed in order, up to the first offence.
+    """Checks the parts of a topic, fed in order, up to the first violation.
 
-    `complete` says that no progress was deleted: then there is no history, and an
-    update before the first batch is an offence.
+    `complete` means that no progress was deleted.  Then there is no history, and an update
+    before the first batch is a violation.
     """
 
     def __init__(self, topic: str, *, complete: bool = True) -> None:
@@ -67,12 +70,12 @@ class Verifier:
         self._last: ProgressRecord | None = None
         self._first_lower: int | None = None
         self._batches = self._updates = self._history = 0
-        # For "upserts" the value of each key; otherwise the count of each datum.
+        # For "upserts" the value of each key, for all others the count of each datum.
         self._values: dict[bytes, bytes] = {}
         self._counts: dict[bytes, int] = {}
 
     def feed(self, part: Part) -> Offence | None:
-        """Judge one more part; return the first offence so far."""
+        """Check the next part; return the first violation so far."""
         if self.offence is None:
             if isinstance(part, History):
                 self._take(part)
@@ -81,13 +84,13 @@ class Verifier:
         return self.offence
 
     def verdict(self) -> Verdict:
-        """What can be said after the parts so far."""
+        """Conclude from the parts so far."""
         if self.offence is not None:
             return "offence"
         return "not verifiable" if self._last is None else "ok"
 
     def summary(self) -> Summary:
-        """What was verified so far."""
+        """Summarise the parts that were verified so far."""
         if self._upserts:
             keys = data = total = len(self._values)
         else:
@@ -133,7 +136,7 @@ class Verifier:
         return None
 
     def _history_offence(self, first: ProgressRecord) -> Offence | None:
-        """Judge what the history comes to, which is all that can be judged of it."""
+        """Check the sum of the history, because nothing else about it is known."""
         fault = None
         if first.promise == "upserts":
             by_key: dict[bytes, dict[bytes, int]] = {}
@@ -197,9 +200,9 @@ class Verifier:
 def batch_offence(
     topic: str, before: ProgressRecord | None, batch: ClosedBatch, *, counted: bool = True
 ) -> Offence | None:
-    """Find fault with a batch by itself and by the batch before it; sums are not judged.
+    """Find a violation in a batch, alone and against its predecessor; sums are not checked.
 
-    Unless `counted`, its updates are not those that its progress counts.
+    Unless `counted`, the number of its updates is not compared with its progress.
     """
     progress = batch.progress
     number = progress.batch
@@ -223,7 +226,7 @@ def batch_offence(
 
 
 def place_of(topic: str, update: PlacedUpdate) -> str:
-    """Name a record as errors do."""
+    """Name a record in the form that errors use."""
     return f"{topic}[{update.partition}]@{update.offset}"
 
 
@@ -251,7 +254,7 @@ def _progress_faults(before: ProgressRecord | None, progress: ProgressRecord) ->
 
 
 def _fault(counts: Mapping[bytes, int]) -> str | None:
-    """What is wrong with the values of one key, None if it holds at most one, once."""
+    """Describe the error in the values of a key; None if it has at most one value, once."""
     for count in counts.values():
         if count != 1:
             return f"a value of this key has the count {count}"
@@ -275,7 +278,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _key_digest(key: bytes | None) -> bytes:
-    # No key is not the empty key: its digest is shorter than any other.
+    # The missing key differs from the empty key: its digest is shorter than any other.
     return b"" if key is None else _digest(key)
 
 

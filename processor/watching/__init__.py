@@ -1,1 +1,1 @@
-"""What is told of a running pipeline."""
+"""Watch a running pipeline: metrics, health probes and the display."""

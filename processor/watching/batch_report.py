@@ -1,4 +1,4 @@
-"""A committed batch, for whoever watches a run."""
+"""The report of a committed batch, for the watchers of a run."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from ikebana.processor.ground.generations import shown
 
 
 class Filling(NamedTuple):
-    """How far an edit of the plan is that fills what is new.
+    """The progress of an edit that fills new parts of the state.
 
-    Every shard is `done` with so many of `parts`, and the last one is at that called `name`;
-    `share` is what all shards together are done with.  The batch went through so many `keys`.
+    Every shard has finished at least `done` of `parts`; the slowest one is at the part `name`.
+    `share` is the finished share of all shards together.  The batch processed `keys` keys.
     """
 
     done: int
@@ -21,7 +21,7 @@ class Filling(NamedTuple):
     keys: int
 
     def words(self) -> str:
-        """Where it is.
+        """Describe the progress in words.
 
         >>> Filling(1, 3, "totals", 0.4, 20_000).words()
         'filling after an edit: part 2 of 3 (totals)'
@@ -33,7 +33,7 @@ class Filling(NamedTuple):
 
 
 class BatchReport(NamedTuple):
-    """A committed batch, for whoever watches."""
+    """The facts about a committed batch."""
 
     batch: int
     lower: int
@@ -50,7 +50,7 @@ class BatchReport(NamedTuple):
 
 
 def report(markers: list[Marker], seconds: float) -> BatchReport:
-    """What the markers of a batch's shards say of it."""
+    """Make the report of a batch from the markers of its shards."""
     first = markers[0]
     counts = {shown(name): sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
     return BatchReport(
@@ -70,7 +70,7 @@ def report(markers: list[Marker], seconds: float) -> BatchReport:
 
 
 def _filling(markers: list[Marker]) -> Filling | None:
-    """How far the shards are together; who goes last says where that is."""
+    """Compute the progress of all shards; the slowest one determines the current part."""
     found = [marker.filling for marker in markers if marker.filling is not None]
     if not found:
         return None

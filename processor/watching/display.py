@@ -1,4 +1,4 @@
-"""What a person sees of a running pipeline: a progress bar, or a line now and then."""
+"""Show a running pipeline on a terminal: as a progress bar, or as a line now and then."""
 
 import sys
 import time
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.watching.batch_report import BatchReport
 
-# Without a terminal: a line for the first batches, then this often.
+# Without a terminal the first batches get a line each; later there is a line this often.
 _LINE_EVERY_S = 10.0
 _FIRST_LINES = 3
 
 
 class _Bar(Progress):
-    """A bar, and below it what there is to say, in as many lines as a narrow terminal needs."""
+    """A progress bar with a text below it, wrapped for narrow terminals."""
 
     def __init__(self, console: Console) -> None:
         self._told = ""
@@ -85,19 +85,19 @@ class BatchDisplay:
             self._bar.stop()
 
     def step(self, what: str) -> None:
-        """Say what start-up is waiting for."""
+        """Show the step for which the start waits."""
         if self._task is not None:
             self._bar.tell(what)
         else:
             self._line(f"{what} …")
 
     def edit(self, plan: "EditPlan") -> None:
-        """Say in a few lines what changes of what there is."""
+        """Summarise an edit of the plan in a few lines."""
         for line in plan.gist():
             self._line(f"{self._plan.name}: {line}")
 
     def watch(self, standing: "Callable[[], Standing | None]", waiting: int) -> None:
-        """Ask `standing` where inputs stand; `waiting` is what waits since before."""
+        """Show the frontiers of inputs from `standing`; `waiting` records waited before."""
         self._standing = standing
         self._waiting = waiting
 
@@ -132,7 +132,7 @@ class BatchDisplay:
             self._line(told)
 
     def _advance(self, task: TaskID, report: "BatchReport") -> None:
-        """Move the bar: while an edit fills nothing is read, and the bar is of that."""
+        """Move the bar: by the edit while it fills, because nothing is read then."""
         if report.filling is not None:
             self._bar.update(task, completed=report.filling.share, total=1.0)
             return
@@ -140,20 +140,20 @@ class BatchDisplay:
         self._bar.update(task, completed=self._records, total=total)
 
     def restart(self, cause: Exception, pause_s: float) -> None:
-        """Say what ended the query, and that it is started again."""
+        """Show the cause of a failure, and that the query is restarted."""
         reason = cause.message if isinstance(cause, IkebanaError) else str(cause)
         self._line(f"{self._plan.name}: {reason}; starting again in {pause_s:.0f} s")
         self.step("starting again")
 
     def stopped_early(self) -> None:
-        """Say that the run was stopped before its query began, or between two starts of it."""
+        """Show that the run was stopped before its query began, or between two starts of it."""
         if self._batches:
             self.done(stopped=True)
         else:
             self._line(f"{self._plan.name}: stopped before it began")
 
     def done(self, *, stopped: bool) -> None:
-        """Sum the run up."""
+        """Summarise the run."""
         self._line(
             f"{self._plan.name}: {'stopped' if stopped else 'caught up'} after "
             f"{counted(self._batches, 'batch')}, {counted(self._records, 'record')}, "
@@ -172,7 +172,7 @@ class BatchDisplay:
         return does and time.monotonic() - self._last_line > _LINE_EVERY_S
 
     def say(self, text: str) -> None:
-        """Say something in a line of its own, above the bar."""
+        """Print a text on a line of its own, above the bar."""
         self._line(text)
 
     def _line(self, text: str) -> None:
@@ -184,7 +184,7 @@ class BatchDisplay:
         sys.stderr.flush()
 
 
-# What the counters of a batch mean; the others are kinds of messages.
+# The counters of a batch in words; all others are kinds of messages.
 _MEANING = {
     "drift": "old images unlike the state",
     "error dropped": "errors dropped",
@@ -193,7 +193,7 @@ _MEANING = {
 
 
 def _listed(counted: Counter[str]) -> str:
-    """What was counted beside records and updates, in words."""
+    """Describe the counters besides records and updates in words."""
     return ", ".join(
         f"{count:,} {_MEANING.get(what, what + ' messages ignored')}"
         for what, count in sorted(counted.items())

@@ -1,23 +1,22 @@
-"""Whether a running pipeline is alive, and whether it has caught up.
+"""Decide whether a running pipeline is live, and whether it is ready.
 
-*Lag* is the age of the last moment of which it is known that all that was in the input
-topics then is published now.  A batch that looked at the topics when it began offers
-such a moment; it counts as soon as as many offsets are read as there were, and the
-frontier of every operator has come up to the batch that read the last of them.  So a
-pipeline that is never without a backlog, but keeps up, is as far behind as that backlog
-is old.  Offsets are summed over partitions, of which each gives a batch its share.
+The *lag* is the age of the last moment such that all records in the input topics at that moment
+are published now.  A batch that reads the topics' ends when it begins offers such a moment.  The
+moment counts as soon as as many offsets are read as there were, and the frontier of every
+operator has reached the batch that read the last of them.  So the lag of a pipeline that always
+has a backlog, but keeps up, is the age of that backlog.  Offsets are summed over partitions, of
+which each gives a batch its share.
 
-In event time what was read may wait, since its time is not closed: then `upper` lies behind
-the greatest time that was seen, and having nothing to do is not having caught up.
+In event time, records that were read may wait because their times are not closed.  Then `upper`
+lies behind the greatest time seen, and a pipeline with nothing to do has not caught up.
 
-*Ready* is a lag within a limit.  *Live* is a sign of life within a limit: a batch that
-was committed, or a look that found nothing to do.  A limit on that must be longer than
-the longest batch, and than the time for which brokers that are away are waited for: a
-pipeline ends by itself after that, and a restart before would help nobody.  Until the
-first sign of life after the start, which may take fetching all state, the limit is one
-of its own.
+A pipeline is *ready* if its lag is within a limit.  It is *live* if its last sign of life is
+within a limit: a committed batch, or a trigger that found nothing to do.  This limit must be
+longer than the longest batch, and longer than the time for which we wait for brokers that are
+away: the pipeline ends by itself after that time, and an earlier restart would not help.  Until
+the first sign of life after the start, which may have to fetch all state, another limit holds.
 
-No clock is read here but the one that is given, which must never go back.
+The only clock that is read here is a parameter, and must never go back.
 """
 
 import threading
@@ -25,12 +24,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Moments that wait; the oldest are forgotten, which makes the lag longer.
+# The number of moments that wait; older ones are forgotten, which makes the lag longer.
 _MOST_OFFERED = 10_000
 
 
 class Limits(NamedTuple):
-    """Seconds: the lag of a ready pipeline, and the silence of a live one."""
+    """Limits in seconds: the lag of a ready pipeline, and the silence of a live one."""
 
     ready_within: float
     stuck_after: float
@@ -38,11 +37,11 @@ class Limits(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a batch has come.
+    """The progress that a batch has made.
 
-    `done` are the offsets read; `offered` those that there were when it began, None if it
-    did not look.  What it read has times before `upper`; times before `closed` are done
-    with by all operators.
+    `done` is the number of offsets read, `offered` the number that there was when the batch
+    began, or None if it did not check.  The times that it read lie before `upper`; all
+    operators have finished the times before `closed`.
     """
 
     done: int
@@ -52,14 +51,14 @@ class Progress(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether it is so, and why, in a line."""
+    """The answer to a probe, and the reason in a line."""
 
     good: bool
     reason: str
 
 
 class Health:
-    """What is known of one run; told by any thread, asked by any thread."""
+    """Computes the health of one run from reports; every method is thread-safe."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -69,23 +68,23 @@ class Health:
         self._doing: str | None = "starting"
         self._ended = False
         self._caught_up: float | None = None
-        # Moments, and what they wait for: first offsets, then a frontier.
+        # Moments that wait for a number of offsets, and then for a frontier.
         self._offered: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
         self._read: deque[tuple[float, int]] = deque(maxlen=_MOST_OFFERED)
 
     def step(self, what: str) -> None:
-        """Start-up has come to this step."""
+        """Record the current step of the start."""
         with self._lock:
             self._last_sign = self._clock()
             self._doing = what
 
     def committed(self) -> None:
-        """A batch has been committed; what it was, `batch` is told a moment later."""
+        """Record that a batch has been committed; its `batch` follows a moment later."""
         with self._lock:
             self._sign()
 
     def batch(self, took_s: float, batch: Progress) -> None:
-        """A batch has ended that began `took_s` ago."""
+        """Record the end of a batch that began `took_s` seconds ago."""
         with self._lock:
             now = self._sign()
             if batch.offered is not None:
@@ -96,7 +95,7 @@ class Health:
                 self._caught_up, _ = self._read.popleft()
 
     def idle(self, *, waits: bool = False) -> None:
-        """There is nothing to do; `waits` says that something read is not published yet."""
+        """Record that there is nothing to do; `waits` if records read are not published yet."""
         with self._lock:
             now = self._sign()
             if waits:
@@ -106,24 +105,24 @@ class Health:
             self._read.clear()
 
     def end(self) -> None:
-        """The query has ended, however it did."""
+        """Record that the query has ended, for whatever reason."""
         with self._lock:
             self._ended = True
 
     @property
     def quiet_s(self) -> float:
-        """How long ago the last sign of life was."""
+        """The seconds since the last sign of life."""
         with self._lock:
             return self._clock() - self._last_sign
 
     @property
     def lag_s(self) -> float | None:
-        """The lag; None as long as it is not known."""
+        """The lag in seconds; None as long as it is unknown."""
         with self._lock:
             return None if self._caught_up is None else self._clock() - self._caught_up
 
     def live(self) -> Verdict:
-        """Whether it goes on; if not, a restart may help."""
+        """Decide whether the run makes progress; if not, a restart may help."""
         quiet_s, doing = self.quiet_s, self._doing
         limit_s = self._limits.stuck_after if doing is None else self._limits.start_within
         if self._ended:
@@ -136,7 +135,7 @@ class Health:
         return Verdict(good=True, reason=f"live: {quiet_s:.0f} s since the last sign of life")
 
     def ready(self) -> Verdict:
-        """Whether what it publishes is as new as it should be."""
+        """Decide whether the lag of the published updates is within its limit."""
         lag_s, limit_s = self.lag_s, self._limits.ready_within
         if self._ended:
             return Verdict(good=False, reason="the query has ended")

@@ -1,12 +1,12 @@
-"""What a pipeline's metrics are, and their values as a function of what is reported.
+"""Define the metrics of a pipeline, and compute their samples from reports.
 
-A counter's sample is what is added, a gauge's what it is now, a histogram's one
-observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that
-codecs count: none comes from data, so there are as many series as the plan says.
+The sample of a counter is an increment, that of a gauge its new value, and that of a histogram
+one observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that
+codecs count.  No label comes from data, so the plan bounds the number of series.
 
-Keys of a shard are not counted anywhere; the entries of its files are, in which a key
-counts once for the base and once for each file since that changed it.  How many updates
-cancelled before they were written is not known to anyone.
+The keys of a shard are not counted, but the entries of its files are: a key counts once in the
+base and once in each later file that changed it.  The number of updates that cancelled before
+they were written is unknown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ikebana.processor.watching.batch_report import BatchReport
 
 Kind = Literal["counter", "gauge", "histogram"]
-# The part of a trigger that is all of it, as Spark calls it.
+# Spark's name for the duration of a whole trigger.
 WHOLE = "triggerExecution"
-# Kinds that are 0 rather than missing before the first of them; the others are messages.
+# Kinds with a sample of 0 before the first occurrence; all others are kinds of messages.
 COUNTED = ("drift", "error dropped", "late")
 
 
@@ -46,11 +46,11 @@ class Sample(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """A micro-batch as Spark saw it: milliseconds by phase, and up to where it came."""
+    """Spark's report on a micro-batch: milliseconds by phase, and the frontiers reached."""
 
     phases_ms: Mapping[str, int]
     frontiers: Mapping[str, int]
-    """Of operators."""
+    """The frontiers of operators by name."""
     progress: Progress
 
 
@@ -153,15 +153,15 @@ METRICS = tuple(value for value in list(globals().values()) if isinstance(value,
 
 
 def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
-    """The frontier of each output after a batch."""
-    # All shards are in the same intervals.
+    """Return the frontier of each output after a batch."""
+    # All shards have the same intervals.
     found = report.markers[0].intervals if report.markers else {}
     of = {shown(name): interval for name, interval in found.items()}
     return {o.name: of[o.name][1] if o.name in of else report.upper for o in plan.published}
 
 
 def of_plan(plan: Plan) -> Iterator[Sample]:
-    """What the plan alone says, and counters that are 0 before anything has happened."""
+    """Make the samples that follow from the plan, and the counters that begin at 0."""
     yield Sample(RECORDS, (), 0)
     yield Sample(RESTARTS, (), 0)
     yield Sample(EDIT_KEYS, (), 0)
@@ -174,18 +174,18 @@ def of_plan(plan: Plan) -> Iterator[Sample]:
 
 
 def of_start(plan: Plan, version: str, checkpoint: str, incarnation: int) -> Iterator[Sample]:
-    """What is known once the pipeline has been taken over."""
+    """Make the samples of a take-over."""
     yield Sample(INFO, (version, checkpoint, plan.time), 1)
     yield Sample(INCARNATION, (), incarnation)
 
 
 def of_restart() -> Iterator[Sample]:
-    """What it says that the query is started again."""
+    """Make the sample of a restart of the query."""
     yield Sample(RESTARTS, (), 1)
 
 
 def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
-    """What a committed batch says."""
+    """Make the samples of a committed batch."""
     yield Sample(BATCH, (), report.batch)
     yield Sample(BEHIND, (), report.behind)
     if plan.is_dated:
@@ -215,7 +215,7 @@ def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
 
 
 def of_trigger(trigger: Trigger) -> Iterator[Sample]:
-    """What Spark says of a batch."""
+    """Make the samples of Spark's report on a batch."""
     for operator, frontier in trigger.frontiers.items():
         yield Sample(OPERATOR_FRONTIER, (operator,), frontier)
     for phase, took_ms in trigger.phases_ms.items():
@@ -226,7 +226,7 @@ def of_trigger(trigger: Trigger) -> Iterator[Sample]:
 
 
 def of_inputs(plan: Plan, standing: Standing) -> Iterator[Sample]:
-    """Where the inputs stand that have times of their own."""
+    """Make the samples of the inputs with times of their own."""
     for name, frontier in standing.frontiers.items():
         yield Sample(INPUT_FRONTIER, (name,), frontier)
     for source in plan.inputs:
@@ -242,7 +242,7 @@ def of_moment(
     outputs: Mapping[str, int],
     now_ms: int,
 ) -> Iterator[Sample]:
-    """What changes by itself as time goes on; given are the last frontiers."""
+    """Make the samples that change with the clock, from the last frontiers."""
     yield Sample(LIVE, (), health.live().good)
     yield Sample(READY, (), health.ready().good)
     yield Sample(QUIET, (), health.quiet_s)
@@ -250,7 +250,7 @@ def of_moment(
         yield Sample(LAG, (), lag_s)
     if plan.time != "ingest" or plan.is_dated:
         return
-    # A frontier can be ahead of this clock by a moment: it is after what was read at it.
+    # A frontier can be slightly ahead of this clock, because it is beyond the newest time.
     for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):
         for name, frontier in frontiers.items():
             yield Sample(metric, (name,), max(0, now_ms - frontier) / 1000)

@@ -1,9 +1,9 @@
-"""Metrics and health of a running pipeline over HTTP, from the driver's process.
+"""Serve the metrics and health of a running pipeline over HTTP, in the driver's process.
 
-`/metrics` is for Prometheus, `/live` and `/ready` for whoever restarts and routes: 200
-or 503, and a line, or JSON, that says why.  `/metrics/spark` passes on what Spark says of its
-driver and executors, if its UI is on.  There is no authentication: what is told are
-names of the pipeline file, numbers and sizes, never data.
+`/metrics` is for Prometheus.  `/live` and `/ready` are probes: they answer 200 or 503, with the
+reason as a line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and
+executors, if its UI is on.  There is no authentication: the answers have names of the pipeline
+file, numbers and sizes, but no data.
 """
 
 import json
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.watching.batch_report import BatchReport, Filling
 
-# From a batch of nothing to the longest that transactions allow by default.
+# From an empty batch to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TEXT = "text/plain; charset=utf-8"
 _SPARK_PATH = "/metrics/executors/prometheus/"
@@ -49,7 +49,7 @@ _SPARK_WITHIN_S = 5.0
 
 
 class Monitor:
-    """Is told what happens and answers what is asked; each from any thread."""
+    """Collects reports on a run, and answers requests; every method is thread-safe."""
 
     def __init__(self, plan: Plan, health: Health) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -69,11 +69,11 @@ class Monitor:
         self._take(metrics.of_plan(plan))
 
     def step(self, what: str) -> None:
-        """Start-up has come to this step."""
+        """Record the current step of the start."""
         self._health.step(what)
 
     def edit(self, plan: "EditPlan") -> None:
-        """The plan has changed: batches tell how far that is."""
+        """Record that the plan has changed; batches then report the progress of the edit."""
 
     def started(
         self,
@@ -83,9 +83,10 @@ class Monitor:
         standing: "Callable[[], Standing | None]" = nowhere,
         waiting: int = 0,
     ) -> None:
-        """The pipeline has been taken over, and its query started.
+        """Record that the pipeline has been taken over and its query started.
 
-        `standing` tells where its inputs stand, `waiting` is what waits since before.
+        `standing` returns the frontiers of its inputs; `waiting` is the number of records
+        that already waited before this start.
         """
         self._spark_ui = spark_ui
         self._standing = standing
@@ -93,7 +94,7 @@ class Monitor:
         self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation))
 
     def batch(self, report: "BatchReport") -> None:
-        """A batch has been committed."""
+        """Record a committed batch."""
         self._health.committed()
         self._outputs = metrics.frontiers_of(self._plan, report)
         self._waiting = report.waiting
@@ -104,19 +105,19 @@ class Monitor:
         self._take(metrics.of_batch(self._plan, report))
 
     def restart(self, cause: Exception, pause_s: float) -> None:
-        """The query has ended by this, and is started again after a pause."""
+        """Record that the query has failed and is restarted after a pause."""
         self._health.step(f"starting again after: {cause}"[:200].splitlines()[0])
         self._take(metrics.of_restart())
 
     def trigger(self, trigger: Trigger | None) -> None:
-        """Spark has finished a batch, or looked and found nothing to do."""
+        """Record a finished batch of Spark, or None if there was nothing to do."""
         if trigger is None:
             standing = self._standing()
             self._health.idle(waits=standing is not None and standing.ahead)
             return
         self._operators = trigger.frontiers
         self._take(metrics.of_trigger(trigger))
-        # What was read is published when the greatest time in it is closed.
+        # The records that were read are published when the greatest of their times is closed.
         reached = max(trigger.progress.upper, self._greatest + 1)
         progress = trigger.progress._replace(upper=reached)
         self._health.batch(trigger.phases_ms.get(WHOLE, 0) / 1000, progress)
@@ -130,9 +131,9 @@ class Monitor:
         return self._health.ready()
 
     def readiness(self) -> tuple[bool, bytes]:
-        """Whether it is ready, and why, as JSON: the lag, what waits and for which inputs.
+        """Return whether it is ready, and JSON: reason, lag, waiting records, their inputs.
 
-        While an edit fills, it says how far that is.
+        While an edit fills, the JSON also has its progress.
         """
         verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
         told: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
@@ -162,7 +163,7 @@ class Monitor:
         return verdict.good, json.dumps(told, indent=2).encode() + b"\n"
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
-        """All metrics now, as the asker wants them: content type and text."""
+        """Render all metrics in an accepted format; return the content type and the text."""
         now_ms = time.time_ns() // 1_000_000
         self._take(
             metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
@@ -173,7 +174,7 @@ class Monitor:
         return content_type, encode(self._registry)
 
     def spark(self) -> tuple[int, bytes]:
-        """What Spark's UI serves of executors for Prometheus: status and text."""
+        """Fetch the executors' metrics from Spark's UI; return the status and the text."""
         if self._spark_ui is None:
             return 404, b"Spark's UI is off: set spark.ui.enabled under spark in the file\n"
         try:
@@ -198,7 +199,7 @@ class Monitor:
 
 @contextmanager
 def serving(monitor: Monitor, host: str, port: int) -> Iterator[str]:
-    """Answer requests for the length of a `with` block; gives the URL.
+    """Answer requests during a `with` block, which gets the URL.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -209,12 +210,12 @@ def serving(monitor: Monitor, host: str, port: int) -> Iterator[str]:
 
     class Server(ThreadingHTTPServer):
         address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
-        # An asker that hangs must not keep the process from its end.
+        # A client that hangs must not keep the process from ending.
         daemon_threads = True
         block_on_close = False
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            # A probe that has given up meanwhile needs no answer, and no stack in the log.
+            # A probe that has disconnected needs no answer, and no traceback in the log.
             if not isinstance(sys.exception(), ConnectionError):
                 super().handle_error(request, client_address)
 
@@ -264,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- its name
-        """Say nothing: probes come every few seconds."""
+        """Log nothing, because probes come every few seconds."""
 
 
 def _made(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:

@@ -1,4 +1,4 @@
-"""What waits for its time, and which input it waits for, in words."""
+"""Describe the records that wait for the frontier, and the inputs that hold it back."""
 
 from ikebana.processor.batch.waiting import MOST
 from ikebana.processor.ground.moments import moment
@@ -6,11 +6,11 @@ from ikebana.processor.timing.reach import Standing
 
 
 def nowhere() -> None:
-    """Where inputs stand that have no times of their own, or are not known yet."""
+    """Return None: no input has times of its own, or their frontiers are not known yet."""
 
 
 def held_words(standing: Standing | None, waiting: int) -> str | None:
-    """How much waits, and for what; None if nothing does.
+    """Describe how many records wait for which inputs; None if none waits.
 
     >>> told = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
     >>> held_words(told, 22)
@@ -30,7 +30,7 @@ def held_words(standing: Standing | None, waiting: int) -> str | None:
 
 
 def stands_words(standing: Standing) -> str:
-    """Where each input stands.
+    """Describe the frontier of each input.
 
     >>> stands_words(Standing(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True))
     'names is silent after 39, orders is at 90'

@@ -1,4 +1,4 @@
-"""Those who follow a run: what they are told, and several of them as one."""
+"""The Protocol of watchers, which get reports on a run, and a group of them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
 
-    # Its module loads Kafka's library, which a caller of `start` need not wait for.
+    # The module imports Kafka's library, for which a caller of `start` need not wait.
     from ikebana.processor.watching.batch_report import BatchReport
 
 
 class Watcher(Protocol):
-    """Follows what happens in a run."""
+    """Gets reports on the events of a run."""
 
     def step(self, what: str) -> None:
-        """Start-up has come to this."""
+        """Handle a step of the start."""
 
     def edit(self, plan: "EditPlan") -> None:
-        """The plan has changed, and the run is about to go on with it."""
+        """Handle a change of the plan, with which the run is about to continue."""
 
     def batch(self, report: "BatchReport") -> None:
-        """A batch is committed."""
+        """Handle a committed batch."""
 
     def restart(self, cause: Exception, pause_s: float) -> None:
-        """The query has ended, and is started again after a pause."""
+        """Handle a failure of the query, which is restarted after a pause."""
 
 
 class Watchers:
-    """Passes everything on to each of several watchers, in their order."""
+    """Passes each report on to several watchers, in their order."""
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self._watchers = watchers
