@@ -39,10 +39,13 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 
 class Looked(NamedTuple):
-    """What there is at a moment: CPU seconds by process and thread, metrics, programs started."""
+    """What there is at a moment: CPU seconds by thread, metrics, programs started.
+
+    `cpu` has for each thread's folder in /proc the kinds of its process and of itself.
+    """
 
     at: float
-    cpu: dict[tuple[str, str], float]
+    cpu: dict[str, tuple[tuple[str, str], float]]
     metrics: dict[str, float]
     programs: int
 
@@ -82,7 +85,7 @@ def main() -> None:
             later = _look(run, port, called)
             run.stop()
     _print_batch(before, after, walls[asked.warm :])
-    idle = (sum(later.cpu.values()) - sum(quiet.cpu.values())) / (later.at - quiet.at)
+    idle = sum(_spent(quiet, later).values()) / (later.at - quiet.at)
     print(f"\nidle: {idle:.3f} cores, {later.programs - quiet.programs} programs")
 
 
@@ -138,7 +141,7 @@ def _total(metrics: dict[str, float], name: str) -> float:
 
 
 def _look(run: Run, port: int, called: Path) -> Looked:
-    cpu: dict[tuple[str, str], float] = {}
+    cpu: dict[str, tuple[tuple[str, str], float]] = {}
     for process in run.family.alive():
         kind = _kind(process)
         for task in Path(f"/proc/{process.pid}/task").glob("*"):
@@ -149,9 +152,17 @@ def _look(run: Run, port: int, called: Path) -> Looked:
             name = stat[stat.index("(") + 1 : stat.rindex(")")]
             fields = stat[stat.rindex(")") + 2 :].split()
             spent = (int(fields[11]) + int(fields[12])) / _TICKS
-            group = kind, _thread(kind, name)
-            cpu[group] = cpu.get(group, 0.0) + spent
+            cpu[str(task)] = (kind, _thread(kind, name)), spent
     return Looked(time.monotonic(), cpu, _metrics(port), len(called.read_text().splitlines()))
+
+
+def _spent(before: Looked, after: Looked) -> dict[tuple[str, str], float]:
+    """CPU seconds between two looks, of threads that still are there."""
+    found: dict[tuple[str, str], float] = {}
+    for task, (group, seconds) in after.cpu.items():
+        _, known = before.cpu.get(task, (group, 0.0))
+        found[group] = found.get(group, 0.0) + seconds - known
+    return found
 
 
 def _kind(process: psutil.Process) -> str:
@@ -191,7 +202,8 @@ def _thread(kind: str, name: str) -> str:
 
 def _print_batch(before: Looked, after: Looked, walls: list[float]) -> None:
     count = _total(after.metrics, "ikebana_batch") - _total(before.metrics, "ikebana_batch")
-    total = sum(after.cpu.values()) - sum(before.cpu.values())
+    spent_cpu = _spent(before, after)
+    total = sum(spent_cpu.values())
     print(f"{count:.0f} batches for {len(walls)} portions of records")
     print(f"from sending to counted: median {1000 * statistics.median(walls):.0f} ms")
     print(
@@ -217,7 +229,6 @@ def _print_batch(before: Looked, after: Looked, walls: list[float]) -> None:
         )
         print(f"| {name} | {1000 * spent / count:.1f} |")
     print("\n| process | thread | CPU ms a batch |\n|---|---|---|")
-    spent_cpu = {key: cpu - before.cpu.get(key, 0.0) for key, cpu in after.cpu.items()}
     most = sorted(spent_cpu.items(), key=itemgetter(1), reverse=True)[:24]
     for (kind, thread), seconds in most:
         if seconds > 0:
