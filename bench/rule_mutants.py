@@ -351,7 +351,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "an unfinished batch of another plan": (
         STARTING,
         _START,
-        "if logged.batch > logged.committed:",
+        "if found is not None and found.unfinished:",
         "if False:",
     ),
     "an output of another checkpoint": (
@@ -491,8 +491,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "sources are read in a batch that takes a portion": (
         MINTING,
         _RECLOCK,
-        "    elif all_hops:\n        moves",
-        "    else:\n        moves",
+        "    elif edit.fills or (finishes",
+        "    if edit.fills or (finishes",
     ),
     "hydration goes on while hops are left": (
         MINTING,
