@@ -63,11 +63,19 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
     if isinstance(error, StreamingQueryException):
         return from_text(str(error))
     if isinstance(error, Py4JError) and not alive:
-        return LostError("Spark's JVM ended by itself", hint=_SAFE)
+        return _gone()
     if isinstance(error, Py4JJavaError):
         # pyspark asks the JVM for the text, and the JVM may be gone when a traceback is printed.
-        return from_text(str(error))
+        try:
+            text = str(error)
+        except Py4JError:
+            return _gone()
+        return from_text(text)
     return client.away(error) or error
+
+
+def _gone() -> LostError:
+    return LostError("Spark's JVM ended by itself", hint=_SAFE)
 
 
 def from_text(text: str) -> IkebanaError:

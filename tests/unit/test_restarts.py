@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
@@ -254,3 +255,19 @@ def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
     found = failures.from_text(JAVA.format(cause=cause))
 
     assert str(found).startswith(f"the query ended with an error: {message}\n")
+
+
+def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() -> None:
+    """The text of Java's exception is asked of the JVM; the query is started again."""
+
+    class Dying(Py4JJavaError):  # type: ignore[misc]
+        def __init__(self) -> None:
+            pass
+
+        def __str__(self) -> str:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    found = failures.named(Dying())
+
+    assert isinstance(found, LostError)
+    assert failures.is_transient(found)
