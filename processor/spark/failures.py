@@ -62,7 +62,8 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
     """
     if isinstance(error, StreamingQueryException):
         return from_text(str(error))
-    if isinstance(error, Py4JError) and not alive:
+    # Py4J tries again what was cut off, and then finds nobody to connect to.
+    if isinstance(error, Py4JError | ConnectionError) and not alive:
         return _gone()
     if isinstance(error, Py4JJavaError):
         # pyspark asks the JVM for the text, and the JVM may be gone when a traceback is printed.

@@ -175,7 +175,7 @@ class Spark:
     def survives(self, error: Exception) -> bool:
         """Return whether the JVM still runs in spite of an error."""
         # The connection to a dying JVM breaks before its process has ended.
-        broken = isinstance(error, Py4JNetworkError)
+        broken = isinstance(error, Py4JNetworkError | ConnectionError)
         return self._jvm is not None and not self._jvm.ends(_DYING_S if broken else 0.0)
 
     def begin(self) -> None:

@@ -271,3 +271,12 @@ def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() ->
 
     assert isinstance(found, LostError)
     assert failures.is_transient(found)
+
+
+def test_a_jvm_that_nobody_answers_for_is_lost() -> None:
+    """Py4J tries a call again that was cut off, and is refused the connection."""
+    refused = ConnectionRefusedError(111, "Connection refused")
+
+    assert isinstance(failures.named(refused, alive=False), LostError)
+    # While the JVM runs, it was somebody else who refused.
+    assert failures.named(refused) is refused
