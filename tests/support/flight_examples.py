@@ -48,7 +48,7 @@ class Replay:
 def in_order(updates: Updates) -> list[tuple[int, str, int]]:
     """Updates in an order that is the same for equal ones.
 
-    Error records lose their offset: in another order of its messages, a topic has others.
+    Error records lose their place: it is another one in another order, or in other partitions.
     """
     return sorted((u.time, json.dumps(_anywhere(u.data), sort_keys=True), u.diff) for u in updates)
 
@@ -56,7 +56,8 @@ def in_order(updates: Updates) -> list[tuple[int, str, int]]:
 def _anywhere(data: Any) -> Any:
     if not isinstance(data, dict) or "reason" not in data:
         return data
-    return {name: part for name, part in data.items() if name != "offset"}
+    place = {"topic", "partition", "offset"}
+    return {name: part for name, part in data.items() if name not in place}
 
 
 def at_each(updates: Updates, times: Iterable[int]) -> Iterator[list[Any]]:
