@@ -25,7 +25,7 @@ from ikebana.processor.planning import identity
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
-from ikebana.processor.planning.edits_problems import Problem
+from ikebana.processor.planning.edits_problems import START_ANEW, Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Plan
@@ -229,8 +229,7 @@ def _check_forms(birth: Birth, plan: Plan) -> None:
     if wrong:
         raise CheckpointError(
             "the checkpoint was made by an older version of ikebana: " + "; ".join(wrong),
-            hint="Start with a new checkpoint, a new pipeline name, new output topics, and a new "
-            "errors.topic if one is named.",
+            hint=f"{START_ANEW.capitalize()}.",
         )
 
 
@@ -250,10 +249,7 @@ def _refused(problems: Iterable[str]) -> CheckpointError:
     )
 
 
-_ELSE = (
-    " on with the old plan, or start with a new checkpoint, a new pipeline name, new output "
-    "topics, and a new errors.topic if one is named. docs/operating.md lists what may change."
-)
+_ELSE = f" on with the old plan, or {START_ANEW}. docs/operating.md lists what may change."
 
 
 def _remedies(problems: Sequence[Problem]) -> str:

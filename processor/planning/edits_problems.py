@@ -14,7 +14,7 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Operator, Output, Plan, StateMachine
 
-_ANEW = (
+START_ANEW = (
     "start with a new checkpoint, a new pipeline name, new output topics, and a new errors.topic "
     "if one is named"
 )
@@ -31,8 +31,8 @@ class Problem(NamedTuple):
     def remedy(self) -> str:
         """What to do."""
         if not self.instead:
-            return f"Leave {self.path} as it was, or {_ANEW}."
-        return f"{self.instead}; or leave {self.path} as it was, or {_ANEW}."
+            return f"Leave {self.path} as it was, or {START_ANEW}."
+        return f"{self.instead}; or leave {self.path} as it was, or {START_ANEW}."
 
 
 def problems(edit: Edit, used: Mapping[str, int], given: Plan) -> Iterator[Problem]:
