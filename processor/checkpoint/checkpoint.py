@@ -1,4 +1,4 @@
-"""A checkpoint: its metadata, and Spark's offset and commit logs.
+"""A checkpoint: a location, with its metadata.
 
 The metadata file, `ikebana.json` (the *birth record*), is written before the first batch, and
 again when the plan changes.  It has the checkpoint's id, its plan, its location, its number
@@ -9,7 +9,6 @@ files have the id in them, so that those of two checkpoints cannot be confused.
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -18,11 +17,15 @@ from pyarrow import fs
 from ikebana.arrangements.files import file_system
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
+from ikebana.processor.checkpoint.layout import Layout, reached
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.state_forms import state_forms
 from ikebana.processor.timing.reclock import SourceOffset
 
 FORMAT = 1
+"""The format of the metadata of a checkpoint that has never been rescaled in its place."""
+FORMAT_OF_LAYOUTS = 2
+"""The format in which `layout` counts: a version that does not know of it must not read it."""
 FORMS = "state"
 """The field of a recorded plan with the forms of its parts' state."""
 _BIRTH = "ikebana.json"
@@ -32,6 +35,8 @@ class Birth(msgspec.Struct, frozen=True):
     """The metadata of a checkpoint.
 
     * `epoch`: the number of rescalings.
+    * `layout`: the folder at the location with Spark's logs and the shards' files; empty if they
+      are at the location itself.
     * `first_batch`: ikebana's number of Spark's batch 0.
     * `seeds`: the manifests with which the shards began, if the checkpoint was rescaled.
     * `plan`, `before`: the plan of the last run, and the plan before the last edit.
@@ -55,14 +60,7 @@ class Birth(msgspec.Struct, frozen=True):
     before: dict[str, Any] = {}
     generations: dict[str, int] = {}
     generations_before: dict[str, int] = {}
-
-
-class Logged(msgspec.Struct, frozen=True):
-    """The last batches in Spark's two logs, by ikebana's numbers; `first_batch` - 1 for none."""
-
-    offset: SourceOffset | None
-    batch: int
-    committed: int
+    layout: str = ""
 
 
 class Checkpoint:
@@ -84,11 +82,10 @@ class Checkpoint:
             CheckpointError: the location has something else, cannot be read, or has metadata
                 that cannot be used here.
         """
-        with self._reached("read"):
+        with reached(self.location, "read"):
             raw = self._read(_BIRTH)
-            foreign = raw is None and (self._names("offsets") or self._names("shards"))
         if raw is None:
-            if foreign:
+            if not Layout(self.location, 0).is_empty():
                 raise CheckpointError(
                     f'"{self.location}" holds a checkpoint without {_BIRTH}: it is not '
                     "one of ikebana's, or only a part of one",
@@ -103,10 +100,10 @@ class Checkpoint:
                 hint="The file is damaged: restore it from a backup, or start with a new "
                 "checkpoint and new output topics.",
             ) from None
-        if birth.format != FORMAT:
+        if birth.format not in (FORMAT, FORMAT_OF_LAYOUTS):
             raise CheckpointError(
                 f'checkpoint "{self.location}" has format {birth.format}, this version '
-                f"of ikebana reads {FORMAT}",
+                f"of ikebana reads {FORMAT} and {FORMAT_OF_LAYOUTS}",
                 hint="Use the version of ikebana that made the checkpoint, or start with a new "
                 "checkpoint and new output topics.",
             )
@@ -141,7 +138,7 @@ class Checkpoint:
         path, content = f"{self._path}/{_BIRTH}", msgspec.json.encode(birth)
         aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
-        with self._reached("write"):
+        with reached(self.location, "write"):
             self._system.create_dir(self._path, recursive=True)
             with self._system.open_output_stream(aside if local else path) as out:
                 out.write(content)
@@ -161,7 +158,7 @@ class Checkpoint:
             while not os.path.exists(folder):
                 folder = os.path.dirname(folder)
         path = f"{folder}/.ikebana-probe-{uuid.uuid4().hex}"
-        with self._reached("write"):
+        with reached(self.location, "write"):
             with self._system.open_output_stream(path) as out:
                 out.write(b"probe")
             try:
@@ -171,73 +168,13 @@ class Checkpoint:
             finally:
                 self._system.delete_file(path)
 
-    def logged(self, first_batch: int) -> Logged:
-        """Read the last entries of Spark's offset and commit logs.
+    def layout(self, birth: Birth) -> Layout:
+        """The logs and files that the metadata says are the checkpoint's."""
+        return Layout(self.data(birth), birth.first_batch)
 
-        Raises: CheckpointError, if they cannot be read.
-        """
-        with self._reached("read"):
-            offsets, commits = self._numbers("offsets"), self._numbers("commits")
-        committed = first_batch + max(commits, default=-1)
-        if offsets:
-            last = max(offsets)
-            offset = self.offset(last)
-            if offset.batch >= first_batch:
-                return Logged(offset, first_batch + last, committed)
-        return Logged(None, first_batch - 1, committed)
-
-    def forget_nothing(self, first_batch: int) -> None:
-        """Remove an empty first batch from Spark's offset log.
-
-        A start before there was anything to read has logged the start itself as a batch.  No
-        shard has run it, so the next start logs a first batch anew.
-
-        Raises: CheckpointError, if the log cannot be read or written.
-        """
-        with self._reached("read"):
-            offsets = self._numbers("offsets")
-        if offsets != [0] or self.offset(0).batch >= first_batch:
-            return
-        with self._reached("write"):
-            for name in ("0", ".0.crc"):
-                with suppress(FileNotFoundError):
-                    self._system.delete_file(f"{self._path}/offsets/{name}")
-
-    def offset(self, spark_batch: int) -> SourceOffset:
-        """Read the source's offset from one entry of Spark's offset log."""
-        with self._reached("read"):
-            raw = self._read(f"offsets/{spark_batch}")
-        # The lines are a version, the query's metadata, and one for each source.
-        lines = (raw or b"").splitlines()
-        try:
-            return SourceOffset.from_json(msgspec.json.decode(lines[2]))
-        except (IndexError, msgspec.MsgspecError) as error:
-            raise CheckpointError(
-                f'cannot read entry {spark_batch} of the offset log of "{self.location}": {error}',
-                hint="The file is damaged, or another program wrote it: restore it from a "
-                "backup, or start with a new checkpoint and new output topics.",
-            ) from None
-
-    def shards(self) -> list[int]:
-        """The numbers of shards that have state files."""
-        return sorted(int(name) for name in self._names("shards") if name.isdigit())
-
-    @contextmanager
-    def _reached(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise CheckpointError(
-                f'could not {verb} "{self.location}": {error}',
-                hint="Check run.checkpoint, its rights, and the credentials of its file system.",
-            ) from error
-
-    def _numbers(self, folder: str) -> list[int]:
-        return [int(name) for name in self._names(folder) if name.isdigit()]
-
-    def _names(self, folder: str) -> Iterator[str] | list[str]:
-        selector = fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True)
-        return [info.base_name for info in self._system.get_file_info(selector)]
+    def data(self, birth: Birth) -> str:
+        """The location of Spark's logs and the shards' files."""
+        return f"{self.location.rstrip('/')}/{birth.layout}" if birth.layout else self.location
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -282,19 +219,6 @@ def described(plan: Plan) -> dict[str, Any]:
     if forms := state_forms(plan):
         plain[FORMS] = forms
     return plain
-
-
-def check_shards(birth: Birth, shards: int) -> None:
-    """Refuse another number of shards than the checkpoint has.
-
-    Raises: CheckpointError.
-    """
-    if birth.shards != shards:
-        raise CheckpointError(
-            f"the checkpoint has {birth.shards} shards, run.shards is {shards}",
-            hint=f"Set run.shards to {birth.shards}, or rewrite the checkpoint with "
-            f"`ikebana rescale CHECKPOINT --shards {shards} --to NEW`.",
-        )
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:

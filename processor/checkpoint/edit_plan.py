@@ -98,12 +98,24 @@ class Finishing(msgspec.Struct, frozen=True):
         return f"{' and '.join(told)}: finished under the plan of before first"
 
 
+class Rescaled(msgspec.Struct, frozen=True):
+    """Another number of shards, for which the state is written anew at the start."""
+
+    before: int
+    after: int
+
+    def words(self) -> str:
+        """What becomes of the state."""
+        return f"the state is rewritten for {counted(self.after, 'shard')}, from {self.before}"
+
+
 class EditPlan(msgspec.Struct, frozen=True):
     """The effects of a run with a plan on a checkpoint.
 
     With `is_new`, there is no checkpoint yet, so nothing is edited.  `edited` says whether the
     plan differs from that of the checkpoint at all.  `finishes` is what the plan of before
-    finishes first, if anything.
+    finishes first, if anything; `rescaled` is the change of the number of shards, if there is
+    one, which comes next.
     """
 
     pipeline: str
@@ -115,13 +127,15 @@ class EditPlan(msgspec.Struct, frozen=True):
     refused: tuple[Refused, ...] = ()
     state: StateSize | None = None
     finishes: Finishing | None = None
+    rescaled: Rescaled | None = None
 
     @property
     def result(self) -> Result:
         """The result in one word."""
         if self.refused:
             return "refused"
-        return "changes" if self.edited or self.is_new else "nothing"
+        changes = self.edited or self.is_new or self.rescaled is not None
+        return "changes" if changes else "nothing"
 
     @property
     def counts(self) -> Counter[Does]:
@@ -152,8 +166,14 @@ class EditPlan(msgspec.Struct, frozen=True):
         at = "" if self.frontier is None else f" at frontier {moment(self.frontier)}"
         if self.refused:
             return [f"the plan is not the checkpoint's, and is refused: {_refusals(self.refused)}"]
-        first = [] if self.finishes is None else [self.finishes.words()]
+        first = self.before_that()
+        if not self.edited:
+            return [f"the plan stays, the number of shards changes{at}", *first]
         return [f"the plan changes{at}: {self.summary()}", *first, *self._gist_lines()]
+
+    def before_that(self) -> list[str]:
+        """What a start does before it goes on with the plan, in words."""
+        return [each.words() for each in (self.finishes, self.rescaled) if each is not None]
 
     def _gist_lines(self) -> Iterator[str]:
         named = {

@@ -16,7 +16,6 @@ from ikebana.errors import CheckpointError, PlanError
 from ikebana.processor.checkpoint.checkpoint import (
     FORMS,
     Birth,
-    check_shards,
     described,
     differences,
 )
@@ -31,6 +30,10 @@ from ikebana.processor.planning.edits_resolved import as_written, generations, r
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.state_forms import differing
 from ikebana.processor.timing.reclock import SourceOffset
+
+
+class _Unreadable(CheckpointError):
+    """The recorded plan has parts that this version does not know."""
 
 
 def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
@@ -102,7 +105,7 @@ def recorded(birth: Birth) -> Plan:
     try:
         return _planned(msgspec.json.encode(birth.plan))
     except msgspec.ValidationError as error:
-        raise CheckpointError(
+        raise _Unreadable(
             f"the plan that the checkpoint has run cannot be read by this version: {error}",
             hint="Go on with the version of ikebana that has run it.",
         ) from None
@@ -134,20 +137,17 @@ def _planned(known: bytes) -> Plan:
     return plan
 
 
-def evolved(birth: Birth, plan: Plan, shards: int) -> Birth:
+def evolved(birth: Birth, plan: Plan) -> Birth:
     """Update the metadata for a plan, if its changes are allowed.
 
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    check_shards(birth, shards)
     given, plan = plan, resumed(birth, plan)
     _check_forms(birth, plan)
     try:
-        old = _planned(msgspec.json.encode(birth.plan))
-    except PlanError:
         old = recorded(birth)
-    except msgspec.ValidationError:
+    except _Unreadable:
         # These two fields may differ between versions for the same plan.
         was, now = (
             {part: told for part, told in plain.items() if part not in (FORMS, "on_error")}

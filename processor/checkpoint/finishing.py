@@ -11,21 +11,25 @@ from dataclasses import replace
 
 import msgspec
 
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import Finishing
 from ikebana.processor.checkpoint.evolution import names_of, recorded
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.timing.reclock import is_settled
 
 
-def finishing(birth: Birth, plan: Plan, logged: Logged) -> Finishing | None:
+def finishing(
+    birth: Birth, plan: Plan, logged: Logged, *, rescales: bool = False
+) -> Finishing | None:
     """What has to be finished before a plan may go on; None if nothing is, or it is that plan's.
 
     The plan is one that has the names which its parts have in the checkpoint; `birth` has the
-    plan that has run.
+    plan that has run.  Where another number of shards follows (`rescales`), what is on its way
+    is finished even if the plan stays.
     """
     offset = logged.offset
-    if offset is None or offset.plan in names_of(birth, plan):
+    if offset is None or (not rescales and offset.plan in names_of(birth, plan)):
         return None
     found = Finishing(
         logged.batch,

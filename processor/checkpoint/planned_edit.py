@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import msgspec
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, check_shards
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_description import all_new, described
-from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, StateSize
+from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, Rescaled, StateSize
 from ikebana.processor.checkpoint.evolution import edit_to, evolved, resumed
 from ikebana.processor.checkpoint.finishing import finishing
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits_problems import problems as problems_of
@@ -34,19 +35,20 @@ def planned(
     if birth is None:
         return all_new(plan, location)
     edit = edit_to(birth, plan)
-    refused = tuple(_refused(birth, plan, shards, edit))
+    refused = tuple(_refused(birth, plan, edit))
     parts: tuple[PartPlan, ...] = ()
     state: StateSize | None = None
     if edit is not None:
         parts, state = described(edit, plan, refused, figures)
-    edited = bool(refused) or evolved(birth, plan, shards) != birth
+    edited = bool(refused) or evolved(birth, plan) != birth
     if not edited:
         # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
     offset = None if logged is None else logged.offset
     waits = None
-    if edited and not refused and logged is not None:
-        waits = finishing(birth, resumed(birth, plan), logged)
+    rescales = shards != birth.shards
+    if (edited or rescales) and not refused and logged is not None:
+        waits = finishing(birth, resumed(birth, plan), logged, rescales=rescales)
     return EditPlan(
         plan.name,
         location,
@@ -56,6 +58,7 @@ def planned(
         refused=refused,
         state=state,
         finishes=waits,
+        rescaled=Rescaled(birth.shards, shards) if rescales else None,
     )
 
 
@@ -63,20 +66,12 @@ def _as_before(part: PartPlan) -> PartPlan:
     return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part
 
 
-def _refused(birth: Birth, plan: Plan, shards: int, edit: Edit | None) -> Iterator[Refused]:
+def _refused(birth: Birth, plan: Plan, edit: Edit | None) -> Iterator[Refused]:
     try:
-        check_shards(birth, shards)
-    except CheckpointError as error:
-        yield _in_words("run.shards", error)
-    try:
-        evolved(birth, plan, birth.shards)
+        evolved(birth, plan)
     except CheckpointError as error:
         problems = [] if edit is None else list(problems_of(edit, birth.generations, plan))
         for each in problems:
             yield Refused(each.path, each.reason, each.remedy)
         if not problems:
-            yield _in_words("", error)
-
-
-def _in_words(path: str, error: CheckpointError) -> Refused:
-    return Refused(path, error.message, error.hint or "")
+            yield Refused("", error.message, error.hint or "")

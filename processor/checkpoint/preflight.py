@@ -11,8 +11,9 @@ This module has the checks without brokers; `kafka.preflight` has the others.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.check import Check, checked
@@ -35,7 +36,7 @@ def kept(checkpoint: Checkpoint) -> Kept:
     birth = checkpoint.birth()
     if birth is None:
         return Kept(None, None)
-    logged = checkpoint.logged(birth.first_batch)
+    logged = checkpoint.layout(birth).logged()
     return Kept(begun(birth, logged.offset), logged)
 
 
@@ -58,7 +59,7 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         if birth is None:
             return "nothing to compare with yet"
         # Refused with everything at once, as by a start.
-        evolved(birth, plan, settings.shards)
+        evolved(birth, plan)
         gist = planned(settings.checkpoint, birth, plan, settings.shards, logged=logged).gist()
         told = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
         hints = hints_kept(birth, plan)

@@ -1,10 +1,11 @@
 """Rescaling: rewrite a checkpoint for another number of shards.
 
-Spark fixes the number of state partitions in a checkpoint, so rescaling writes a new
-checkpoint and leaves the old one unchanged.  The new one has the same id, because its outputs
-stay the same, and the next epoch: once it has started, the old one is refused.  It begins
-with the batch after the old one's last, at the same offsets, and each of its shards starts
-from a base file.
+Spark fixes the number of state partitions, so the state is written anew beside the old one,
+which is left unchanged: in another folder at the same location (`rescaled_in_place`, by a start
+with another number), or as a checkpoint at another location (`rescale`, by the command).  It has
+the same id, because the outputs stay the same, and the next epoch: once it has started, the old
+one is refused.  It begins with the batch after the old one's last, at the same offsets, and each
+of its shards starts from a base file.
 """
 
 import functools
@@ -19,12 +20,17 @@ import msgspec
 from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import (
+    FORMAT,
+    FORMAT_OF_LAYOUTS,
+    Birth,
+    Checkpoint,
+)
+from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.timing.reclock import is_settled
@@ -49,15 +55,15 @@ def rescale(
         CheckpointError: the last batch is unfinished, or `new` is not an empty place.
         StateFileError: a file of the old checkpoint is missing or damaged.
     """
-    logged = old.logged(birth.first_batch)
+    layout = old.layout(birth)
+    logged = layout.logged()
     if logged.batch != logged.committed:
         raise CheckpointError(
             f'cannot rescale "{old.location}": batch {logged.batch} of the checkpoint is '
             "unfinished",
             hint="Run the pipeline with --once first: it ends with a finished batch.",
         )
-    offset = logged.offset
-    if offset is not None and not is_settled(offset):
+    if logged.offset is not None and not is_settled(logged.offset):
         raise CheckpointError(
             f'cannot rescale "{old.location}": after batch {logged.batch} updates are still on '
             "their way between shards",
@@ -67,7 +73,75 @@ def rescale(
         raise CheckpointError(
             f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."
         )
-    sources = [(Folder.at(old.location, "shards", f"{m.shard:04d}"), m) for m in manifests]
+    to = Layout(new.location, logged.committed + 1)
+    seeds = _rewritten(birth, layout, manifests, to, shards, on_entries)
+    reborn = replace(
+        _reborn(birth, logged, shards, seeds), location=new.identity, layout="", format=FORMAT
+    )
+    new.write(reborn)
+    return reborn
+
+
+def rescaled_in_place(
+    checkpoint: Checkpoint,
+    birth: Birth,
+    manifests: Sequence[Manifest],
+    shards: int,
+    on_entries: Callable[[int], None],
+) -> Birth:
+    """Write a layout with `shards` shards beside the present one; return metadata that names it.
+
+    The metadata is not written: until the caller does, the present layout counts.  What an
+    earlier attempt has left is replaced.  The last batch has to be finished, and no updates on
+    their way.
+
+    Raises:
+        CheckpointError: the files cannot be written.
+        StateFileError: a file of the present layout is missing or damaged.
+    """
+    layout = checkpoint.layout(birth)
+    logged = layout.logged()
+    assert logged.batch == logged.committed, "rescaling needs a finished batch"
+    reborn = replace(
+        _reborn(birth, logged, shards, {}),
+        layout=f"epoch-{birth.epoch + 1}",
+        format=FORMAT_OF_LAYOUTS,
+    )
+    to = checkpoint.layout(reborn)
+    to.remove()
+    return replace(reborn, seeds=_rewritten(birth, layout, manifests, to, shards, on_entries))
+
+
+def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[Layout]:
+    """The layouts that may have been before the present one."""
+    if not birth.layout:
+        return []
+    names = ["", *(f"epoch-{epoch}" for epoch in range(1, birth.epoch))]
+    return [checkpoint.layout(replace(birth, layout=name)) for name in names]
+
+
+def _reborn(birth: Birth, logged: Logged, shards: int, seeds: dict[int, Manifest]) -> Birth:
+    """The metadata of the next epoch, which goes on where the present one has come to."""
+    return replace(
+        birth,
+        shards=shards,
+        epoch=birth.epoch + 1,
+        first_batch=logged.committed + 1,
+        start=replace(logged.offset or birth.start, begins={}),
+        seeds=seeds,
+    )
+
+
+def _rewritten(
+    birth: Birth,
+    layout: Layout,
+    manifests: Sequence[Manifest],
+    to: Layout,
+    shards: int,
+    on_entries: Callable[[int], None],
+) -> dict[int, Manifest]:
+    """Write the entries of all shards to those that have them next; return their manifests."""
+    sources = [(layout.shard(manifest.shard), manifest) for manifest in manifests]
     for files, manifest in sources:
         verify(files, manifest)
     version = max((m.version for m in manifests), default=0)
@@ -81,21 +155,9 @@ def rescale(
             on_entries(1)
         for shard in range(shards):
             head = Head(birth.id, shard, 0, version, [f"epoch-{birth.epoch + 1}-{shard}"])
-            files = Folder.at(new.location, "shards", f"{shard:04d}")
-            base = runs.write(files, head, spools.entries(shard), "base")
+            base = runs.write(to.shard(shard), head, spools.entries(shard), "base")
             seeds[shard] = Manifest(birth.id, shard, version, [base])
-    start = logged.offset or birth.start
-    reborn = replace(
-        birth,
-        location=new.identity,
-        shards=shards,
-        epoch=birth.epoch + 1,
-        first_batch=logged.committed + 1,
-        start=replace(start, begins={}),
-        seeds=seeds,
-    )
-    new.write(reborn)
-    return reborn
+    return seeds
 
 
 def united(merged: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

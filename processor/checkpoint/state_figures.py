@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.files import FileStore, Folder
+from ikebana.arrangements.files import FileStore
 from ikebana.errors import StateFileError
-from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.checkpoint.parts import operator_of
 
 # Kernels store the entries of keys under this prefix; queues and counts have others.
@@ -36,25 +36,25 @@ class StateFigures:
     parts: Mapping[str, Figures] | None = field(default=None)
 
 
-def uncounted(checkpoint: Checkpoint, shards: int) -> StateFigures:
+def uncounted(layout: Layout, shards: int) -> StateFigures:
     """Measure only the files, which are more than the state, because older files are kept."""
-    sizes = [_files(checkpoint, shard).sizes() for shard in range(shards)]
+    sizes = [layout.shard(shard).sizes() for shard in range(shards)]
     return StateFigures(sum(sum(each.values()) for each in sizes))
 
 
 def counted(
-    checkpoint: Checkpoint, shards: int, tell: Callable[[int], None] = lambda _: None
+    layout: Layout, shards: int, tell: Callable[[int], None] = lambda _: None
 ) -> StateFigures:
     """Read the state and count each of its parts; `tell` gets the numbers of entries read.
 
     The pipeline may be running.  If it removes a file meanwhile, or a file is damaged, the parts
     are not counted.
     """
-    alone = uncounted(checkpoint, shards)
+    alone = uncounted(layout, shards)
     found: dict[str, Figures] = {}
     try:
         for shard in range(shards):
-            files = _files(checkpoint, shard)
+            files = layout.shard(shard)
             line = newest_line(files.names())
             if line is None:
                 return alone
@@ -108,7 +108,3 @@ def _count(
         read += 1
         if read % 10_000 == 0:
             tell(10_000)
-
-
-def _files(checkpoint: Checkpoint, shard: int) -> Folder:
-    return Folder.at(checkpoint.location, "shards", f"{shard:04d}")

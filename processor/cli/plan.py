@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.checkpoint.layout import Layout
     from ikebana.processor.checkpoint.state_figures import StateFigures
     from ikebana.processor.configuring.settings import Settings
     from ikebana.processor.planning.plan import Plan
@@ -89,7 +90,7 @@ def looked_up(
     birth, logged = kept(checkpoint)
     if birth is None:
         return planned(checkpoint.location, None, plan, shards)
-    figures = _figures(checkpoint, birth, count=count)
+    figures = _figures(checkpoint.layout(birth), birth, count=count)
     return planned(checkpoint.location, birth, plan, shards, logged=logged, figures=figures)
 
 
@@ -113,13 +114,13 @@ def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
     )
 
 
-def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) -> "StateFigures":
+def _figures(layout: "Layout", birth: "Birth", *, count: bool | None) -> "StateFigures":
     from rich.console import Console
     from rich.progress import Progress
 
     from ikebana.processor.checkpoint import state_figures
 
-    alone = state_figures.uncounted(checkpoint, birth.shards)
+    alone = state_figures.uncounted(layout, birth.shards)
     if count is None:
         count = alone.files_bytes <= _COUNTED_BYTES
     if not count:
@@ -128,7 +129,7 @@ def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) ->
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting the state", total=None)
         return state_figures.counted(
-            checkpoint, birth.shards, lambda more: bar.update(task, advance=more)
+            layout, birth.shards, lambda more: bar.update(task, advance=more)
         )
 
 

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import ConfigError, IkebanaError, StateFileError
@@ -70,14 +69,10 @@ def state_command(
         _verify(found, birth, manifests)
 
 
-def _files(checkpoint: Checkpoint, shard: int) -> Folder:
-    return Folder.at(checkpoint.location, "shards", f"{shard:04d}")
-
-
 def _list(
     checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], batch: int | None
 ) -> None:
-    logged = checkpoint.logged(birth.first_batch)
+    logged = checkpoint.layout(birth).logged()
     click.echo(f"checkpoint {birth.id} of pipeline {birth.plan['name']}, epoch {birth.epoch}")
     click.echo(f"batches: committed up to {logged.committed}, logged up to {logged.batch}")
     if logged.offset is not None:
@@ -93,7 +88,7 @@ def _list(
             str(len(manifest.runs)),
             f"{sum(run.entries for run in manifest.runs):,}",
             f"{manifest.size / 2**20:.1f}",
-            str(len(_files(checkpoint, manifest.shard).names())),
+            str(len(checkpoint.layout(birth).shard(manifest.shard).names())),
         )
     Console(highlight=False).print(table)
 
@@ -104,7 +99,7 @@ def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> 
     for manifest in track(
         manifests, "verifying", console=console, transient=True, disable=not console.is_terminal
     ):
-        files = _files(checkpoint, manifest.shard)
+        files = checkpoint.layout(birth).shard(manifest.shard)
         verify(files, manifest)
         for place, _ in entries(files, manifest):
             count[operator_of(place)] += 1
@@ -140,7 +135,7 @@ def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], opera
         )
     try:
         for manifest in manifests:
-            for place, entry in entries(_files(checkpoint, manifest.shard), manifest):
+            for place, entry in entries(checkpoint.layout(birth).shard(manifest.shard), manifest):
                 if operator_of(place) == operator:
                     inner = place[place.index(b"\0") + 1 :]
                     line = _line(inner, entry)

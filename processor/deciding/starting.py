@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.finishing import finishing
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.deciding.commits import Lease, Marker
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.topic import Topic

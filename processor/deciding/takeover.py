@@ -16,9 +16,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import FencedError
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
-from ikebana.processor.deciding.claiming import adopted, claim
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.deciding.claiming import Claim, adopted, claim
 from ikebana.processor.deciding.commits import Lease, Marker, first_marker
 from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.starting import (
@@ -79,11 +81,15 @@ class Brokers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an instance knows when it may start; `adopted` as `claiming.adopted` says."""
+    """What an instance knows when it may start; `adopted` as `claiming.adopted` says.
 
-    incarnation: int
+    `lease` is what it has committed as the one instance, `manifests` are those of all shards.
+    """
+
+    lease: Lease
     adopted: str | None
     found: GoOn
+    manifests: tuple[Manifest, ...]
 
 
 def take_over(
@@ -117,19 +123,21 @@ def take_over(
     accepted()
     ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
     incarnation = before.incarnation + 1 if before else 1
-    brokers.commit_lease(Lease(birth.id, birth.epoch, incarnation, holder, ids))
+    lease = Lease(birth.id, birth.epoch, incarnation, holder, ids)
+    brokers.commit_lease(lease)
     # Before a rescaling the checkpoint may have had more shards.  An older instance has to find
     # in their markers too that it has been replaced.
     firsts = [
         replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
         for shard in range(max(birth.shards, shards_before))
     ]
-    offsets = [_claimed(brokers, first, incarnation) for first in firsts]
-    return Taken(incarnation, adopted(offsets[: birth.shards]), found)
+    claims = [_claimed(brokers, first, incarnation) for first in firsts][: birth.shards]
+    manifests = tuple(claimed.marker.manifest for claimed in claims)
+    return Taken(lease, adopted([claimed.offset for claimed in claims]), found, manifests)
 
 
-def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> str:
-    """Commit the incarnation to a shard's marker; return the digest of its batch's offset.
+def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:
+    """Commit the incarnation to a shard's marker.
 
     The marker is read again, because until its incarnation is replaced, a task of an older
     instance may fence this one, and commit one more batch.
@@ -143,7 +151,7 @@ def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> str:
             claimant.commit(claimed.marker)
         except FencedError:
             continue
-        return claimed.offset
+        return claimed
 
 
 def _topics(plan: Plan) -> list[str]:

@@ -52,10 +52,10 @@ def edit_lines(plan: EditPlan) -> Iterator[Line]:
             yield Line(title, "heading")
             yield from _rows(parts)
     yield from _refusals(plan)
-    if plan.finishes is not None:
+    if first := plan.before_that():
         yield Line("")
         yield Line("before that", "heading")
-        yield from (Line(text) for text in _wrapped(plan.finishes.words(), "  ", "  "))
+        yield from (Line(text) for words in first for text in _wrapped(words, "  ", "  "))
     yield from _state(plan)
     yield Line("")
     yield Line(closing(plan), "heading")
@@ -68,7 +68,7 @@ def closing(plan: EditPlan) -> str:
     if plan.is_new:
         return f"there is no checkpoint yet, all is new: {plan.summary()}"
     if not plan.edited:
-        return "nothing changes"
+        return "nothing else changes" if plan.rescaled is not None else "nothing changes"
     return plan.summary()
 
 

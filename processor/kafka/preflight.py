@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.evolution import resumed
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.preflight import Kept, kept
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding.commits import Marker
@@ -169,7 +170,7 @@ def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
     if held.logged.committed < held.birth.first_batch:
         return held.birth.start
     committed = held.logged.committed - held.birth.first_batch
-    return Checkpoint(settings.checkpoint).offset(committed)
+    return Checkpoint(settings.checkpoint).layout(held.birth).offset(committed)
 
 
 def _of_positions(
@@ -237,4 +238,4 @@ def _logged(checkpoint: Checkpoint, birth: Birth, before: Logged | None) -> Logg
     """Read the log's end now, with the commits from before the markers were read."""
     if before is None:
         return Logged(None, birth.first_batch - 1, birth.first_batch - 1)
-    return replace(checkpoint.logged(birth.first_batch), committed=before.committed)
+    return replace(checkpoint.layout(birth).logged(), committed=before.committed)

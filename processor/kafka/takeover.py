@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding import takeover
 from ikebana.processor.deciding.commits import Lease, Marker
@@ -31,6 +33,23 @@ class Takeover(NamedTuple):
     """The outputs that have never had progress, so the times before their first are empty."""
     waiting: int
     """The number of updates held for later times, by the markers."""
+    manifests: tuple[Manifest, ...]
+    """The state of each shard after the last batch that it has committed."""
+    record: Lease
+    """What the lease has committed."""
+
+    def confirm(self, plan: Plan) -> None:
+        """Make sure that no newer instance has taken over since.
+
+        Raises: FencedError.
+        """
+        commit_lease(self.lease, plan, self.record)
+
+
+def commit_lease(holder: TransactionalProducer, plan: Plan, lease: Lease) -> None:
+    """Commit a lease.  Raises: FencedError, if a newer driver has fenced this one."""
+    with holder.transaction() as producer:
+        markers.produce_lease(producer, plan.markers_topic, lease)
 
 
 def take_over(
@@ -59,7 +78,14 @@ def take_over(
     brokers.close()
     found = taken.found
     return Takeover(
-        brokers.lease, taken.incarnation, taken.adopted, found.published, found.new, found.waiting
+        brokers.lease,
+        taken.lease.incarnation,
+        taken.adopted,
+        found.published,
+        found.new,
+        found.waiting,
+        taken.manifests,
+        taken.lease,
     )
 
 
@@ -121,8 +147,7 @@ class _Brokers:
             rights.demand(plan, settings, shards)
 
     def commit_lease(self, lease: Lease) -> None:
-        with self.lease.transaction() as producer:
-            markers.produce_lease(producer, self._plan.markers_topic, lease)
+        commit_lease(self.lease, self._plan, lease)
 
     def close(self) -> None:
         self._reader.close()

@@ -1,37 +1,26 @@
 """Run a plan as one streaming query: take over, start, publish batches, stop."""
 
 import functools
-import os
-import socket
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import EditPlan
-from ikebana.processor.checkpoint.evolution import (
-    begun,
-    edit_under_way,
-    evolved,
-    hints_kept,
-    resumed,
-)
-from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
-from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.checkpoint.evolution import edit_under_way
+from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground import faults
-from ikebana.processor.kafka import client, progress_topic, rights
-from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
-from ikebana.processor.kafka.takeover import Takeover, take_over
+from ikebana.processor.kafka.takeover import Takeover
+from ikebana.processor.opening import opened
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
@@ -57,7 +46,7 @@ class Running:
     def __init__(
         self,
         query: StreamingQuery,
-        checkpoint: Checkpoint,
+        layout: Layout,
         stop: Path,
         job: Job,
         ui: str | None,
@@ -71,7 +60,7 @@ class Running:
         self.spark_ui = ui
         self.waiting = waiting
         self._query = query
-        self._checkpoint = checkpoint
+        self._layout = layout
         self._stop = stop
 
     def wait(self, stopping: Callable[[], bool]) -> None:
@@ -92,7 +81,7 @@ class Running:
     def _is_between_batches(self) -> bool:
         """Whether no batch is being made, nor will be: the source has been told to stop."""
         told = self._stop.with_suffix(".ack").exists() or not self._query.status["isTriggerActive"]
-        logged = self._checkpoint.logged(0)
+        logged = self._layout.logged()
         return told and logged.batch == logged.committed
 
 
@@ -110,70 +99,28 @@ def start(
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
-    If the plan differs from the last one, and something is on its way, the query runs the plan of
-    before, reads nothing new, finishes what is on its way, and ends.
-
-    If the plan differs from the last one, `on_edit` gets the changes.  `on_begin` is called right
-    before the query starts; from then on it has to be ended between two batches.  `on_trigger`
-    also gets triggers that found nothing to do.
+    `opening.opened` says what comes before the query, and which plan it runs.  If the plan or the
+    number of shards differs from the last run, `on_edit` gets the changes.  `on_begin` is called
+    right before the query starts; from then on it has to be ended between two batches.
+    `on_trigger` also gets triggers that found nothing to do.
 
     Raises:
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
     # From here on the plan is sent to other processes.
-    plan = given = checked(plan).portable()
-    checkpoint = Checkpoint(settings.checkpoint)
-    birth = checkpoint.birth()
-    on_step("looking at the input topics")
-    kafka = {**settings.kafka, **settings.source_kafka}
-    client.reach(kafka)
-    rights.demand(plan, settings, settings.shards if birth is None else birth.shards)
-    inputs = Inputs(plan, kafka)
-    start_offset = inputs.start()
-    known, ran = birth, _ran(checkpoint, birth)
-    birth = ran or newborn(settings.checkpoint, plan, settings.shards, start_offset)
-    for hint in hints_kept(birth, plan):
-        on_step(f"going on as joins were laid out, with {hint} as it was")
-    plan = resumed(birth, given)
-    new = _ToRun(plan, evolved(birth, given, settings.shards))
-
-    def take(found: _ToRun) -> Takeover:
-        return take_over(
-            found.plan,
-            settings,
-            found.birth,
-            look=functools.partial(checkpoint.logged, found.birth.first_batch),
-            accepted=functools.partial(_accept, checkpoint, found.birth, known, ran),
-            holder=f"{socket.gethostname()}:{os.getpid()}",
-            finishes=found.finishes,
-        )
-
-    on_step("taking over the outputs")
-    found = _to_run(checkpoint, ran, new)
-    try:
-        taken = take(found)
-    except CheckpointError:
-        # Until it was fenced, an older instance may have gone on with the plan of before.
-        again = _to_run(checkpoint, ran, new)
-        if found.finishes or not again.finishes:
-            raise
-        found, taken = again, take(again)
-    if ran is not None and new.birth != ran:
-        logged = checkpoint.logged(ran.first_batch)
-        on_edit(planned(settings.checkpoint, ran, given, settings.shards, logged=logged))
-    plan, birth = found.plan, found.birth
-    if found.finishes:
-        rights.demand(plan, settings, birth.shards)
-        on_step("finishing what is on its way under the plan of before")
+    found = opened(checked(plan).portable(), settings, on_step=on_step, on_edit=on_edit)
+    plan, birth, taken = found.plan, found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()
     running.dataSource.register(IkebanaSource)
-    labels = session.labels(running, settings.shards)
+    labels = session.labels(running, birth.shards)
+    # What is on its way is finished with the number of shards that there were.
+    running.conf.set("spark.sql.shuffle.partitions", birth.shards)
     stop = spark.folder / f"stop-{taken.incarnation}"
     config = SourceConfig(
         plan=plan,
-        kafka=kafka,
+        kafka={**settings.kafka, **settings.source_kafka},
         start=birth.start,
         labels=list(labels),
         readers=running.sparkContext.defaultParallelism,
@@ -195,13 +142,13 @@ def start(
         epoch=birth.epoch,
         incarnation=taken.incarnation,
         first_batch=birth.first_batch,
-        location=settings.checkpoint,
+        location=found.layout.location,
         local=settings.local_directory or _local_directory(spark, settings),
         labels=labels,
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
-        edit=edit_under_way(birth, checkpoint.logged(birth.first_batch).offset or birth.start),
+        edit=edit_under_way(birth, found.layout.logged().offset or birth.start),
     )
     # What is told of a query is told of the one that goes on: each start listens anew.
     if on_trigger is not None and not found.finishes:
@@ -211,44 +158,7 @@ def start(
     ends = once or found.finishes
     query = _query(running, config, job, birth, taken, settings, on_batch, once=ends)
     ui = running.sparkContext.uiWebUrl
-    return Running(query, checkpoint, stop, job, ui, taken.waiting, finishes=found.finishes)
-
-
-class _ToRun(NamedTuple):
-    """The plan to run now, and the birth record with it."""
-
-    plan: Plan
-    birth: Birth
-    finishes: bool = False
-
-
-def _to_run(checkpoint: Checkpoint, ran: Birth | None, new: _ToRun) -> _ToRun:
-    """The new plan, or that of before as long as anything of it is on its way."""
-    if ran is None or finishing(ran, new.plan, checkpoint.logged(ran.first_batch)) is None:
-        return new
-    return _ToRun(plan_of_before(ran, new.plan), ran, finishes=True)
-
-
-def _ran(checkpoint: Checkpoint, birth: Birth | None) -> Birth | None:
-    """Drop from the metadata an edit of which no batch has run."""
-    return birth and begun(birth, checkpoint.logged(birth.first_batch).offset)
-
-
-def _accept(checkpoint: Checkpoint, birth: Birth, known: Birth | None, ran: Birth | None) -> None:
-    """Write the metadata of the run, after the take-over has accepted it.
-
-    Raises: CheckpointError, if an older instance has changed the plan since it was read.
-    """
-    # An older instance is fenced only now, and the edit was computed from what was read before.
-    if checkpoint.birth() != known or _ran(checkpoint, known) != ran:
-        raise CheckpointError(
-            f'the plan of checkpoint "{checkpoint.location}" was changed by another instance of '
-            "the pipeline while this one started",
-            hint="Start again if this is the plan that should run.",
-        )
-    if birth != known:
-        checkpoint.write(birth)
-    checkpoint.forget_nothing(birth.first_batch)
+    return Running(query, found.layout, stop, job, ui, taken.waiting, finishes=found.finishes)
 
 
 def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
@@ -284,7 +194,7 @@ def _query(
     sink = _Sink(job, taken, settings, on_batch)
     writer = (
         found.writeStream.foreachBatch(sink)
-        .option("checkpointLocation", settings.checkpoint)
+        .option("checkpointLocation", job.location)
         .queryName(f"{job.plan.name}-{birth.id}")
     )
     if once:

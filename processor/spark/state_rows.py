@@ -19,7 +19,7 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
     Raises:
         CheckpointError: no batch is committed, or Spark no longer has the state of that batch.
     """
-    committed = checkpoint.logged(birth.first_batch).committed
+    committed = checkpoint.layout(birth).logged().committed
     wanted = committed if batch is None else batch
     found = {
         shard: birth.seeds.get(shard, Manifest(birth.id, shard)) for shard in range(birth.shards)
@@ -32,7 +32,7 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
             f"{birth.first_batch} to {committed}"
         )
     settings = Settings(
-        checkpoint=checkpoint.location,
+        checkpoint=checkpoint.data(birth),
         kafka={"bootstrap.servers": "unused"},
         shards=birth.shards,
         master="local[1]",
@@ -42,7 +42,7 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
         try:
             rows = (
                 reading.option("batchId", wanted - birth.first_batch)
-                .load(checkpoint.location)
+                .load(checkpoint.data(birth))
                 .selectExpr("value.groupState.manifest AS manifest")
                 .collect()
             )

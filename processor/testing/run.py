@@ -12,13 +12,14 @@ from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Update
 from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.codecs.upsert_out import OutputMessage
-from ikebana.errors import CheckpointError, ConfigError
+from ikebana.errors import ConfigError
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.batch.editing import Editing
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way, evolved, resumed
 from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.in_process import (
     Attempt,
     Planned,
@@ -193,57 +194,52 @@ class Run:
         while self.batch(now_ms, limit=limit):
             pass
 
-    def restart(self, pipeline: Plan | Planned | None = None) -> None:
-        """Continue as a new process, with a changed pipeline if one is given.
+    def restart(
+        self, pipeline: Plan | Planned | None = None, *, shards: int | None = None
+    ) -> None:
+        """Continue as a new process, with a changed pipeline or number of shards if given.
 
-        What is on its way is finished by the next batches under the pipeline of before.
+        If anything is on its way, the next batches first finish it under the pipeline of before,
+        with the shards that there were.
 
         Raises:
             CheckpointError: a checkpoint does not allow the change; it names every reason.
         """
-        if pipeline is not None:
-            self._edit(plan_of(pipeline))
+        if pipeline is not None or shards is not None:
+            self._edit(
+                self._written if pipeline is None else plan_of(pipeline),
+                len(self.stores) if shards is None else shards,
+            )
         self._open()
 
-    def _edit(self, written: Plan) -> None:
+    def _edit(self, written: Plan, shards: int) -> None:
         """Go on with a plan, at once or when nothing is on its way any more."""
-        shards, logged = len(self.stores), self._in_log()
+        before, logged = len(self.stores), self._in_log()
         birth = self._birth
         if birth is None:
-            birth = born(self._running, shards, self.last)
-        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
+            birth = born(self._running, before, self.last)
+        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=before)
         plan = resumed(ran, written.portable())
-        after = evolved(ran, written.portable(), shards)
+        after = msgspec.structs.replace(evolved(ran, written.portable()), shards=shards)
         self.written.expect(plan)
         self.plan, self._written = plan, written
-        if finishing(ran, plan, logged) is not None:
+        if finishing(ran, plan, logged, rescales=shards != before) is not None:
             self._running, self._birth, self._next = plan_of_before(ran, plan), ran, after
         else:
-            self._running, self._birth, self._next = plan, after, None
+            self._go_on(after)
+
+    def _go_on(self, birth: Birth) -> None:
+        """Go on with the plan of some metadata, and its number of shards."""
+        self._running, self._birth, self._next = self.plan, birth, None
+        shards = birth.shards
+        self._exchange += [[] for _ in range(shards - len(self._exchange))]
+        if shards != len(self.stores):
+            self.stores = rescaled(self.stores, shards)
 
     def _in_log(self) -> Logged:
         """The end of the offset log, and of the log of commits."""
         after = self.last if self._unfinished is None else self._unfinished.after
         return Logged(None if after.batch < 0 else after, after.batch, self.last.batch)
-
-    def rescale(self, shards: int) -> None:
-        """Continue with another number of shards, as after `ikebana rescale`.
-
-        Raises:
-            CheckpointError: a batch is unfinished, or updates are on their way between shards.
-        """
-        settled = is_settled(self.last)
-        if self._unfinished is not None or not settled:
-            unfinished, between = (
-                "a batch is unfinished",
-                "updates are on their way between shards",
-            )
-            raise CheckpointError(
-                f"cannot rescale to {shards} shards: {unfinished if settled else between}",
-                hint="Run the pipeline first: read().",
-            )
-        self._exchange += [[] for _ in range(shards - len(self._exchange))]
-        self.stores = rescaled(self.stores, shards)
 
     def updates(self, output: str) -> list[Update[Any]]:
         """The updates of an output so far: `((key, value), time, diff)`, consolidated.
@@ -326,7 +322,7 @@ class Run:
         """The batch to run: the one that is unfinished, or the next, which is in the log then."""
         if self._unfinished is None:
             if self._next is not None and is_settled(self.last):
-                self._running, self._birth, self._next = self.plan, self._next, None
+                self._go_on(self._next)
                 self._open()
             if (minted := self._minted(asked)) is None:
                 return None

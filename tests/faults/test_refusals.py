@@ -87,11 +87,6 @@ def another_plan(pipeline: Pipeline) -> Iterator[Pipeline]:
 
 
 @contextmanager
-def more_shards(pipeline: Pipeline) -> Iterator[Pipeline]:
-    yield pipeline.but(shards=3)
-
-
-@contextmanager
 def no_input(pipeline: Pipeline) -> Iterator[Pipeline]:
     yield replace(pipeline, source="missing-" + pipeline.source)
 
@@ -105,7 +100,6 @@ def no_input(pipeline: Pipeline) -> Iterator[Pipeline]:
         pytest.param(named_alike, ["belongs to another checkpoint"], id="name used elsewhere"),
         pytest.param(compacted_output, ["is compacted"], id="output compacted"),
         pytest.param(another_plan, ['time was "offset", is "ingest"'], id="another plan"),
-        pytest.param(more_shards, ["ikebana rescale", "--shards 3"], id="other shards"),
         pytest.param(no_input, ["input topic", "does not exist"], id="no input"),
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 
 from ikebana.errors import FencedError
 from ikebana.processor import task as shard_batch
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker

@@ -48,10 +48,8 @@ class Driven:
         self.plan, settings, *_ = pipeline.parse(json.dumps(document), "file", environ={})
         kafka = dict(settings.kafka)
         birth = newborn(settings.checkpoint, self.plan, SHARDS, Inputs(self.plan, kafka).start())
-        checkpoint = Checkpoint(settings.checkpoint)
-        taken = take_over(
-            self.plan, settings, birth, lambda: checkpoint.logged(0), lambda: None, "a test"
-        )
+        logged = Checkpoint(settings.checkpoint).layout(birth).logged
+        taken = take_over(self.plan, settings, birth, logged, lambda: None, "a test")
         self.stop = folder / f"{name}.stop"
         self._job = Job(
             plan=self.plan,

@@ -46,10 +46,8 @@ def started(pipe: Pipeline) -> Takeover:
         start = Inputs(plan, settings.kafka).start()
         birth = newborn(settings.checkpoint, plan, settings.shards, start)
         checkpoint.write(birth)
-    first = birth.first_batch
-    return take_over(
-        plan, settings, birth, lambda: checkpoint.logged(first), lambda: None, "a test"
-    )
+    logged = checkpoint.layout(birth).logged
+    return take_over(plan, settings, birth, logged, lambda: None, "a test")
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.broker import Broker

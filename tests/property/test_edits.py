@@ -65,10 +65,10 @@ class Edited:
         """As-of joins that were not there when what they show changed."""
 
     def edit(self, parts: Parts) -> bool:
-        """Go on with another plan, whatever is on its way; whether that may be."""
-        before = self.run.plan
+        """Go on with another plan and number of shards, whatever is on its way; whether it may."""
+        before, shards = self.run.plan, self.choice.choice([None, None, 1, 2, 3])
         try:
-            self.run.restart(plan_of(parts, self.domain))
+            self.run.restart(plan_of(parts, self.domain), shards=shards)
         except CheckpointError as refused:
             assert any(reason in str(refused) for reason in REFUSED), refused  # noqa: PT017
             assert self.run.plan == before
@@ -107,8 +107,11 @@ class Edited:
 
     def crash(self, limit: int | None = None) -> bool:
         """Run a batch in a process that dies when some shards have committed it."""
-        shards = range(len(self.run.stores))
-        committed = [shard for shard in shards if self.choice.random() < 0.5]
+        shards = len(self.run.stores)
+        if self.run._next is not None:
+            # It may be the first batch with another number of shards.
+            shards = min(shards, self.run._next.shards)
+        committed = [shard for shard in range(shards) if self.choice.random() < 0.5]
         if not self.run.crash(committed=committed, limit=limit):
             return False
         # It is in the log, whoever has committed it.

@@ -145,7 +145,7 @@ class Played:
             self.run.restart()
         elif kind == "rescale":
             self.read()
-            self.run.rescale(shards)
+            self.run.restart(shards=shards)
         else:
             idle = {(name, partition) for name in self.names for partition in some}
             self.run.batch(limit=most, idle=idle)

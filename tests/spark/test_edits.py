@@ -140,6 +140,47 @@ def test_a_run_that_has_died_is_finished_before_an_edit(
         assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
 
 
+@pytest.mark.parametrize("point", ["before_rescaled", "after_rescaled"])
+def test_another_number_of_shards_is_taken_up_by_a_start(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, point: str
+) -> None:
+    """With a filter that changes too, after a death of the old run, and one while rescaling."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    create(servers, f"{name}.orders", 2)
+    orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows)
+    first = sections(name, 10, {"n": "count(*)"}, joined=False)
+    pipeline = replace(written(tmp_path, servers, name, {}), sections=first)
+    with pipeline.start("--once", fault="after_commit:1:1:all") as run:
+        run.wait(120)
+    assert run.once.exists()
+
+    edited = replace(
+        pipeline, sections=sections(name, 20, {"n": "count(*)"}, joined=False), shards=3
+    )
+    with edited.start("--once", fault=f"{point}:0:*:all") as run:
+        run.wait(120)
+    assert run.once.exists(), run.text
+    assert "the state is rewritten for 3 shards, from 2" in run.text
+    orders |= {key: {"customer": 7, "amount": key} for key in range(25, 40)}
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows[-15:])
+    edited.drained()
+
+    large = [(key, row) for key, row in orders.items() if row["amount"] > 20]
+    assert shown(servers, f"{name}.large") == counted(large)
+    totals = Counter(row["customer"] for _, row in large)
+    assert shown(servers, f"{name}.totals") == counted(
+        [(by, {"n": n}) for by, n in totals.items()]
+    )
+    assert sorted(path.name for path in edited.place.iterdir()) == ["epoch-1", "ikebana.json"]
+    for output in ("large", "totals"):
+        records = progress_of(servers, f"{name}.{output}")
+        assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+        assert [each.batch for each in records] == list(range(len(records)))
+
+
 def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
     return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
 

@@ -7,7 +7,8 @@ import msgspec
 
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.deciding.commits import Lease, Marker, first_marker
 from ikebana.processor.deciding.starting import History, Shown, lasting_topics
 from ikebana.processor.deciding.topic import Topic

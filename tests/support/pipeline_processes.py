@@ -183,6 +183,7 @@ class Written(Pipeline):
     """A pipeline of these sections."""
 
     sections: str = ""
+    shards: int = 2
 
     def document(self) -> dict[str, Any]:
         """The pipeline file."""
@@ -190,6 +191,7 @@ class Written(Pipeline):
             {**json.loads(self.sections), "time": self.domain},
             local_directory=str(self.folder / f"local-{self.name}"),
             heartbeat="500ms",
+            shards=self.shards,
         )
 
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.timing.reclock import SourceOffset
 
 BIRTH = Birth("c", "", 1, {}, SourceOffset(-1, 0, 0, {}, ""))
@@ -17,7 +18,7 @@ BIRTH = Birth("c", "", 1, {}, SourceOffset(-1, 0, 0, {}, ""))
     ("verb", "ask"),
     [
         ("read", Checkpoint.birth),
-        ("read", lambda checkpoint: checkpoint.offset(0)),
+        ("read", lambda checkpoint: Layout(checkpoint.location, 0).offset(0)),
         ("write", lambda checkpoint: checkpoint.write(BIRTH)),
         ("write", Checkpoint.probe),
     ],
@@ -38,36 +39,36 @@ def test_a_location_that_cannot_be_reached_is_named(
     assert "credentials" in caught.value.hint
 
 
-def logged(folder: Path, *offsets: SourceOffset) -> Checkpoint:
-    """A checkpoint whose offset log has these entries."""
+def logged(folder: Path, first_batch: int, *offsets: SourceOffset) -> Layout:
+    """A layout whose offset log has these entries."""
     log = folder / "offsets"
     log.mkdir()
     for number, offset in enumerate(offsets):
         entry = msgspec.json.encode(offset.to_json()).decode()
         (log / str(number)).write_text(f"v1\n{{}}\n{entry}")
         (log / f".{number}.crc").write_text("sum")
-    return Checkpoint(str(folder))
+    return Layout(str(folder), first_batch)
 
 
 @pytest.mark.parametrize("first_batch", [0, 7])
 def test_a_first_batch_that_is_none_is_logged_anew(first_batch: int, tmp_path: Path) -> None:
     """The start itself was logged where there was nothing to read: nothing has come of it."""
     start = SourceOffset(first_batch - 1, 5, 5, {"in": {0: 3}}, "plan")
-    checkpoint = logged(tmp_path, start)
+    layout = logged(tmp_path, first_batch, start)
 
-    assert checkpoint.logged(first_batch) == Logged(None, first_batch - 1, first_batch - 1)
-    checkpoint.forget_nothing(first_batch)
+    assert layout.logged() == Logged(None, first_batch - 1, first_batch - 1)
+    layout.forget_nothing()
     assert list((tmp_path / "offsets").iterdir()) == []
-    checkpoint.forget_nothing(first_batch)
+    layout.forget_nothing()
 
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_batches_that_are_some_stay_in_the_log(batches: int, tmp_path: Path) -> None:
     """Whatever they read, and be they committed or not."""
     offsets = [SourceOffset(number, 5, 5, {}, "plan") for number in range(batches)]
-    checkpoint = logged(tmp_path, *offsets)
+    layout = logged(tmp_path, 0, *offsets)
 
-    checkpoint.forget_nothing(0)
+    layout.forget_nothing()
 
-    assert checkpoint.logged(0) == Logged(offsets[-1], batches - 1, -1)
+    assert layout.logged() == Logged(offsets[-1], batches - 1, -1)
     assert len(list((tmp_path / "offsets").iterdir())) == 2 * batches

@@ -3,9 +3,11 @@
 import pytest
 
 from ikebana import Plan
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
-from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan
+from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.explain.edit_text import edit_lines
 from ikebana.processor.timing.reclock import SourceOffset
 from support.edited_shops import FIRST, JOINED, plan_of
 
@@ -239,13 +241,30 @@ def test_what_cannot_be_is_told_with_its_path_and_a_remedy(
     assert told.startswith(f"the plan is not the checkpoint's, and is refused: {paths[0]} ")
 
 
-def test_another_number_of_shards_is_refused_with_what_changes() -> None:
-    """Both are told at once."""
+def test_another_number_of_shards_is_told_with_what_changes() -> None:
+    """It comes first."""
     found = planned("./c", born(plan_of(FIRST), 3), plan_of(JOINED), 2)
 
-    assert [each.path for each in found.refused] == ["run.shards"]
-    assert "rescale" in found.refused[0].remedy
+    assert found.rescaled == Rescaled(3, 2)
+    assert found.result == "changes"
+    assert found.gist()[1] == "the state is rewritten for 2 shards, from 3"
     assert found.counts["new"] == 6
+
+
+def test_another_number_of_shards_alone_is_a_change() -> None:
+    found = planned("./c", born(plan_of(FIRST), 3), plan_of(FIRST), 1)
+
+    assert found.result == "changes"
+    assert found.gist() == [
+        "the plan stays, the number of shards changes",
+        "the state is rewritten for 1 shard, from 3",
+    ]
+    assert [line.text for line in edit_lines(found)][-4:] == [
+        "before that",
+        "  the state is rewritten for 1 shard, from 3",
+        "",
+        "nothing else changes",
+    ]
 
 
 def test_without_a_checkpoint_all_is_new() -> None:

@@ -48,9 +48,9 @@ def test_a_join_over_arrangements_that_are_there_may_come() -> None:
     positive = Linear("positive", "second", (steps.where("ck > 0"),))
     new = plan_of(FIRST, SECOND, totals, positive, PRICED)
 
-    birth = evolved(born(plan_of(FIRST)), new, 2)
+    birth = evolved(born(plan_of(FIRST)), new)
 
-    assert evolved(birth, new, 2) == birth
+    assert evolved(birth, new) == birth
     assert birth.released == ()
     edit = edit_to(born(plan_of(FIRST)), new)
     assert edit is not None
@@ -60,13 +60,13 @@ def test_a_join_over_arrangements_that_are_there_may_come() -> None:
 
 def test_a_join_may_go_and_what_it_kept_is_released() -> None:
     """But not what others still read; and what comes back is not released."""
-    birth = evolved(born(plan_of(FIRST, OTHER)), plan_of(FIRST), 2)
+    birth = evolved(born(plan_of(FIRST, OTHER)), plan_of(FIRST))
 
     assert "hold-in other" in birth.released
     arranged = [name.partition(":")[0] for name in birth.released if ":" in name]
     # By n of orders: customers by ck serve the first as well.
     assert {name.partition(" ")[2] or name for name in arranged} == {"orders"}
-    back = evolved(birth, plan_of(FIRST, SECOND), 2)
+    back = evolved(birth, plan_of(FIRST, SECOND))
     assert "hold-in other" in back.released
 
 
@@ -98,7 +98,7 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
 def test_all_else_may_not(new: Plan, reason: str) -> None:
     """The reason is told, by the name of what is at fault."""
     with pytest.raises(CheckpointError) as error:
-        evolved(born(plan_of(FIRST)), new, 2)
+        evolved(born(plan_of(FIRST)), new)
 
     assert reason in error.value.message
 
@@ -108,16 +108,16 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
     lone = AsOfJoin("lone", *PAIR, ("o.n = c.ck",), PRICED.select)
 
     with pytest.raises(CheckpointError, match='has all that its input "orders" was'):
-        evolved(born(plan_of(PRICED)), plan_of(PRICED, lone), 2)
+        evolved(born(plan_of(PRICED)), plan_of(PRICED, lone))
 
 
 def test_a_topic_does_not_come_back() -> None:
     """What it has would be taken for the new output's."""
     totals = Reduce("totals", "second", (("n", "count(*)"),))
-    without = evolved(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST), 2)
+    without = evolved(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST))
 
     with pytest.raises(CheckpointError) as error:
-        evolved(without, plan_of(FIRST, SECOND, totals), 2)
+        evolved(without, plan_of(FIRST, SECOND, totals))
 
     for name in ("second", "totals"):
         assert f'outputs.{name} writes to topic "{name}"' in error.value.message
@@ -138,7 +138,7 @@ def test_a_new_output_does_not_write_where_an_older_one_wrote() -> None:
     with pytest.raises(
         CheckpointError, match='writes to topic "first", which has been of "first"'
     ):
-        evolved(born(plan_of(FIRST)), new, 2)
+        evolved(born(plan_of(FIRST)), new)
 
 
 def test_a_new_join_needs_what_waits_for_its_time() -> None:
@@ -161,11 +161,11 @@ def test_a_new_join_needs_what_waits_for_its_time() -> None:
         return replace(both, operators=both.operators[:1], outputs=both.outputs[:1]), both
 
     before, after = plans(now)
-    assert evolved(born(before), after, 2)
+    assert evolved(born(before), after)
 
     before, after = plans(dated)
     with pytest.raises(CheckpointError, match='changes of "t" that are not due yet'):
-        evolved(born(before), after, 2)
+        evolved(born(before), after)
 
 
 def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
@@ -267,7 +267,7 @@ def test_what_computes_the_same_may_be_written_otherwise(old: Plan, new: Plan) -
     """The checkpoint goes on, as it was made: its record and the names in its log stay."""
     birth = born(old)
 
-    assert evolved(birth, new, 2) == birth
+    assert evolved(birth, new) == birth
     going = resumed(birth, new)
     assert (going.operators, going.fingerprint()) == (old.operators, old.fingerprint())
     assert old.fingerprint() in names_of(birth, going)
@@ -292,7 +292,7 @@ def test_a_column_that_nothing_reads_may_come_and_go() -> None:
 
     for old, new in ((selecting(), with_it), (with_it, selecting())):
         birth = born(old)
-        assert evolved(birth, new, 2) == birth
+        assert evolved(birth, new) == birth
         assert resumed(birth, new) == old
 
 
@@ -302,7 +302,7 @@ def test_a_column_that_is_kept_may_not() -> None:
     more = replace(INPUTS[0], columns=(*INPUTS[0].columns, Column("c", "BIGINT")))
 
     with pytest.raises(CheckpointError, match=r"inputs.orders_in was changed"):
-        evolved(born(whole), plan_of(inputs=(more, INPUTS[1])), 2)
+        evolved(born(whole), plan_of(inputs=(more, INPUTS[1])))
 
 
 def test_a_batch_of_a_version_before_is_known_by_its_name_of_then() -> None:
@@ -335,7 +335,7 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
     other = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",))))
 
     with pytest.raises(CheckpointError) as error:
-        evolved(born(plan_of(FIRST)), other, 2)
+        evolved(born(plan_of(FIRST)), other)
 
     assert error.value.hint is not None
     for needed in ("a new checkpoint", "a new pipeline name", "new output topics"):
@@ -364,11 +364,11 @@ def test_values_in_another_order_are_not_gone_on_with(aggregate: str) -> None:
     plan = reducing(aggregate)
     birth = born(plan)
 
-    assert evolved(birth, plan, 2) == birth
+    assert evolved(birth, plan) == birth
     with pytest.raises(
         CheckpointError, match=r"operators\.r has the values of min, max or top"
     ) as e:
-        evolved(of_before(birth), plan, 2)
+        evolved(of_before(birth), plan)
     assert "a new checkpoint" in str(e.value)
 
 
@@ -380,7 +380,7 @@ def test_values_in_the_same_order_are(aggregate: str) -> None:
     birth = born(reducing(aggregate))
 
     assert FORMS not in birth.plan
-    assert evolved(birth, reducing(aggregate), 2) == birth
+    assert evolved(birth, reducing(aggregate)) == birth
 
 
 @pytest.mark.parametrize("out", ["upsert", "debezium-json"])
@@ -391,19 +391,19 @@ def test_an_output_that_is_watched_needs_what_it_knows_of_its_keys(out: Any) -> 
     birth = born(plan)
 
     assert birth.plan[FORMS] == {"outputs.o": "watched"}
-    assert evolved(birth, plan, 2) == birth
+    assert evolved(birth, plan) == birth
     with pytest.raises(CheckpointError, match=r"outputs\.o knows nothing of the rows"):
-        evolved(of_before(birth), plan, 2)
+        evolved(of_before(birth), plan)
 
 
 def test_a_new_join_may_have_forms_that_the_others_have_not() -> None:
     """Nothing is kept of it yet, and from then on the record says what is."""
     extremes = Reduce("extremes", "second", (("most", "max([ck])"),))
-    birth = evolved(of_before(born(plan_of(FIRST))), plan_of(FIRST, SECOND, extremes), 2)
+    birth = evolved(of_before(born(plan_of(FIRST))), plan_of(FIRST, SECOND, extremes))
 
     assert birth.plan[FORMS] == {"operators.extremes": "ordered by type"}
-    assert evolved(birth, plan_of(FIRST, SECOND, extremes), 2) == birth
-    assert FORMS not in evolved(birth, plan_of(FIRST), 2).plan
+    assert evolved(birth, plan_of(FIRST, SECOND, extremes)) == birth
+    assert FORMS not in evolved(birth, plan_of(FIRST)).plan
 
 
 def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() -> None:
@@ -414,7 +414,7 @@ def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() ->
     told["function"] = "edited_functions:gone"
 
     with pytest.raises(CheckpointError) as refused:
-        evolved(before, plan_of(), 2)
+        evolved(before, plan_of())
 
     assert 'operators.totals.function: module "edited_functions" has no "gone"' in str(
         refused.value
@@ -422,4 +422,4 @@ def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() ->
     assert "--once first" in (refused.value.hint or "")
     # The next start asks anew: it may be there then.
     told["function"] = "edited_functions:most"
-    assert evolved(before, plan_of(), 2).edits == 1
+    assert evolved(before, plan_of()).edits == 1

@@ -373,7 +373,7 @@ def test_a_state_with_arrangements_goes_on_in_other_shards() -> None:
     whole, cut = Play(plan, 2), Play(plan, 2)
     begin(whole)
     begin(cut)
-    cut.run.rescale(3)
+    cut.run.restart(shards=3)
     go_on(whole)
     go_on(cut)
 

@@ -319,8 +319,8 @@ def test_what_an_error_does_may_change_within_a_batch(before: OnError) -> None:
     for policy in get_args(OnError):
         changed = replace(PLAN, on_error=policy)
         assert changed.fingerprint() == plan.fingerprint()
-        evolved(birth, changed, 1)
-        evolved(of_old, changed, 1)
+        evolved(birth, changed)
+        evolved(of_old, changed)
 
 
 def test_the_fingerprint_is_the_same_in_every_version() -> None:

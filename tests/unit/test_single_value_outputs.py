@@ -225,7 +225,7 @@ def test_what_is_known_of_keys_goes_along_when_shards_become_more(to: int) -> No
         topics.send("changes", key, change("c", None, row(n % 2 + 1)))
     run.read()
     assert sum(error.diff for error in run.written.updates["errors"]) == 4
-    run.rescale(to)
+    run.restart(shards=to)
     for key in keys:
         topics.send("changes", key, change("d", row(1), None))
     run.read()

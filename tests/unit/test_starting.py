@@ -8,7 +8,8 @@ import pytest
 
 from ikebana import Output, Plan
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
+from ikebana.processor.checkpoint.checkpoint import Birth, described
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.deciding.commits import Lease
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.starting import GoOn, History, judge, lease_refusal

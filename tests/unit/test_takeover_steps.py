@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from ikebana.errors import CheckpointError, FencedError
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.deciding.claiming import Claim, adopted, claim
 from ikebana.processor.deciding.commits import Lease, Marker, first_marker
 from ikebana.processor.deciding.refusal import Reason, Refusal
@@ -118,7 +119,7 @@ def test_a_first_start_makes_everything_and_is_instance_1() -> None:
     brokers = InMemory({}, [], {})
     made = taken(brokers, look=lambda: Logged(None, -1, -1))
 
-    assert made.incarnation == 1
+    assert made.lease.incarnation == 1
     assert made.found.new == {output.name for output in PLAN.published}
     assert {n: s.markers for n, s in brokers.shards.items()} == {
         n: [replace(first_marker(born(), PLAN, n), incarnation=1)] for n in range(SHARDS)

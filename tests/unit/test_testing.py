@@ -137,11 +137,17 @@ def test_a_changed_pipeline_waits_until_all_is_finished() -> None:
     assert sorted(run.collection("more")) == sorted(run.collection("sums"))
 
 
-def test_shards_do_not_change_while_updates_are_on_their_way() -> None:
-    run = fed(Run(joined(), shards=2))
+def test_what_is_on_its_way_is_finished_with_the_shards_of_before() -> None:
+    run, whole = fed(Run(joined(), shards=2)), fed(Run(joined()))
+    for each in (run, whole):
+        each.send("prices", "c0", {"p": 7})
     run.batch()
-    with pytest.raises(CheckpointError, match="on their way between shards"):
-        run.rescale(3)
+    run.restart(shards=3)
+    assert len(run.stores) == 2
+    run.read()
+    assert len(run.stores) == 3
+    whole.read()
+    assert sorted(run.collection("j")) == sorted(whole.collection("j")) != []
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (3, 2)])
@@ -149,7 +155,7 @@ def test_shards_may_be_more_or_fewer(before: int, after: int) -> None:
     """What they keep lies in the shard of its key, and the exchange goes on."""
     run = fed(Run(sums(), shards=before))
     run.read()
-    run.rescale(after)
+    run.restart(shards=after)
     for number in range(6):
         run.send("orders", number, None)
     run.read()

@@ -1,0 +1,153 @@
+"""The layout of a checkpoint in shards: the folder with Spark's logs and the shards' files.
+
+Spark fixes the number of shards of what it keeps, so another number needs another folder: the
+next layout.  The metadata (`Birth.layout`) names the folder that counts.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+from pyarrow import fs
+
+from ikebana.arrangements.files import Folder, file_system
+from ikebana.errors import CheckpointError
+from ikebana.processor.timing.reclock import SourceOffset
+
+# What Spark and the shards make in the folder of a layout.
+_CONTENTS = ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc", "shards")
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """The last batches in Spark's two logs, by ikebana's numbers; `first_batch` - 1 for none."""
+
+    offset: SourceOffset | None
+    batch: int
+    committed: int
+
+
+class Layout:
+    """The files of a checkpoint with one number of shards; making this reads and writes nothing.
+
+    `location` is a path or a URI.  `first_batch` is ikebana's number of Spark's batch 0.
+    """
+
+    def __init__(self, location: str, first_batch: int) -> None:
+        self.location = location
+        self.first_batch = first_batch
+        self._system, self._path = file_system(location)
+
+    def shard(self, number: int) -> Folder:
+        """The folder with the files of a shard."""
+        return Folder.at(self.location, "shards", f"{number:04d}")
+
+    def logged(self) -> Logged:
+        """Read the last entries of Spark's offset and commit logs.
+
+        Raises: CheckpointError, if they cannot be read.
+        """
+        with reached(self.location, "read"):
+            offsets, commits = self._numbers("offsets"), self._numbers("commits")
+        committed = self.first_batch + max(commits, default=-1)
+        if offsets:
+            last = max(offsets)
+            offset = self.offset(last)
+            if offset.batch >= self.first_batch:
+                return Logged(offset, self.first_batch + last, committed)
+        return Logged(None, self.first_batch - 1, committed)
+
+    def offset(self, spark_batch: int) -> SourceOffset:
+        """Read the source's offset from one entry of Spark's offset log.
+
+        Raises: CheckpointError, if it cannot be read.
+        """
+        with reached(self.location, "read"):
+            raw = self._read(f"offsets/{spark_batch}")
+        # The lines are a version, the query's metadata, and one for each source.
+        lines = (raw or b"").splitlines()
+        try:
+            return SourceOffset.from_json(msgspec.json.decode(lines[2]))
+        except (IndexError, msgspec.MsgspecError) as error:
+            raise CheckpointError(
+                f'cannot read entry {spark_batch} of the offset log of "{self.location}": {error}',
+                hint="The file is damaged, or another program wrote it: restore it from a "
+                "backup, or start with a new checkpoint and new output topics.",
+            ) from None
+
+    def forget_nothing(self) -> None:
+        """Remove an empty first batch from Spark's offset log.
+
+        A start before there was anything to read has logged the start itself as a batch.  No
+        shard has run it, so the next start logs a first batch anew.
+
+        Raises: CheckpointError, if the log cannot be read or written.
+        """
+        with reached(self.location, "read"):
+            offsets = self._numbers("offsets")
+        if offsets != [0] or self.offset(0).batch >= self.first_batch:
+            return
+        with reached(self.location, "write"):
+            for name in ("0", ".0.crc"):
+                with suppress(FileNotFoundError):
+                    self._system.delete_file(f"{self._path}/offsets/{name}")
+
+    def is_empty(self) -> bool:
+        """Whether there are neither logs nor files of shards.
+
+        Raises: CheckpointError, if the folder cannot be read.
+        """
+        with reached(self.location, "read"):
+            return not self._names("offsets") and not self._names("shards")
+
+    def remove(self) -> None:
+        """Remove all files of the layout, and its folder if nothing else is in it.
+
+        Raises: CheckpointError, if they cannot be removed.
+        """
+        with reached(self.location, "write"):
+            found = self._infos("")
+            for info in found:
+                if info.base_name not in _CONTENTS:
+                    continue
+                if info.type is fs.FileType.Directory:
+                    self._system.delete_dir(info.path)
+                else:
+                    self._system.delete_file(info.path)
+            if found and all(info.base_name in _CONTENTS for info in found):
+                self._system.delete_dir(self._path)
+
+    def _numbers(self, folder: str) -> list[int]:
+        return [int(name) for name in self._names(folder) if name.isdigit()]
+
+    def _names(self, folder: str) -> list[str]:
+        return [info.base_name for info in self._infos(folder)]
+
+    def _infos(self, folder: str) -> list[fs.FileInfo]:
+        path = f"{self._path}/{folder}".rstrip("/")
+        found: list[fs.FileInfo] = self._system.get_file_info(
+            fs.FileSelector(path, allow_not_found=True)
+        )
+        return found
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            with self._system.open_input_stream(f"{self._path}/{name}") as stream:
+                content: bytes = stream.read()
+                return content
+        except FileNotFoundError:
+            return None
+
+
+@contextmanager
+def reached(location: str, verb: str) -> Iterator[None]:
+    """Turn an error of the file system into one that names the location.
+
+    Raises: CheckpointError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f'could not {verb} "{location}": {error}',
+            hint="Check run.checkpoint, its rights, and the credentials of its file system.",
+        ) from error

@@ -1,0 +1,233 @@
+"""Open a pipeline for a run: which plan runs, with how many shards, and as the one instance.
+
+A start may have another plan than the checkpoint, another number of shards, or both.  Its steps,
+each of which a later start takes up where an earlier one has ended:
+
+1. take over, so that no older instance changes the checkpoint any more;
+2. if another plan or number of shards follows and anything is on its way, run the plan of
+   before, which reads nothing new, until all of it is finished: the next start goes on;
+3. for another number of shards, write the state anew in a layout of its own, then name that in
+   the metadata, and take over again;
+4. go on with the new plan.
+
+Nothing here knows Spark.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ikebana.errors import CheckpointError
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
+from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept, resumed
+from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
+from ikebana.processor.checkpoint.layout import Layout
+from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground import faults
+from ikebana.processor.kafka import client, rights
+from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.takeover import Takeover, take_over
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing.reclock import SourceOffset
+
+_TOLD_EVERY = 1_000_000
+
+
+class Opened(NamedTuple):
+    """What runs now.
+
+    A plan that `finishes` is the one of before: it reads nothing new, and ends when nothing is
+    on its way any more.
+    """
+
+    plan: Plan
+    birth: Birth
+    layout: Layout
+    taken: Takeover
+    finishes: bool
+
+
+def opened(
+    plan: Plan,
+    settings: Settings,
+    *,
+    on_step: Callable[[str], None],
+    on_edit: Callable[[EditPlan], None],
+) -> Opened:
+    """Take over a pipeline, and bring its checkpoint to what a run of the plan needs.
+
+    `on_edit` gets what changes, if the plan or the number of shards does.
+
+    Raises:
+        IkebanaError: checkpoint, topics and plan do not belong together.
+    """
+    checkpoint = Checkpoint(settings.checkpoint)
+    birth = checkpoint.birth()
+    on_step("looking at the input topics")
+    kafka = {**settings.kafka, **settings.source_kafka}
+    client.reach(kafka)
+    shards = settings.shards if birth is None else max(birth.shards, settings.shards)
+    rights.demand(plan, settings, shards)
+    opening = _Opening(plan, settings, checkpoint, Inputs(plan, kafka).start(), on_step)
+    found, taken = opening.take()
+    if (edit := opening.edit()) is not None:
+        on_edit(edit)
+    if opening.is_ready_to_rescale():
+        opening.rescale(taken)
+        found, taken = opening.take()
+    if found.finishes:
+        rights.demand(found.plan, settings, found.birth.shards)
+        on_step("finishing what is on its way under the plan of before")
+    else:
+        opening.clean()
+    return Opened(found.plan, found.birth, checkpoint.layout(found.birth), taken, found.finishes)
+
+
+class _ToRun(NamedTuple):
+    """A plan to run, and the metadata with it."""
+
+    plan: Plan
+    birth: Birth
+    finishes: bool = False
+
+
+class _Opening:
+    """The steps of opening a pipeline, and what they have come to."""
+
+    def __init__(
+        self,
+        given: Plan,
+        settings: Settings,
+        checkpoint: Checkpoint,
+        start: SourceOffset,
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._given = given
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._start = start
+        self._on_step = on_step
+        self._look(checkpoint.birth())
+        for hint in hints_kept(self._present, given):
+            on_step(f"going on as joins were laid out, with {hint} as it was")
+
+    def take(self) -> tuple[_ToRun, Takeover]:
+        """Become the one instance of the pipeline, with the plan that has to run now."""
+        self._on_step("taking over the outputs")
+        found = self._to_run()
+        try:
+            return found, self._take(found)
+        except CheckpointError:
+            # Until it was fenced, an older instance may have gone on with the plan of before.
+            again = self._to_run()
+            if found.finishes or not again.finishes:
+                raise
+            return again, self._take(again)
+
+    def edit(self) -> EditPlan | None:
+        """What differs from the last run; None if nothing does."""
+        ran = self._ran
+        if ran is None or (self._new.birth == ran and not self._rescales):
+            return None
+        logged = self._checkpoint.layout(ran).logged()
+        shards, location = self._settings.shards, self._settings.checkpoint
+        return planned(location, ran, self._given, shards, logged=logged)
+
+    def is_ready_to_rescale(self) -> bool:
+        """Whether another number of shards follows, and nothing is on its way."""
+        return self._rescales and not self._is_on_its_way()
+
+    def rescale(self, taken: Takeover) -> None:
+        """Write the state for the new number of shards, and go on with that.
+
+        Raises:
+            FencedError: a newer instance has taken over meanwhile.
+        """
+        ran, shards = self._ran, self._settings.shards
+        assert ran is not None, "a new checkpoint has no other number of shards"
+        words = Rescaled(ran.shards, shards).words()
+        self._on_step(words)
+        written = 0
+
+        def count(entries: int) -> None:
+            nonlocal written
+            written += entries
+            if written % _TOLD_EVERY == 0:
+                self._on_step(f"{words}: {written:,} entries")
+
+        reborn = rescaled_in_place(self._checkpoint, ran, taken.manifests, shards, count)
+        faults.point("before_rescaled", ran.epoch)
+        taken.confirm(self._new.plan)
+        self._checkpoint.write(reborn)
+        faults.point("after_rescaled", ran.epoch)
+        self._look(reborn)
+
+    def clean(self) -> None:
+        """Remove the layouts of before, which nobody can use any more."""
+        for layout in former_layouts(self._checkpoint, self._new.birth):
+            layout.remove()
+
+    def _look(self, birth: Birth | None) -> None:
+        """Compare the plan with the metadata; drop an edit of which no batch has run.
+
+        Raises: CheckpointError, if what changes is not allowed.
+        """
+        self._known, self._ran = birth, self._run_before(birth)
+        settings = self._settings
+        self._present = self._ran or newborn(
+            settings.checkpoint, self._given, settings.shards, self._start
+        )
+        plan = resumed(self._present, self._given)
+        self._new = _ToRun(plan, evolved(self._present, self._given))
+        self._rescales = self._present.shards != settings.shards
+
+    def _run_before(self, birth: Birth | None) -> Birth | None:
+        return birth and begun(birth, self._checkpoint.layout(birth).logged().offset)
+
+    def _to_run(self) -> _ToRun:
+        """The new plan, or that of before, as long as it or its layout has to be finished."""
+        ran = self._ran
+        if ran is None or not (self._rescales or self._is_on_its_way()):
+            return self._new
+        return _ToRun(plan_of_before(ran, self._new.plan), ran, finishes=True)
+
+    def _is_on_its_way(self) -> bool:
+        ran = self._ran
+        if ran is None:
+            return False
+        logged = self._checkpoint.layout(ran).logged()
+        return finishing(ran, self._new.plan, logged, rescales=self._rescales) is not None
+
+    def _take(self, found: _ToRun) -> Takeover:
+        return take_over(
+            found.plan,
+            self._settings,
+            found.birth,
+            look=self._checkpoint.layout(found.birth).logged,
+            accepted=lambda: self._accept(found.birth),
+            holder=f"{socket.gethostname()}:{os.getpid()}",
+            finishes=found.finishes,
+        )
+
+    def _accept(self, birth: Birth) -> None:
+        """Write the metadata of the run, after the take-over has accepted it.
+
+        Raises: CheckpointError, if an older instance has changed the plan since it was read.
+        """
+        # An older instance is fenced only now, and the edit was computed from what was read
+        # before.
+        checkpoint, known = self._checkpoint, self._known
+        if checkpoint.birth() != known or self._run_before(known) != self._ran:
+            raise CheckpointError(
+                f'the plan of checkpoint "{checkpoint.location}" was changed by another instance '
+                "of the pipeline while this one started",
+                hint="Start again if this is the plan that should run.",
+            )
+        if birth != known:
+            checkpoint.write(birth)
+            self._known = birth
+        checkpoint.layout(birth).forget_nothing()

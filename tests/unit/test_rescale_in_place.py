@@ -1,0 +1,78 @@
+"""Rescaling at a checkpoint's own location: a layout beside the present one, then no other."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ikebana.arrangements.shard import entries
+from ikebana.processor.checkpoint.checkpoint import FORMAT_OF_LAYOUTS, Birth
+from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
+from support.rescaled_states import LAST, Entry, Written, log, written
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Written:
+    """Four shards after two batches."""
+    return written(tmp_path / "c", keys=100)
+
+
+def placed(old: Written, birth: Birth) -> list[Entry]:
+    """All entries of a layout."""
+    layout = old.checkpoint.layout(birth)
+    return [
+        entry
+        for shard, manifest in birth.seeds.items()
+        for entry in entries(layout.shard(shard), manifest)
+    ]
+
+
+def rescaled(old: Written, birth: Birth, shards: int) -> Birth:
+    manifests = list(birth.seeds.values()) or old.manifests
+    return rescaled_in_place(old.checkpoint, birth, manifests, shards, lambda _: None)
+
+
+def test_the_present_layout_counts_until_the_metadata_is_written(old: Written) -> None:
+    location = Path(old.checkpoint.location)
+    before = {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
+    reborn = rescaled(old, old.birth, 3)
+
+    assert {path: path.read_bytes() for path in before} == before
+    assert old.checkpoint.birth() == old.birth
+    assert (reborn.layout, reborn.epoch, reborn.format) == ("epoch-1", 1, FORMAT_OF_LAYOUTS)
+    assert (reborn.shards, reborn.first_batch) == (3, 2)
+    assert Counter(placed(old, reborn)) == Counter(old.entries)
+
+
+def test_what_a_killed_attempt_has_left_is_replaced(old: Written) -> None:
+    """It may have had another number of shards, and files that are whole."""
+    rescaled(old, old.birth, 7)
+    reborn = rescaled(old, old.birth, 2)
+
+    folders = sorted(Path(old.checkpoint.data(reborn), "shards").iterdir())
+    assert [folder.name for folder in folders] == ["0000", "0001"]
+    assert Counter(placed(old, reborn)) == Counter(old.entries)
+
+
+def test_former_layouts_go_and_the_present_one_stays(old: Written) -> None:
+    location = Path(old.checkpoint.location)
+    (location / "metadata").write_text("of Spark")
+    (location / ".metadata.crc").write_text("of Spark")
+    second = rescaled(old, old.birth, 3)
+    old.checkpoint.write(second)
+    log(Path(old.checkpoint.data(second)), "offsets", 0, LAST_OF_SECOND)
+    log(Path(old.checkpoint.data(second)), "commits", 0)
+    third = rescaled(old, second, 5)
+    old.checkpoint.write(third)
+
+    for layout in former_layouts(old.checkpoint, third):
+        layout.remove()
+
+    assert sorted(path.name for path in location.iterdir()) == ["epoch-2", "ikebana.json"]
+    assert old.checkpoint.birth() == third
+    assert third.first_batch == 3
+    assert Counter(placed(old, third)) == Counter(old.entries)
+    assert former_layouts(old.checkpoint, old.birth) == []
+
+
+LAST_OF_SECOND = type(LAST)(2, 20, 30, {"a": {0: 300}}, LAST.plan, {"of_a": 30, "of_b": 30})
