@@ -21,8 +21,13 @@ from typing import NamedTuple
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
-from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept, resumed
-from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
+from ikebana.processor.checkpoint.evolution import (
+    begun,
+    evolved,
+    hints_kept,
+    resumed,
+)
+from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
@@ -88,11 +93,12 @@ def opened(
 
 
 class _ToRun(NamedTuple):
-    """A plan to run, and the metadata with it."""
+    """A plan to run, and the metadata with it; see `Opened`."""
 
     plan: Plan
     birth: Birth
     finishes: bool = False
+    backfills: bool = False
 
 
 class _Opening:
@@ -193,7 +199,7 @@ class _Opening:
         ran = self._ran
         if ran is None or not (self._rescales or self._is_on_its_way()):
             return self._new
-        return _ToRun(plan_of_before(ran, self._new.plan), ran, finishes=True)
+        return _ToRun(plan_as_run(ran, self._new.plan), ran, finishes=True)
 
     def _is_on_its_way(self) -> bool:
         ran = self._ran

@@ -213,8 +213,9 @@ def described(plan: Plan) -> dict[str, Any]:
             if not source[name]:
                 del source[name]
     del plain["on_error"]
-    if not plain["readings"]:
-        del plain["readings"]
+    for name in ("readings", "backfills"):
+        if not plain[name]:
+            del plain[name]
     # Left out if there are none, so that older checkpoints do not differ.
     if forms := state_forms(plan):
         plain[FORMS] = forms

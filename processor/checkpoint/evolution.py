@@ -8,7 +8,7 @@ get the difference (`batch.editing`), and the state of removed operators is rele
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,13 +21,14 @@ from ikebana.processor.checkpoint.checkpoint import (
 )
 from ikebana.processor.checkpoint.parts import parts_of
 from ikebana.processor.planning import identity
+from ikebana.processor.planning.backfill import beside, has_caught_up
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
 from ikebana.processor.planning.edits_problems import START_ANEW, Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
-from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.planning.state_forms import differing
 from ikebana.processor.timing.reclock import SourceOffset
 
@@ -163,6 +164,79 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
             hint=_remedies(problems),
             paths=[each.path for each in problems],
         )
+    return _edited(birth, old, plan)
+
+
+class Step(NamedTuple):
+    """What a checkpoint runs next for a plan: the plan, or one on the way to it.
+
+    One that `backfills` reads inputs again for the plan (`planning.backfill`), until they have
+    caught up.
+    """
+
+    plan: Plan
+    birth: Birth
+    backfills: bool = False
+
+
+def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
+    """Find what runs next for a plan after the last batch, if its changes are allowed.
+
+    Raises:
+        CheckpointError: some changes are not allowed; it names all of them.
+    """
+    found = resumed(birth, plan)
+    after = evolved(birth, plan)
+    if after == birth or offset is None:
+        return Step(found, after)
+    old = recorded(birth)
+    between = beside(old, found)
+    if between is None:
+        return Step(found, after)
+    if between.backfills == old.backfills and _bound(between) == _bound(old):
+        if has_caught_up(old, offset.positions):
+            return Step(found, after)
+        made = birth
+    else:
+        made = _edited(birth, old, between)
+    return Step(plan_as_run(made, found), made, backfills=True)
+
+
+def plan_as_run(birth: Birth, plan: Plan) -> Plan:
+    """The recorded plan, with what of another one counts at once, and what no record has.
+
+    Raises: CheckpointError, if it cannot be made any more.
+    """
+    old = recorded(birth)
+    inputs = {source.name: source for source in plan.inputs}
+    outputs = {(output.topic, output.format): output for output in plan.outputs}
+    return replace(
+        old,
+        on_error=plan.on_error,
+        inputs=tuple(_input(source, inputs.get(source.name)) for source in old.inputs),
+        outputs=tuple(
+            _output(output, outputs.get((output.topic, output.format))) for output in old.outputs
+        ),
+    )
+
+
+def _input(old: Input, new: Input | None) -> Input:
+    if new is None:
+        return old
+    event, now = old.event_time, new.event_time
+    if event is not None and now is not None:
+        event = msgspec.structs.replace(event, lateness_ms=now.lateness_ms, idle_ms=now.idle_ms)
+    return replace(old, start=new.start, event_time=event)
+
+
+def _output(old: Output, new: Output | None) -> Output:
+    if new is None:
+        return old
+    return replace(old, partitions=new.partitions, tombstones=new.tombstones)
+
+
+def _edited(birth: Birth, old: Plan, plan: Plan) -> Birth:
+    """The metadata with a plan after the present one."""
     released = {*birth.released, *parts_of(old)} - parts_of(plan)
     return msgspec.structs.replace(
         birth,

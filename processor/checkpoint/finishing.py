@@ -7,15 +7,11 @@ nothing is on its way any more.  A start that ends in between leaves what any ru
 leaves, and the next one goes on from there.
 """
 
-from dataclasses import replace
-
-import msgspec
-
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import Finishing
-from ikebana.processor.checkpoint.evolution import names_of, recorded
+from ikebana.processor.checkpoint.evolution import names_of
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.planning.plan import Input, Output, Plan
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reclock import is_settled
 
 
@@ -37,36 +33,3 @@ def finishing(
         between_operators=not is_settled(offset),
     )
     return found if found.unfinished or found.between_operators else None
-
-
-def plan_of_before(birth: Birth, plan: Plan) -> Plan:
-    """The plan that has run, with what of a new one counts at once, and what no record has.
-
-    Raises: CheckpointError, if it cannot be made any more.
-    """
-    old = recorded(birth)
-    inputs = {source.name: source for source in plan.inputs}
-    outputs = {(output.topic, output.format): output for output in plan.outputs}
-    return replace(
-        old,
-        on_error=plan.on_error,
-        inputs=tuple(_input(source, inputs.get(source.name)) for source in old.inputs),
-        outputs=tuple(
-            _output(output, outputs.get((output.topic, output.format))) for output in old.outputs
-        ),
-    )
-
-
-def _input(old: Input, new: Input | None) -> Input:
-    if new is None:
-        return old
-    event, now = old.event_time, new.event_time
-    if event is not None and now is not None:
-        event = msgspec.structs.replace(event, lateness_ms=now.lateness_ms, idle_ms=now.idle_ms)
-    return replace(old, start=new.start, event_time=event)
-
-
-def _output(old: Output, new: Output | None) -> Output:
-    if new is None:
-        return old
-    return replace(old, partitions=new.partitions, tombstones=new.tombstones)

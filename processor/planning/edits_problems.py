@@ -7,6 +7,7 @@ import msgspec
 
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import planner
+from ikebana.processor.planning.backfill import why_not
 from ikebana.processor.planning.edits import Edit, branches_of
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
 from ikebana.processor.planning.identity import lasting
@@ -43,7 +44,7 @@ def problems(edit: Edit, used: Mapping[str, int], given: Plan) -> Iterator[Probl
     """
     names = {
         f"{section}.{shown(known.name)}": f"{section}.{shown(named.name)}"
-        for section in ("operators", "outputs")
+        for section in ("inputs", "operators", "outputs")
         for known, named in zip(getattr(edit.after, section), getattr(given, section), strict=True)
     }
     for each in _problems(edit, used):
@@ -78,17 +79,17 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
     for source in after.inputs:
         old = known.get(source.name)
         if old is None:
-            if read := [t for t in source.topics if t in before.topics]:
+            read = [t for t in source.topics if t in before.topics]
+            if read and (why := why_not(before, source)) is not None:
                 reader = next(s.name for s in before.inputs if read[0] in s.topics)
                 yield Problem(
                     f"inputs.{source.name}",
-                    f'is new, and topic "{read[0]}" has been read already: what it had is not '
-                    "read again",
+                    f'is new, and topic "{read[0]}" has been read already: {why}',
                     f'Read the topic by the input "{reader}", as before'
                     if reader in names
                     else f'Call it "{reader}", as the input was called that has read the topic',
                 )
-            elif source.start != "earliest":
+            elif not read and source.start != "earliest":
                 yield Problem(
                     f"inputs.{source.name}.start",
                     "is latest: an input that is added later is read from the beginning",
@@ -97,9 +98,12 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
         elif lasting(old) != lasting(source):
             yield Problem(
                 f"inputs.{source.name}",
-                "was changed: what its topic has had is not read again",
+                f"was changed: {why_not(before, source) or _OTHER_TOPIC}",
                 "Leave it, and read another topic by a new input beside it",
             )
+
+
+_OTHER_TOPIC = "it reads another topic, and nothing says what is in both"
 
 
 def _readers(edit: Edit) -> Iterator[Problem]:

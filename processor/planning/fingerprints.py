@@ -26,8 +26,9 @@ def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
         del output["tombstones"]
         # It says what may come next.
         del output["on_change"]
-    if not plain["readings"]:
-        del plain["readings"]
+    for name in ("readings", "backfills"):
+        if not plain[name]:
+            del plain[name]
     # A batch that has failed on an error can be run again under another policy: where it
     # was committed it had none.
     plain["on_error"] = "record"

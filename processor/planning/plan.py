@@ -292,6 +292,9 @@ class Plan:
     readings: tuple[tuple[str, KeptReading], ...] = ()
     """How rows of inputs are decoded, by input, where a checkpoint's state has rows of another
     form than the planner would choose."""
+    backfills: tuple[str, ...] = ()
+    """The inputs that are read again from their beginnings for an edit, beside the others that
+    read their topics (`planning.backfill`)."""
 
     def __post_init__(self) -> None:
         if not self.error_topic:
@@ -307,8 +310,19 @@ class Plan:
         return tuple(topic for source in self.inputs for topic in source.topics)
 
     def readers(self, topic: str) -> tuple[Input, ...]:
-        """The inputs that read a topic; positions are the topic's, so all have read as far."""
-        return tuple(source for source in self.inputs if topic in source.topics)
+        """The inputs that read a topic as it grows; all of them have read as far."""
+        return tuple(
+            source
+            for source in self.inputs
+            if topic in source.topics and source.name not in self.backfills
+        )
+
+    def position_key(self, source: Input, topic: str) -> str:
+        """The name under which offsets have the position of an input in a topic.
+
+        It is the topic's, for all inputs but those that are read again.
+        """
+        return f"{topic}@{source.name}" if source.name in self.backfills else topic
 
     @property
     def published(self) -> tuple[Output, ...]:

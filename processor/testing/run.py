@@ -17,8 +17,15 @@ from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.batch.editing import Editing
 from ikebana.processor.checkpoint.checkpoint import Birth
-from ikebana.processor.checkpoint.evolution import begun, edit_under_way, evolved, resumed
-from ikebana.processor.checkpoint.finishing import finishing, plan_of_before
+from ikebana.processor.checkpoint.evolution import (
+    begun,
+    edit_under_way,
+    evolved,
+    plan_as_run,
+    resumed,
+    step_to,
+)
+from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.in_process import (
     Attempt,
@@ -31,6 +38,7 @@ from ikebana.processor.in_process import (
 )
 from ikebana.processor.literals import as_message, require_readable
 from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import intake_of
@@ -104,6 +112,9 @@ class Run:
         self.stores = [MemoryStore() for _ in range(shards)]
         self._birth: Birth | None = None
         self._next: Birth | None = None
+        """The metadata of the plan of now, as long as another one runs before it."""
+        self._finishes = False
+        """Whether that one only finishes what is on its way."""
         self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
         self._most = exchange
         self._news = Learned([], [])
@@ -219,22 +230,26 @@ class Run:
         if birth is None:
             birth = born(self._running, before, self.last)
         ran = msgspec.structs.replace(begun(birth, logged.offset), shards=before)
-        plan = resumed(ran, written.portable())
-        after = msgspec.structs.replace(evolved(ran, written.portable()), shards=shards)
-        self.written.expect(plan)
-        self.plan, self._written = plan, written
-        if finishing(ran, plan, logged, rescales=shards != before) is not None:
-            self._running, self._birth, self._next = plan_of_before(ran, plan), ran, after
-        else:
-            self._go_on(after)
-
-    def _go_on(self, birth: Birth) -> None:
-        """Go on with the plan of some metadata, and its number of shards."""
-        self._running, self._birth, self._next = self.plan, birth, None
-        shards = birth.shards
-        self._exchange += [[] for _ in range(shards - len(self._exchange))]
-        if shards != len(self.stores):
+        plan, step = written.portable(), step_to(ran, written.portable(), logged.offset)
+        after = msgspec.structs.replace(evolved(ran, plan), shards=shards)
+        self.plan, self._written = resumed(ran, plan), written
+        self.written.expect(self.plan)
+        if finishing(ran, step.plan, logged, rescales=shards != before) is not None:
+            self._running, self._birth, self._next = plan_as_run(ran, self.plan), ran, after
+            self._finishes = True
+            return
+        birth = msgspec.structs.replace(step.birth, shards=shards)
+        self._running, self._birth, self._finishes = step.plan, birth, False
+        self._next = after if step.backfills else None
+        self._exchange += [[] for _ in range(shards - before)]
+        if shards != before:
             self.stores = rescaled(self.stores, shards)
+
+    def _is_over(self) -> bool:
+        """Whether what comes before the plan of now is done: it is finished, or has caught up."""
+        if self._next is None or not is_settled(self.last):
+            return False
+        return self._finishes or has_caught_up(self._running, self.last.positions)
 
     def _in_log(self) -> Logged:
         """The end of the offset log, and of the log of commits."""
@@ -321,8 +336,8 @@ class Run:
     def _logged(self, asked: Asked) -> Unfinished | None:
         """The batch to run: the one that is unfinished, or the next, which is in the log then."""
         if self._unfinished is None:
-            if self._next is not None and is_settled(self.last):
-                self._go_on(self._next)
+            while (after := self._next) is not None and self._is_over():
+                self._edit(self._written, after.shards)
                 self._open()
             if (minted := self._minted(asked)) is None:
                 return None
@@ -351,7 +366,7 @@ class Run:
             first=asked.first,
             most_hops=self._most,
             edits=0 if self._birth is None else self._birth.edits,
-            finishes=self._next is not None,
+            finishes=self._finishes,
         )
         if after.batch == before.batch:
             return None

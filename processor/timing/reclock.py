@@ -48,7 +48,8 @@ Positions = dict[str, dict[int, int]]
 class SourceOffset(msgspec.Struct, frozen=True):
     """A batch as the offset log has it: its interval, its plan, and the offsets it reads up to.
 
-    * `positions`: the offsets up to which topics are read, by topic and partition.
+    * `positions`: the offsets up to which topics are read, by topic and partition; for an input
+      that is read again by `Plan.position_key`.
     * `plan`: the fingerprint of the plan.
     * `frontiers`: the frontier of each operator after the batch.
     * `begins`: the first offsets of partitions that no batch before has read.
@@ -278,6 +279,7 @@ def _edited(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:
     if edits <= last.edits:
         return last
     topics = {*plan.topics, *plan.transaction_topics}
+    topics |= {plan.position_key(source, t) for source in plan.inputs for t in source.topics}
     # A new join is recognized by its missing frontier, and is hydrated after all others.
     new = {join.name for join in plan.joins} - last.frontiers.keys()
     begin = {name: last.upper for name in progress.edges(plan) if name not in new}
@@ -330,12 +332,29 @@ def _timed(
     """
     starts, taken, left = _taken(last, look.begins, look.ends, limit)
     count = _count(starts, taken)
+    again, again_to, again_left = _again(plan, last, look, taken, limit)
+    moves = moves or _count(again, again_to) > 0
     upper = last.upper
     if plan.time == "offset":
         upper += count or moves
     elif count or moves:
         upper = max(now_ms, last.upper) + 1
-    return _Reading(starts, taken, upper, left, {})
+    return _Reading({**starts, **again}, {**taken, **again_to}, upper, left + again_left, {})
+
+
+def _again(
+    plan: Plan, last: SourceOffset, look: Look, taken: Positions, limit: int | None
+) -> tuple[Positions, Positions, int]:
+    """Choose the offsets of inputs that are read again: up to where the others have come.
+
+    The result is that of `_taken`, under the names that these positions have.
+    """
+    ends = {
+        plan.position_key(source, topic): {**last.positions.get(topic, {}), **taken.get(topic, {})}
+        for source in map(plan.input, plan.backfills)
+        for topic in source.topics
+    }
+    return _taken(last, look.begins, ends, limit)
 
 
 def _dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> _Reading:
@@ -442,12 +461,13 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
     for source in plan.inputs:
         partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
-            known = start.positions.get(topic, {})
-            ends = end.positions.get(topic, {})
+            key = plan.position_key(source, topic)
+            known = start.positions.get(key, {})
+            ends = end.positions.get(key, {})
             if source.traits.kind == "updates":
                 ends = end.known[source.name].reads if source.name in end.known else {}
             for partition, until in sorted(ends.items()):
-                begin = end.begins.get(topic, {}).get(partition, 0)
+                begin = end.begins.get(key, {}).get(partition, 0)
                 since = known.get(partition, begin)
                 if until <= since:
                     continue
@@ -459,7 +479,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
                     if source.traits.is_updates:
                         place = replace(place, since=_taken_to(start, source.name))
-                elif plan.time == "offset":
+                elif plan.time == "offset" and source.name not in plan.backfills:
                     if (topic, partition) not in bases:
                         bases[topic, partition] = base
                         base += until - since

@@ -43,6 +43,7 @@ REFUSED = (
     "is new, and changes of",
     "laid out otherwise",
     "may have several values",
+    "wait for their times",
     "was ",
 )
 

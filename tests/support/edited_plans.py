@@ -23,7 +23,7 @@ ORDERS = {
     "product": "VARCHAR",
     "customer": "BIGINT",
     "quantity": "BIGINT",
-    # Nobody selects it alone, so that decoding always keeps whole rows.
+    # Nobody selects it alone: it is only kept where rows are whole.
     "note": "VARCHAR",
 }
 DATED = {"clock": "kafka", "ahead": "never"}
@@ -59,6 +59,14 @@ _FEATURES: dict[str, Sequence[Any]] = {
     "status": [None, "machines:one_more", "machines:latest"],
     "given": [None, None, "x", "y"],
     "name": ["order", "order", "ordered"],
+    # What of orders is always shown: whole rows, or some columns of some of them.
+    "slim": [
+        None,
+        {"select": {"p": "product"}},
+        {"select": {"p": "product", "c": "customer"}},
+        {"select": {"p": "product"}, "where": "customer > 0"},
+    ],
+    "quantity": ["BIGINT", "BIGINT", "BIGINT", "SMALLINT"],
 }
 _OUTPUTS = ("one", "two", "three", "four")
 # Their collections have one value a key.
@@ -89,7 +97,12 @@ def parts_of(found: Features, domain: Domain) -> Parts:
     times = {"event_time": DATED} if domain == "dated" else {}
     order = found["name"]
     inputs: dict[str, Any] = {
-        "orders": {"topic": "orders", "format": "json", "columns": ORDERS, **times}
+        "orders": {
+            "topic": "orders",
+            "format": "json",
+            "columns": {**ORDERS, "quantity": found["quantity"]},
+            **times,
+        }
     }
     operators: dict[str, Any] = {"order": {"upsert": "orders"}}
     if found["some"]:
@@ -180,8 +193,9 @@ def parts_of(found: Features, domain: Domain) -> Parts:
         for name in _OUTPUTS
         if found[name] in operators
     }
-    # Whole rows are always read.
-    outputs["all"] = {"from": "order", "topic": "all"}
+    if found["slim"]:
+        operators["slim"] = {"linear": "order", **found["slim"]}
+    outputs["all"] = {"from": "slim" if found["slim"] else "order", "topic": "all"}
     text = json.dumps([operators, outputs]).replace('"order"', json.dumps(order))
     operators, outputs = json.loads(text)
     return {"inputs": inputs, "operators": operators, "outputs": outputs}
