@@ -132,9 +132,14 @@ class _Filler:
     def take(self, contents: Sequence[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]) -> None:
         edit = self._edit
         if self._ends:
+            # Errors of messages have the key of their row, those of operators have none.
+            of_rows = any(
+                operator.name == self._root and kind_of(operator).reads_rows
+                for operator in edit.before.operators
+            )
             self._filling.errors += [
-                KeyedUpdate(None, record, self._time, -1)
-                for _, _, errors in contents
+                KeyedUpdate(key if of_rows else None, record, self._time, -1)
+                for key, _, errors in contents
                 for record in errors
             ]
         for plan, sign in edit.sides:
