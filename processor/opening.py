@@ -8,7 +8,9 @@ each of which a later start takes up where an earlier one has ended:
    before, which reads nothing new, until all of it is finished: the next start goes on;
 3. for another number of shards, write the state anew in a layout of its own, then name that in
    the metadata, and take over again;
-4. go on with the new plan.
+4. for a plan that needs more of an input than there is in the state, read that again beside the
+   plan of before, which goes on (`planning.backfill`): the next start goes on when all is read;
+5. go on with the new plan.
 
 Nothing here knows Spark.
 """
@@ -21,20 +23,16 @@ from typing import NamedTuple
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
-from ikebana.processor.checkpoint.evolution import (
-    begun,
-    evolved,
-    hints_kept,
-    resumed,
-)
+from ikebana.processor.checkpoint.evolution import begun, hints_kept, plan_as_run, step_to
 from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import faults
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.kafka import client, rights
-from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.inputs import Inputs, refuse_lost
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reclock import SourceOffset
@@ -46,7 +44,8 @@ class Opened(NamedTuple):
     """What runs now.
 
     A plan that `finishes` is the one of before: it reads nothing new, and ends when nothing is
-    on its way any more.
+    on its way any more.  One that `backfills` is the one of before, too, and reads inputs again
+    beside it.
     """
 
     plan: Plan
@@ -54,6 +53,12 @@ class Opened(NamedTuple):
     layout: Layout
     taken: Takeover
     finishes: bool
+    backfills: bool
+
+    @property
+    def precedes(self) -> bool:
+        """Whether another start has to follow that goes on with the plan."""
+        return self.finishes or self.backfills
 
 
 def opened(
@@ -89,7 +94,11 @@ def opened(
         on_step("finishing what is on its way under the plan of before")
     else:
         opening.clean()
-    return Opened(found.plan, found.birth, checkpoint.layout(found.birth), taken, found.finishes)
+    if found.backfills:
+        again = " and ".join(f'"{shown(name)}"' for name in found.plan.backfills)
+        on_step(f"reading {again} again from the beginning, beside the plan of before")
+    layout = checkpoint.layout(found.birth)
+    return Opened(found.plan, found.birth, layout, taken, found.finishes, found.backfills)
 
 
 class _ToRun(NamedTuple):
@@ -187,8 +196,14 @@ class _Opening:
         self._present = self._ran or newborn(
             settings.checkpoint, self._given, settings.shards, self._start
         )
-        plan = resumed(self._present, self._given)
-        self._new = _ToRun(plan, evolved(self._present, self._given))
+        logged = self._checkpoint.layout(self._present).logged()
+        step = step_to(self._present, self._given, logged.offset)
+        self._new = _ToRun(step.plan, step.birth, backfills=step.backfills)
+        if step.backfills and step.birth != self._present:
+            begins = self._present.begins
+            if not begins and not self._present.epoch:
+                begins = self._present.start.positions
+            refuse_lost(step.plan, {**settings.kafka, **settings.source_kafka}, begins)
         self._rescales = self._present.shards != settings.shards
 
     def _run_before(self, birth: Birth | None) -> Birth | None:

@@ -20,7 +20,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.layout import Layout, reached
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.state_forms import state_forms
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.reclock import Positions, SourceOffset
 
 FORMAT = 1
 """The format of the metadata of a checkpoint that has never been rescaled in its place."""
@@ -35,6 +35,7 @@ class Birth(msgspec.Struct, frozen=True):
     """The metadata of a checkpoint.
 
     * `epoch`: the number of rescalings.
+    * `begins`: the offsets at which reading began, by topic and partition.
     * `layout`: the folder at the location with Spark's logs and the shards' files; empty if they
       are at the location itself.
     * `first_batch`: ikebana's number of Spark's batch 0.
@@ -61,6 +62,7 @@ class Birth(msgspec.Struct, frozen=True):
     generations: dict[str, int] = {}
     generations_before: dict[str, int] = {}
     layout: str = ""
+    begins: Positions = {}
 
 
 class Checkpoint:
@@ -193,6 +195,7 @@ def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birt
         shards=shards,
         plan=described(plan),
         start=start,
+        begins=start.positions,
     )
 
 

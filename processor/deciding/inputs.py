@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ikebana.errors import SourceError
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.diff_input import Closed
 
@@ -40,6 +41,44 @@ def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
                     f"{topic}[{partition}] ends at offset {end}, but has been read up to offset "
                     f"{position}: it has lost records",
                     _ANEW,
+                    SourceError,
+                )
+    return None
+
+
+def again_refusal(
+    plan: Plan, begins: Positions, have: Positions, policies: Mapping[str, str]
+) -> Refusal | None:
+    """Refuse to read an input again whose topic has lost what was first read of it.
+
+    `begins` are the offsets at which reading began, `have` the first ones that are there now,
+    `policies` what the brokers do with old records.  A compacted topic has the last record of
+    each key, which is all that an upsert needs, but not a state machine.
+    """
+    for name in plan.backfills:
+        source = plan.input(name)
+        called = shown(name)
+        for topic in source.topics:
+            known = begins.get(topic, {})
+            for partition, begin in sorted(have.get(topic, {}).items()):
+                if begin > known.get(partition, 0):
+                    return Refusal(
+                        Reason.LOST_BEGINNING,
+                        f'input "{called}" would have to be read again from offset '
+                        f"{known.get(partition, 0)} of {topic}[{partition}], which now begins at "
+                        f"offset {begin}: the records before are gone",
+                        f'Leave input "{called}" and what reads its rows as they were, or fill '
+                        "the topic anew. What needs more of its rows can read a copy of the "
+                        "topic by a new input.",
+                        SourceError,
+                    )
+            machines = [machine.name for machine in plan.machines if machine.input == name]
+            if machines and "compact" in policies.get(topic, ""):
+                return Refusal(
+                    Reason.LOST_BEGINNING,
+                    f'state machine "{shown(machines[0])}" would have to read topic "{topic}" '
+                    "again, which is compacted: it may lack events",
+                    "Give the state machine a greater version, and `migrate` its states.",
                     SourceError,
                 )
     return None

@@ -4,13 +4,14 @@ A topic that was deleted and created again has another id, and its offsets name 
 That is an error that names the topic; no record is skipped silently.
 """
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 
-from ikebana.processor.deciding.inputs import lost_end, topics_refusal
+from ikebana.processor.deciding.inputs import again_refusal, lost_end, topics_refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
@@ -29,6 +30,28 @@ class Look(NamedTuple):
     ends: Positions
     begins: Positions
     ids: dict[str, str]
+
+
+def refuse_lost(
+    plan: Plan, settings: Mapping[str, str], begins: Mapping[str, Mapping[int, int]]
+) -> None:
+    """Refuse to read inputs again whose topics have lost what was first read of them.
+
+    `begins` are the offsets at which reading began.
+
+    Raises: SourceError.
+    """
+    admin = client.admin(settings)
+    names = [topic for name in plan.backfills for topic in plan.input(name).topics]
+    found = topics.describe(admin, names)
+    if (refusal := topics_refusal(names, found, {})) is not None:
+        raise refusal.error()
+    have = topics.beginnings(admin, {name: topic.partitions for name, topic in found.items()})
+    policies = {
+        name: topics.settings_of(admin, name).get("cleanup.policy", "delete") for name in names
+    }
+    if (refusal := again_refusal(plan, begins, have, policies)) is not None:
+        raise refusal.error()
 
 
 class Inputs:
@@ -89,15 +112,21 @@ class Inputs:
                 ends = topics.ends(self._admin, self._partitions)
             if (refusal := lost_end(ends, positions)) is not None:
                 raise refusal.error()
+        keys = self._position_keys
         new = {
             topic: count
             for topic, count in self._partitions.items()
-            if any(p not in positions.get(topic, {}) for p in range(count))
+            for key in keys[topic]
+            if any(p not in positions.get(key, {}) for p in range(count))
         }
         begins = topics.beginnings(self._admin, new)
         return Look(
             ends,
-            {topic: begins.get(topic, dict.fromkeys(by, 0)) for topic, by in ends.items()},
+            {
+                key: begins.get(topic, dict.fromkeys(by, 0))
+                for topic, by in ends.items()
+                for key in keys[topic]
+            },
             {name: topic.id for name, topic in self._known.items()},
         )
 
@@ -107,6 +136,16 @@ class Inputs:
             return {}
         topic = self._plan.loopback_topic
         return self._hopped.after(batch, lambda: loopback.ends(self._admin, topic, shards))
+
+    @functools.cached_property
+    def _position_keys(self) -> Mapping[str, tuple[str, ...]]:
+        """The names that the positions in each topic have."""
+        plan = self._plan
+        again = [plan.input(name) for name in plan.backfills]
+        return {
+            topic: (topic, *(plan.position_key(i, topic) for i in again if topic in i.topics))
+            for topic in self._topics
+        }
 
     @property
     def _partitions(self) -> dict[str, int]:

@@ -50,18 +50,18 @@ class Reader:
     ) -> Iterator[tuple[Range, list[Message]]]:
         """Yield the records of several ranges, interleaved, but in order within each range.
 
+        Several ranges of one partition are read one after the other.
+
         Raises:
             SourceError: a range does not exist, or no longer, or did not come in time.
         """
-        left = {(r.topic, r.partition): r for r in ranges if r.start < r.end}
-        if not left:
-            return
         consumer = self._consumer
-        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in left.values()])
-        try:
-            yield from self._taken(left, patience_s)
-        finally:
-            consumer.unassign()
+        for left in _rounds(ranges):
+            consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in left.values()])
+            try:
+                yield from self._taken(left, patience_s)
+            finally:
+                consumer.unassign()
 
     def _taken(
         self, left: dict[tuple[str, int], Range], patience_s: float
@@ -135,6 +135,19 @@ class Reader:
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
+
+
+def _rounds(ranges: Sequence[Range]) -> list[dict[tuple[str, int], Range]]:
+    """Divide ranges so that a round has one of each partition: a consumer reads at one place."""
+    rounds: list[dict[tuple[str, int], Range]] = []
+    for each in ranges:
+        if each.start < each.end:
+            at = each.topic, each.partition
+            into = next((found for found in rounds if at not in found), None)
+            if into is None:
+                rounds.append(into := {})
+            into[at] = each
+    return rounds
 
 
 def timestamp_of(message: Message) -> int | None:

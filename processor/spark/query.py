@@ -27,8 +27,8 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.spark.source import IkebanaSource, SourceConfig, inputs_told
-from ikebana.processor.spark.triggers import Told, listen
+from ikebana.processor.spark.source import IkebanaSource, SourceConfig, filled_at, inputs_told
+from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.batch_report import BatchReport, report
@@ -39,8 +39,8 @@ _LOOK_EVERY_S = 0.1
 class Running:
     """A pipeline that is running; made by `start`.
 
-    One that `finishes` runs what is on its way under the plan of before, and ends: another
-    start goes on with the new one.
+    One that `precedes` the plan ends by itself: it finishes what is on its way under the plan of
+    before, or reads inputs again beside it.  Another start then goes on with the plan.
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class Running:
         job: Job,
         ui: str | None,
         waiting: int,
+        told: Listening | None,
         *,
-        finishes: bool,
+        precedes: bool,
     ) -> None:
-        self.finishes = finishes
+        self.precedes = precedes
         self.checkpoint_id = job.checkpoint
         self.incarnation = job.incarnation
         self.spark_ui = ui
@@ -62,12 +63,20 @@ class Running:
         self._query = query
         self._layout = layout
         self._stop = stop
+        self._told = told
 
     def wait(self, stopping: Callable[[], bool]) -> None:
         """Wait until the query has ended, or was stopped between two batches."""
+        try:
+            self._wait(stopping)
+        finally:
+            if self._told is not None:
+                self._told.end()
+
+    def _wait(self, stopping: Callable[[], bool]) -> None:
         asked = False
         while not self._query.awaitTermination(_LOOK_EVERY_S):
-            if not asked and stopping():
+            if not asked and (stopping() or filled_at(self._stop).exists()):
                 self._stop.touch()
                 asked = True
             if asked and self._is_between_batches():
@@ -150,15 +159,16 @@ def start(
         max_batch_s=settings.max_batch_s,
         edit=edit_under_way(birth, found.layout.logged().offset or birth.start),
     )
-    # What is told of a query is told of the one that goes on: each start listens anew.
-    if on_trigger is not None and not found.finishes:
-        listen(running, on_trigger)
+    # A query that only finishes something is over before there is anything to tell.
+    told = listen(running, on_trigger) if on_trigger and not found.finishes else None
     on_step("starting the query")
     on_begin()
     ends = once or found.finishes
     query = _query(running, config, job, birth, taken, settings, on_batch, once=ends)
     ui = running.sparkContext.uiWebUrl
-    return Running(query, found.layout, stop, job, ui, taken.waiting, finishes=found.finishes)
+    return Running(
+        query, found.layout, stop, job, ui, taken.waiting, told, precedes=found.precedes
+    )
 
 
 def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:

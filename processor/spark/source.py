@@ -27,6 +27,7 @@ from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.planning.ways import shares_topics
 from ikebana.processor.reading.codec_of import needs_headers
@@ -66,7 +67,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     of the state that no operator owns any more.  A run that `finishes` reads nothing, and makes
     batches as long as anything is on its way.  While the file `stop` exists, no batch is
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
-    of inputs with times of their own.
+    of inputs with times of their own.  The file `stop`.filled says that what the plan reads again
+    has been read; no batch is minted from then on.
     """
 
     plan: Plan
@@ -127,6 +129,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
         while first or not stop.exists():
+            if self._has_filled(last):
+                filled_at(stop).touch()
+                return start
             self._check_lease()
             found = self._minted(last, limit, first=first)
             if found is not None:
@@ -135,7 +140,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             if once or (self._target is None and time.monotonic() > until):
                 return start
             if self._target is None:
-                self._arrivals.wait(last.positions, _LOOK_EVERY_S)
+                read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
+                self._arrivals.wait(read, _LOOK_EVERY_S)
             else:
                 time.sleep(_ASK_EVERY_S)
         stop.with_suffix(".ack").touch()
@@ -160,6 +166,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             finishes=config.finishes,
         )
         return minted if minted.batch != last.batch else None
+
+    def _has_filled(self, last: SourceOffset) -> bool:
+        """Whether all that is read again has been read, so that the next plan can take over."""
+        config = self._config
+        return (
+            bool(config.plan.backfills)
+            and last.edits >= config.edits
+            and reclock.is_settled(last)
+            and has_caught_up(config.plan, last.positions)
+        )
 
     def _tell(self, last: SourceOffset, look: reclock.Look) -> None:
         """Write the frontiers of the inputs for the process that watches the query."""
@@ -305,6 +321,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
+
+
+def filled_at(stop: Path) -> Path:
+    """The file that says that what a plan reads again has been read."""
+    return stop.with_suffix(".filled")
 
 
 def inputs_told(stop: Path) -> Standing | None:

@@ -76,10 +76,10 @@ def run(
                 on_trigger=on_trigger,
             )
             on_start(running)
-            if not running.finishes:
+            if not running.precedes:
                 watcher.step("waiting for records")
             running.wait(lambda: stopping.asked)
-            return running.finishes
+            return running.precedes
 
         def attempt() -> None:
             try:

@@ -6,9 +6,11 @@ one call.  It arrives after the batch is committed, in a thread of its own.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
@@ -20,11 +22,25 @@ from ikebana.processor.watching.metrics import Trigger
 Told = Callable[[Trigger | None], None]
 
 
-def listen(spark: SparkSession, tell: Told) -> None:
+class Listening:
+    """A listener of a session, until its end."""
+
+    def __init__(self, manager: Any, listener: Any) -> None:
+        self._manager, self._listener = manager, listener
+
+    def end(self) -> None:
+        """Report nothing more; a JVM that is gone reports nothing anyway."""
+        with suppress(Py4JError, OSError):
+            self._manager.removeListener(self._listener)
+
+
+def listen(spark: SparkSession, tell: Told) -> Listening:
     """Report each trigger that ran a batch; report None now and then while none does."""
     ensure_callback_server_started(spark.sparkContext._gateway)
     streaming = spark._jvm.org.apache.spark.sql.streaming
-    spark.streams._jsqm.addListener(streaming.PythonStreamingQueryListenerWrapper(_Events(tell)))
+    listener = streaming.PythonStreamingQueryListenerWrapper(_Events(tell))
+    spark.streams._jsqm.addListener(listener)
+    return Listening(spark.streams._jsqm, listener)
 
 
 class _Events:

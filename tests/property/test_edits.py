@@ -176,7 +176,12 @@ class Edited:
                     until = self.parts["operators"]["soon"]["valid_until"]
                     assert found == soon(self.run, until), topic
                 elif not (self.domain == "ingest" and self.shows_soon(output.source)):
-                    assert found == collection(fresh, name), (topic, found, collection(fresh, name), self.run._running.backfills)
+                    assert found == collection(fresh, name), (
+                        topic,
+                        found,
+                        collection(fresh, name),
+                        self.run._running.backfills,
+                    )
                 if not output.source.startswith("priced"):
                     assert not any(count < 0 for count in found.values()), topic
                 continue

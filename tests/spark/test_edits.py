@@ -181,6 +181,58 @@ def test_another_number_of_shards_is_taken_up_by_a_start(
         assert [each.batch for each in records] == list(range(len(records)))
 
 
+def narrow(name: str, select: dict[str, str]) -> str:
+    """A file whose state has only the columns of a select."""
+    return json.dumps(
+        {
+            "inputs": {"orders": {"topic": f"{name}.orders", "columns": ORDERS}},
+            "operators": {
+                "order": {"upsert": "orders"},
+                "slim": {"linear": "order", "select": select},
+            },
+            "outputs": {"slim": {"from": "slim", "topic": f"{name}.slim"}},
+        }
+    )
+
+
+def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """With a death while it is read; then the topic gets the difference."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    create(servers, f"{name}.orders", 2)
+    orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows)
+    pipeline = written(tmp_path, servers, name, {}, limit=60)
+    first = replace(pipeline, sections=narrow(name, {"a": "amount"}))
+    first.drained()
+    assert shown(servers, f"{name}.slim") == counted([(k, {"a": k}) for k in orders])
+
+    more = {key: {"customer": 9, "amount": 1000 + key} for key in range(250, 320)}
+    orders |= more
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in more.items()]
+    produce(servers, f"{name}.orders", rows)
+    wider = replace(pipeline, sections=narrow(name, {"a": "amount", "c": "customer"}))
+    batch = max(first.log("offsets")) + 5
+    with wider.start("--once", fault=f"after_commit:{batch}:1:all") as run:
+        run.wait(120)
+    assert run.once.exists(), run.text
+    assert 'reading "orders" again from the beginning' in run.text
+    # What was there goes on meanwhile.
+    old = {key: {"a": row["amount"]} for key, row in orders.items()}
+    assert shown(servers, f"{name}.slim") == counted(list(old.items()))
+    end = wider.drained()
+
+    assert 'reading "orders" again from the beginning' in end.text
+    new = [(k, {"a": row["amount"], "c": row["customer"]}) for k, row in orders.items()]
+    assert shown(servers, f"{name}.slim") == counted(new)
+    records = progress_of(servers, f"{name}.slim")
+    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+    wider.drained()
+    assert shown(servers, f"{name}.slim") == counted(new)
+
+
 def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
     return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
 
