@@ -130,6 +130,8 @@ class _Resolving:
         for operator in before.operators:
             self._by_base.setdefault(shown(operator.name), []).append(operator)
         self._new: dict[str, Operator] = {o.name: o for o in after.operators}
+        # Arrangements have the names of their relations, so another collection needs another.
+        self._arranged = {each.relation for join in after.joins for each in join.inputs}
         self._done: dict[str, Operator] = {}
         self._followed: set[str] = set()
         """Operators of the old plan that have another name now."""
@@ -203,7 +205,7 @@ class _Resolving:
         self._stays[name] = (as_it_was == old or _migrates(old, as_it_was)) and all(same)
         if self._stays[name]:
             return as_it_was
-        if kind.is_linear:
+        if kind.is_linear and name not in self._arranged:
             return moved
         last = self._used.get(name, 0)
         return _renamed(moved, f"{name}@{last + 1}" if last else name)
