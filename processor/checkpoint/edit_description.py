@@ -23,7 +23,9 @@ from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.edits_resolved import over
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, Operator, Output, Plan
@@ -95,6 +97,8 @@ class _Description:
         outputs = zip(given.outputs, edit.after.outputs, strict=True)
         self._named = {after.name: own.name for own, after in operators}
         self._named_outputs = {after.name: own.name for own, after in outputs}
+        inputs = zip(given.inputs, edit.after.inputs, strict=True)
+        self._named_inputs = {after.name: own.name for own, after in inputs}
         self._former = {name: self._former_of(each) for name, each in self._after.items()}
         self._stays: dict[str, bool] = {}
 
@@ -107,21 +111,43 @@ class _Description:
 
     def _name(self, name: str) -> str:
         """The name of a part for users."""
-        return self._named.get(name, shown(name))
+        return self._named.get(name) or self._named_inputs.get(name) or shown(name)
 
     def _inputs(self) -> Iterator[PartPlan]:
-        before = {source.name: source for source in self._edit.before.inputs}
-        after = {source.name: source for source in self._edit.after.inputs}
+        edit = self._edit
+        before = {source.name: source for source in core(edit.before).inputs}
+        after = {source.name: source for source in edit.after.inputs}
+        again = read_again(edit.before, edit.after)
         for name, source in after.items():
+            own = self._named_inputs[name]
             if name in before:
                 why = self._kept_reading(name)
-                yield PartPlan("input", name, "stays", source.value_format, why=why)
+                part = PartPlan("input", own, "stays", source.value_format, why=why)
+                if own != shown(name):
+                    part = msgspec.structs.replace(part, does="renamed", was=shown(name))
+                yield part
+            elif name in again:
+                yield self._read_again(own, source)
             else:
                 yield _new_input(source)
+        kept = {shown(name) for name in after}
         for name, source in before.items():
-            if name not in after:
+            if name not in after and shown(name) not in kept:
                 why = "it is not read any more"
-                yield PartPlan("input", name, "dropped", source.value_format, why=why)
+                yield PartPlan("input", shown(name), "dropped", source.value_format, why=why)
+
+    def _read_again(self, name: str, source: Input) -> PartPlan:
+        """Describe an input that is read again from its beginning, beside what goes on."""
+        known = any(shown(each.name) == name for each in self._edit.before.inputs)
+        topics = " and ".join(f'"{topic}"' for topic in source.topics)
+        return PartPlan(
+            "input",
+            name,
+            "replaced" if known else "new",
+            source.value_format,
+            why=f"{topics} is read again from its beginning, while the plan of before goes on",
+            filled_from=tuple(Origin("topic", topic) for topic in source.topics),
+        )
 
     def _kept_reading(self, name: str) -> str:
         """Describe how an input is still read, if the new plan alone would read it otherwise."""
@@ -185,6 +211,10 @@ class _Description:
         """Explain a replacement: by another definition, or by another collection as its source."""
         was = kind_of(old).with_sources(_called(old, ""), shown)
         now = kind_of(operator).with_sources(_called(operator, ""), self._name)
+        was, now = (
+            over(each, {source.name: shown(source.name) for source in plan.inputs})
+            for each, plan in ((was, self._edit.before), (now, self._edit.after))
+        )
         if was != now:
             return "since it is defined otherwise"
         changed = [
@@ -205,7 +235,7 @@ class _Description:
     def _is_as_it_was(self, name: str) -> bool:
         operator = self._after.get(name)
         if operator is None:
-            return any(source.name == name for source in self._edit.before.inputs)
+            return any(source.name == name for source in core(self._edit.before).inputs)
         kind, old = kind_of(operator), self._former[name]
         if not kind.is_linear:
             return name not in self._edit.fresh
@@ -219,7 +249,7 @@ class _Description:
         if kind.is_linear:
             return
         if kind.reads_rows:
-            known = {source.name for source in self._edit.before.inputs}
+            known = {source.name for source in core(self._edit.before).inputs}
             for source in kind.sources(operator):
                 if source not in known:
                     yield from (Origin("topic", topic) for topic in after.input(source).topics)

@@ -65,7 +65,7 @@ def as_written(plan: Plan) -> Plan:
         plan,
         inputs=tuple(replace(each, name=shown(each.name)) for each in plan.inputs),
         operators=tuple(
-            _over(_renamed(kind_of(o).with_sources(o, shown), shown(o.name)), written)
+            over(_renamed(kind_of(o).with_sources(o, shown), shown(o.name)), written)
             for o in plan.operators
         ),
         outputs=tuple(
@@ -197,7 +197,7 @@ class _Resolving:
             for source in kind.sources(operator)
         ]
         moved: Operator = kind.with_sources(operator, self._name_of)
-        moved = _over(moved, self._called)
+        moved = over(moved, self._called)
         candidates = self._by_base.get(name, [])
         old = next((each for each in candidates if _renamed(moved, each.name) == each), None)
         old = old or next(iter(candidates), None) or self._renamed_to(moved)
@@ -231,7 +231,7 @@ class _Resolving:
         return replace(moved, name=f"{output.name}@{last + 1}" if last else output.name)
 
 
-def _over(operator: Operator, named: Mapping[str, str]) -> Operator:
+def over(operator: Operator, named: Mapping[str, str]) -> Operator:
     """The operator over the rows of an input of another name, if it reads rows."""
     if isinstance(operator, Upsert | StateMachine):
         return msgspec.structs.replace(operator, input=named.get(operator.input, operator.input))

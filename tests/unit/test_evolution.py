@@ -13,9 +13,17 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.batch import hydrating
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import FORMS, Birth, newborn
-from ikebana.processor.checkpoint.evolution import edit_to, evolved, hints_kept, names_of, resumed
+from ikebana.processor.checkpoint.evolution import (
+    edit_to,
+    evolved,
+    hints_kept,
+    names_of,
+    recorded,
+    resumed,
+)
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.planning.backfill import read_again
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.timing.reclock import SourceOffset
 
@@ -90,7 +98,7 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
         ),
         pytest.param(
             plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",)))),
-            "inputs.customers_in was changed: what its topic has had is not read again",
+            "inputs.customers_in was changed: it reads another topic",
             id="another topic",
         ),
     ],
@@ -296,13 +304,14 @@ def test_a_column_that_nothing_reads_may_come_and_go() -> None:
         assert resumed(birth, new) == old
 
 
-def test_a_column_that_is_kept_may_not() -> None:
+def test_a_column_more_of_rows_that_are_kept_is_read_again() -> None:
     """Rows that are kept whole would be read otherwise than they were."""
-    whole = plan_of()
+    whole = born(plan_of())
     more = replace(INPUTS[0], columns=(*INPUTS[0].columns, Column("c", "BIGINT")))
+    found = resumed(whole, plan_of(inputs=(more, INPUTS[1])))
 
-    with pytest.raises(CheckpointError, match=r"inputs.orders_in was changed"):
-        evolved(born(whole), plan_of(inputs=(more, INPUTS[1])))
+    assert [source.name for source in found.inputs] == ["orders_in@2", "customers_in"]
+    assert read_again(recorded(whole), found) == ("orders_in@2",)
 
 
 def test_a_batch_of_a_version_before_is_known_by_its_name_of_then() -> None:

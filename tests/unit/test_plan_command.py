@@ -52,7 +52,9 @@ def files_of(place: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "status"), [("before", 0), ("edited", 2), ("refused", 1)], ids=lambda each: each
+    ("name", "status"),
+    [("before", 0), ("edited", 2), ("again", 2), ("refused", 1)],
+    ids=lambda each: each,
 )
 def test_what_is_said_is_what_is_stored(name: str, status: int, stopped: Path) -> None:
     """To the letter, with the exit status; nothing is written."""

@@ -112,13 +112,56 @@ def joined(where: str = "o.c = p.key::VARCHAR") -> ik.Pipeline:
 
 
 def test_a_restart_refuses_what_a_checkpoint_refuses() -> None:
-    """A new input, here; what may not change is named."""
+    """How times are made, here; what may not change is named."""
     run = fed(Run(sums()))
     run.read()
 
-    with pytest.raises(CheckpointError, match=r"inputs\.prices is new|inputs"):
-        run.restart(joined())
+    with pytest.raises(CheckpointError, match=r'time was "ingest", is "offset"'):
+        run.restart(replace(sums().plan(), time="offset"))
     assert run.plan == sums().plan()
+
+
+def test_what_the_state_lacks_of_rows_is_read_again_beside_what_goes_on() -> None:
+    """Outputs of before get what comes meanwhile, and the difference when all is read."""
+
+    def pipeline(*columns: str) -> ik.Pipeline:
+        shop = ik.Pipeline("shop")
+        rows = shop.topic("orders", columns=COLUMNS).upsert()
+        rows.select(*columns).named("slim").to("slim")
+        return shop
+
+    run = fed(Run(pipeline("n"), shards=2))
+    run.read()
+    run.restart(pipeline("n", "c"))
+    run.send("orders", 99, {"c": "new", "n": 7})
+    while (99, {"n": 7}) not in run.collection("slim"):
+        assert run.batch(limit=4)
+    assert sorted(run.collection("slim"))[0] == (0, {"n": 1})
+    run.crash(committed=[0], limit=4)
+    run.restart()
+    run.read(limit=4)
+
+    assert sorted(run.collection("slim"))[0] == (0, {"c": "c0", "n": 1})
+    assert (99, {"c": "new", "n": 7}) in run.collection("slim")
+    assert len(run.updates("slim")) == 13 + 26
+
+
+def test_a_way_back_needs_nothing_to_be_read_to_its_end() -> None:
+    """What was read for the other plan is dropped."""
+    first = sums()
+    run = fed(Run(first))
+    run.read()
+    wider = sums().plan()
+    columns = (COLUMNS[0], ik.Column("n", "INTEGER"))
+    wider = replace(wider, inputs=(replace(wider.inputs[0], columns=columns),))
+    run.restart(wider)
+    for _ in range(2):
+        assert run.batch(limit=2)
+    run.restart(first)
+    run.read()
+
+    assert sorted(run.collection("sums")) == SUMS
+    assert run.last.positions.keys() == {"orders"}
 
 
 def test_a_changed_pipeline_waits_until_all_is_finished() -> None:
