@@ -103,12 +103,20 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
             )
 
 
+_NOT_AGAIN = "what its topic has had is not read again"
 _OTHER_TOPIC = "it reads another topic, and nothing says what is in both"
 
 
 def _readers(edit: Edit) -> Iterator[Problem]:
     """Yield operators that would need an input from its beginning, which is not read again."""
-    known = {source.name for source in edit.before.inputs}
+    # Of an input that was changed itself, that is told.
+    known = {
+        source.name
+        for source in edit.before.inputs
+        if not any(
+            s.name == source.name and lasting(s) != lasting(source) for s in edit.after.inputs
+        )
+    }
     old = {shown(operator.name) for operator in edit.before.operators}
     for operator in edit.after.operators:
         kind = kind_of(operator)
@@ -134,8 +142,8 @@ def _readers(edit: Edit) -> Iterator[Problem]:
                 instead = f'Make it of "{keeps[0]}", which keeps what the input has had'
             yield Problem(
                 f"operators.{name}",
-                f'{is_what}, and reads input "{source}": what its topic has had is not read '
-                f"again{remedy}",
+                f'{is_what}, and reads input "{shown(source)}": '
+                f"{why_not(edit.before, edit.before.input(source)) or _NOT_AGAIN}{remedy}",
                 instead,
             )
 

@@ -227,20 +227,37 @@ def test_what_is_renamed_keeps_its_state_and_its_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "path"),
+    "now",
     [
-        ("status: {state_machine: events, step: 'machines:latest'}", "status was changed"),
-        ("other: {state_machine: events, step: 'machines:latest'}", "other is new"),
-        ("other: {upsert: events}", "other is new"),
+        "status: {state_machine: events, step: 'machines:ten_more'}",
+        "other: {state_machine: events, step: 'machines:ten_more'}",
+        "other: {upsert: events}",
     ],
 )
-def test_what_would_have_to_read_its_input_again_is_refused(now: str, path: str) -> None:
-    text = FIRST.replace("outputs:", f"  {MACHINE}\noutputs:").replace(
-        "inputs:\n", "inputs:\n  events: {topic: events, format: json}\n"
-    )
+@pytest.mark.parametrize("dated", [False, True])
+def test_what_needs_an_input_from_its_beginning_reads_it_again(now: str, *, dated: bool) -> None:
+    """Beside what goes on; only rows that wait for their times are not read again."""
+    events = "{topic: events, format: json" + (", event_time: {clock: kafka}}" if dated else "}")
+    text = FIRST.replace(
+        "outputs:\n", f"  {MACHINE}\noutputs:\n  shown: {{from: status, topic: shown}}\n"
+    ).replace("inputs:\n", f"inputs:\n  events: {events}\n")
     run = started(text)
-    with pytest.raises(CheckpointError, match=f'operators.{path}, and reads input "events"'):
-        edited(run, plan_of(text.replace(MACHINE, now)))
+    for number in range(6):
+        run.topics.send("events", number % 2, "e", timestamp=number)
+    run.read()
+    name, _, _ = now.partition(":")
+    new = plan_of(text.replace(MACHINE, now).replace("from: status", f"from: {name}"))
+    if dated:
+        with pytest.raises(CheckpointError, match=r'reads input "events": its rows wait for'):
+            edited(run, new)
+        return
+    edited(run, new)
+    run.topics.send("events", 1, "f")
+    run.read(limit=2)
+
+    fresh = Run(new, run.topics)
+    fresh.read()
+    assert sorted(run.collection("shown")) == sorted(fresh.collection("shown")) != []
 
 
 def test_a_machine_of_a_greater_version_goes_on_with_its_states() -> None:

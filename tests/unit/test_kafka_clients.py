@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.progress import ProgressRecord, decode
@@ -306,3 +306,24 @@ def test_topics_are_made_to_last() -> None:
         assert count == 1
         assert its["cleanup.policy"] == "delete"
         assert (its["retention.ms"], its["retention.bytes"]) == ("-1", "-1")
+
+
+class Partition(Script):
+    """A consumer of one partition of ten records, from where it is assigned."""
+
+    def assign(self, to: list[TopicPartition]) -> None:  # type: ignore[override]
+        (place,) = to
+        self.events = deque(map(Event, range(place.offset, 10)))
+
+
+def test_ranges_of_one_partition_are_read_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of an input that is read again beside others; a consumer reads at one place."""
+    monkeypatch.setattr(client, "consumer", lambda _: Partition(deque()))
+    ranges = [Range("t", 0, 0, 3), Range("t", 0, 4, 4), Range("t", 0, 7, 9)]
+    found: dict[Range, list[int]] = {}
+    for at, messages in Reader({}).read(ranges):
+        found.setdefault(at, []).extend(message.offset() for message in messages)
+
+    assert found == {ranges[0]: [0, 1, 2], ranges[2]: [7, 8]}

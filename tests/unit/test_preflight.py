@@ -72,7 +72,6 @@ def test_a_checkpoint_of_this_plan_is_told_and_left_as_it_is(shop: Pipeline) -> 
     ("run", "told"),
     [
         pytest.param({"time": "ingest"}, 'time was "offset", is "ingest"', id="plan"),
-        pytest.param({"shards": 3}, "the checkpoint has 2 shards", id="shards"),
     ],
 )
 def test_what_changed_since_the_checkpoint_is_told(
@@ -88,6 +87,16 @@ def test_what_changed_since_the_checkpoint_is_told(
     assert check.status == "failed"
     assert told in check.told
     assert check.remedy
+
+
+def test_another_number_of_shards_is_told(shop: Pipeline) -> None:
+    """A start rewrites the state for it."""
+    born(shop)
+
+    check = found(shop.but(shards=3))["same plan"]
+
+    assert check.status == "ok"
+    assert "the state is rewritten for 3 shards, from 2" in check.told
 
 
 def test_a_folder_of_somebody_else_is_refused(shop: Pipeline) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, PlanError, Upsert
-from ikebana.errors import CheckpointError
 from ikebana.processor.explain.graph import as_run
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.planning import planner
@@ -252,18 +251,19 @@ def test_a_table_that_nobody_chooses_is_counted_by_each_input() -> None:
     assert run.errors() == []
 
 
-def test_an_input_on_a_topic_that_was_read_is_refused_later() -> None:
-    """What the topic has had is not read again; to go on with one of two is no matter."""
-    run = Run(plan_of(A, B))
+def test_an_input_on_a_topic_that_was_read_is_read_from_its_beginning_beside() -> None:
+    """It catches up with the other one, and is read with it from then on."""
+    run = Run(plan_of(A))
     run.send("t", 1, {"v": 1})
     run.read()
-    run.restart(plan_of(A))
+    run.restart(plan_of(A, B))
     run.send("t", 2, {"v": 2})
     run.read()
+    run.send("t", 1, None)
+    run.read()
 
-    assert run.collection("a_now") == [(1, {"v": 1}), (2, {"v": 2})]
-    with pytest.raises(CheckpointError, match=r"inputs\.b.*has been read already"):
-        run.restart(plan_of(A, B))
+    assert run.collection("a_now") == run.collection("b_now") == [(2, {"v": 2})]
+    assert run.last.positions == {"t": {0: 3}}
 
 
 def test_explain_shows_one_topic_that_leads_to_each_input() -> None:
