@@ -175,7 +175,7 @@ class Edited:
                 if output.source == "soon":
                     until = self.parts["operators"]["soon"]["valid_until"]
                     assert found == soon(self.run, until), topic
-                elif not (self.domain == "ingest" and self.shows_soon(output.source)):
+                elif not self.depends_on_batches(output.source):
                     assert found == collection(fresh, name), (
                         topic,
                         found,
@@ -192,9 +192,10 @@ class Edited:
                 if not output.source.startswith("priced"):
                     assert not any(count < 0 for count in found.values()), (topic, time)
 
-    def shows_soon(self, source: str) -> bool:
-        """Whether a collection depends on when batches were."""
-        return source.partition("@")[0] in ("soon",)
+    def depends_on_batches(self, source: str) -> bool:
+        """Whether a collection depends on how records came together in batches."""
+        name = source.partition("@")[0]
+        return name == "priced" or (name == "soon" and self.domain == "ingest")
 
 
 @given(st.data(), DOMAINS, st.randoms(use_true_random=False))
