@@ -137,7 +137,7 @@ def _editing(job: Job, tick: Tick) -> Editing | None:
     if not tick.editing:
         return None
     assert job.edit is not None, "an edit of no plan"
-    return Editing(job.edit, tick.editing, tick.edits, tick.fills)
+    return Editing(job.edit, tick.editing, tick.edits, tick.fills, frozenset(tick.began))
 
 
 def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Marker:

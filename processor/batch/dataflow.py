@@ -17,6 +17,7 @@ from ikebana.errors import RecordError
 from ikebana.processor.batch.editing import Editing, portion, shown_at
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.joined_batch import JoinedBatch
+from ikebana.processor.batch.joins_before import is_of_before
 from ikebana.processor.batch.waiting import waiting
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
@@ -106,7 +107,8 @@ def advance(
     New joins in `hydrating` are to get what was there before these times, and with `hydrates`
     get a portion of it now; parts of the store in `released` are deleted, as much as fits into
     a batch.  With `editing`, the plan has taken the place of another at that time, and
-    what outputs and fresh operators get of it is on its way.
+    what outputs and fresh operators get of it is on its way; while it fills, it is the edit
+    that takes a portion with `hydrates`.
 
     With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
     those with event time always may.
@@ -124,7 +126,7 @@ def advance(
     )
     batch.take(rows)
     if editing is not None and editing.fills:
-        batch.fill(editing)
+        batch.fill(editing, takes=hydrates)
     for source in plan.inputs:
         if source.is_collection and not ways.comes_out_of_decoding(source):
             batch.learn(source, [row for row in rows if isinstance(row, Facts)])
@@ -177,7 +179,9 @@ class _Batch:
         self._physical = physical
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
+        self._editing = editing
         filling = editing.edit.takers if editing is not None and editing.fills else ()
+        hydrates = hydrates and not self._fills
         self._joins = JoinedBatch(plan, intervals, hydrating, hydrates=hydrates, filling=filling)
         self.hydrated: list[str] = []
         self.filled: tuple[int, int] | None = None
@@ -185,7 +189,6 @@ class _Batch:
         self._arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
         self._held = held
-        self._editing = editing
         self._far = far_inlets(physical)
 
     def take(self, rows: Rows) -> None:
@@ -204,9 +207,11 @@ class _Batch:
                 case Seen():
                     self.seen.append(row)
 
-    def fill(self, editing: Editing) -> None:
-        """Send a portion of the state through the old plan and the new one."""
-        found = portion(editing, self._store)
+    def fill(self, editing: Editing, *, takes: bool) -> None:
+        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+        of_before = [name for name in self._arriving if is_of_before(name)]
+        arriving = {name: self._arriving.pop(name) for name in of_before}
+        found = portion(editing, self._store, arriving, takes=takes)
         for name, updates in found.outputs.items():
             self.emitted[name] += updates
         for name, updates in found.inlets.items():
@@ -298,6 +303,9 @@ class _Batch:
 
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]
+        if self._editing is not None and self._editing.fills:
+            self._wait(name, self._editing.time)
+            return
         if self._joins.hydrates(stage):
             self._hydrate(stage)
         part = self._part(parts.LOCKED, name)
@@ -310,6 +318,16 @@ class _Batch:
                 self.hops.setdefault(to, []).extend(rows)
             else:
                 self._arriving[to] += rows
+
+    def _wait(self, name: str, time: Time) -> None:
+        """Keep what comes to a stage while an edit at a time fills.
+
+        Only a new stage gets anything of the times before: what its join will begin with.
+        """
+        later = [update for update in self._arriving.pop(name, []) if update.time >= time]
+        if later:
+            step = hold.step if name in self._far else hold.step_in_blocks
+            step(self._part(parts.HOLD_IN, name), later, time)
 
     def _hydrate(self, stage: Stage) -> None:
         part = self._part(parts.HYDRATE, stage.join)

@@ -20,6 +20,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Store
+from ikebana.processor.batch.joins_before import Arriving, JoinsBefore
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.kernels import reduce, reduce_rows, state_machine, upsert
@@ -51,13 +52,15 @@ class _At(msgspec.Struct, array_like=True):
 class Editing:
     """An edit at the frontier `time`; with `fills`, this batch takes a portion of the state.
 
-    Its `number` tells it from others at the same frontier.
+    Its `number` tells it from others at the same frontier.  `began` are the joins that have begun
+    at this frontier, with an earlier edit: what they began with is in no output yet.
     """
 
     edit: Edit
     time: Time
     number: int
     fills: bool
+    began: frozenset[str] = frozenset()
 
     def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
         """Give fresh operators the last closed time as their interval, during the fill."""
@@ -83,8 +86,14 @@ class Filling:
     done: bool = False
 
 
-def portion(editing: Editing, store: Store) -> Filling:
-    """Take the next portion of an edit at its frontier; the progress is in the store."""
+def portion(
+    editing: Editing, store: Store, arriving: Arriving | None = None, *, takes: bool = True
+) -> Filling:
+    """Take the next portion of an edit at its frontier; the progress is in the store.
+
+    `arriving` is what comes to joins of the plan before from other shards.  With `takes` not
+    set, that is all that is done.
+    """
     edit, time = editing.edit, editing.time
     begin = _At(time, number=editing.number)
     place = parts.operator_part(store, parts.EDIT)
@@ -92,23 +101,35 @@ def portion(editing: Editing, store: Store) -> Filling:
     at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
     if (at.time, at.number) != (begin.time, begin.number):
         at = begin
-    filling, left = Filling(), PORTION
-    if not at.cleared:
+    filling, left = Filling(parts=at.part), PORTION if takes else 0
+    if takes and not at.cleared:
         # An earlier part of the same name may not be deleted completely yet.
         at.cleared = parts.release(store, _new_parts(edit))
         place.put(_AT, msgspec.msgpack.encode(at))
         if not at.cleared:
             return filling
+    joins = JoinsBefore(edit, time, store)
+    joins.arrive(arriving or {})
     while left > 0 and at.part < len(edit.scanned):
         root = edit.scanned[at.part]
-        taken = list(islice(_contents(edit.before, root, store, at.next), left + 1))
-        if len(taken) > left:
-            at.next = taken.pop()[0]
+        reached: bytes | None = None
+        if root in editing.began:
+            count = 0
+        elif root in edit.joins_before:
+            count, reached = joins.begin(root, at.next, left)
         else:
-            at.part, at.next = at.part + 1, b""
-        left -= len(taken)
-        filling.keys += len(taken)
-        _Filler(edit, root, time - 1, filling).take(taken)
+            taken = list(islice(_contents(edit.before, root, store, at.next), left + 1))
+            if len(taken) > left:
+                reached = taken.pop()[0]
+            count = len(taken)
+            _Filler(edit, root, time - 1, filling).take(taken)
+        left -= count
+        filling.keys += count
+        at.part, at.next = (at.part + 1, b"") if reached is None else (at.part, reached)
+    for root in edit.joins_before:
+        _Filler(edit, root, time - 1, filling).take_joined(joins.results[root], joins.errors[root])
+    for name, updates in joins.hops.items():
+        filling.hops.setdefault(name, []).extend(updates)
     filling.parts = at.part
     filling.done = at.part >= len(edit.scanned)
     place.put(_AT, msgspec.msgpack.encode(at))
@@ -148,13 +169,29 @@ class _Filler:
                 for key, values, _ in contents
                 for value in values
             ]
-            physical = planner.physical(plan)
-            for branch in branches_of(plan, self._root):
-                if self._errs or edit.goes(branch, sign):
-                    passed = planner.chain_of(plan, branch, physical).apply(rows, branch.silent)
-                    if self._errs:
-                        self._filling.errors += passed.errors
-                    self._deliver(plan, branch, sign, passed.updates)
+            self._pass(plan, sign, rows)
+
+    def take_joined(self, results: Sequence[KeyedUpdate], errors: Sequence[KeyedUpdate]) -> None:
+        """Take results of a join of the plan before, and what could not be evaluated of it."""
+        if self._ends:
+            self._filling.errors += [
+                KeyedUpdate(None, record, self._time, -diff) for _, record, _, diff in errors
+            ]
+        for plan, sign in self._edit.sides:
+            rows = [
+                KeyedUpdate(key, value, self._time, sign * diff) for key, value, _, diff in results
+            ]
+            self._pass(plan, sign, rows)
+
+    def _pass(self, plan: Plan, sign: Side, rows: Sequence[KeyedUpdate]) -> None:
+        """Send rows of the part through the branches that it has in one of the plans."""
+        physical = planner.physical(plan)
+        for branch in branches_of(plan, self._root):
+            if self._errs or self._edit.goes(branch, sign):
+                passed = planner.chain_of(plan, branch, physical).apply(rows, branch.silent)
+                if self._errs:
+                    self._filling.errors += passed.errors
+                self._deliver(plan, branch, sign, passed.updates)
 
     def _deliver(
         self, plan: Plan, branch: Branch, sign: Side, made: Sequence[KeyedUpdate]

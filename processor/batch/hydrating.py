@@ -47,12 +47,21 @@ def portion(store: Store, origin: Arrangement | UpsertArrangement, begin: Time) 
         at = _At(begin)
     if at.next is None:
         return Hydrated([], done=True)
-    rows: list[KeyedUpdate] = []
-    reached: bytes | None = None
-    for key, data in groupby(origin.contents(begin, at.next), key=itemgetter(0)):
-        if len(rows) >= PORTION:
-            reached = key
-            break
-        rows += [KeyedUpdate(key, datum, begin, count) for _, datum, count in data]
+    rows, reached = data_from(origin, begin, at.next, PORTION)
     store.put(_AT, msgspec.msgpack.encode(_At(begin, reached)))
     return Hydrated(rows, done=reached is None)
+
+
+def data_from(
+    origin: Arrangement | UpsertArrangement, begin: Time, start: bytes, most: int
+) -> tuple[list[KeyedUpdate], bytes | None]:
+    """About `most` data of an arrangement before a time, as changes at it, from a key on.
+
+    Also the next key, None if there is none.
+    """
+    rows: list[KeyedUpdate] = []
+    for key, data in groupby(origin.contents(begin, start), key=itemgetter(0)):
+        if len(rows) >= most:
+            return rows, key
+        rows += [KeyedUpdate(key, datum, begin, count) for _, datum, count in data]
+    return rows, None

@@ -72,14 +72,10 @@ class JoinedBatch:
         if not rows:
             return
         arranged = self._arrangements[stage.looks_up]
-        if stage.role != "lookup":
-            yield from extending(self._plan, stage).apply(rows, arranged)
-            return
-        compiled = looking(self._plan, stage)
-        if compiled.is_locked:
+        if stage.role == "lookup" and (compiled := looking(self._plan, stage)).is_locked:
             yield from compiled.apply_locked(store, rows, self._intervals[stage.name], arranged)
         else:
-            yield from compiled.apply(rows, arranged)
+            yield from applied(self._plan, stage, rows, arranged)
 
     def hydrates(self, stage: Stage) -> bool:
         """Whether a stage gets data from before its join began."""
@@ -88,20 +84,10 @@ class JoinedBatch:
 
     def hydrate(self, stage: Stage, store: Store) -> "Begun":
         """A portion of what a join's first input was; `store` knows how far that is."""
-        join = ways.join_of(self._plan, stage.join)
-        own = join.paths[0].arrangement
         origin = self._joined.origins[stage.join]
         begin = self._hydrating[stage.join]
         rows, done = hydrating.portion(store, self._arrangements[origin], begin)
-        if self._joined.kept[origin].arrangement.keys == own.keys:
-            return Begun(rows, [], [], done)
-        # By the key that its changes ask for, they are in other shards.
-        nulls = next((f.nulls for f in self._joined.feeds if f.name == stage.name), False)
-        steps = ((str(own), Arrange(own.keys, nulls)),)
-        arranging = chain(steps, frozen(ways.scope_of(self._plan, own.relation)))
-        whole = [KeyedUpdate(*parts_of(row.value), row.time, row.diff) for row in rows]
-        far, errors = arranging.apply(whole)
-        return Begun([], far, errors, done)
+        return Begun(*sent(self._plan, stage, rows), done)
 
     def reach(self, stage: Stage) -> Time:
         """The time before which a stage takes rows.
@@ -129,6 +115,41 @@ class JoinedBatch:
         origins = self._joined.origins
         begins = (time for join, time in self._hydrating.items() if origins[join] == name)
         return min([progress.since(self._graph, at, name), *begins])
+
+
+def applied(
+    plan: Plan,
+    stage: Stage,
+    rows: Sequence[KeyedUpdate],
+    arranged: Arrangement | UpsertArrangement,
+) -> Iterator[Portion]:
+    """Apply a stage that remembers nothing to rows."""
+    if stage.role == "lookup":
+        return looking(plan, stage).apply(rows, arranged)
+    return extending(plan, stage).apply(rows, arranged)
+
+
+class Sent(NamedTuple):
+    """What goes to the first stage of a join: rows in their shards, rows to hop, and errors."""
+
+    near: list[KeyedUpdate]
+    far: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+
+
+def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
+    """What a join's first stage gets of data of the arrangement that the join begins from."""
+    stages = joined(plan)
+    own = ways.join_of(plan, stage.join).paths[0].arrangement
+    if stages.kept[stages.origins[stage.join]].arrangement.keys == own.keys:
+        return Sent(rows, [], [])
+    # By the key that its changes ask for, they are in other shards.
+    nulls = next((feed.nulls for feed in stages.feeds if feed.name == stage.name), False)
+    steps = ((str(own), Arrange(own.keys, nulls)),)
+    arranging = chain(steps, frozen(ways.scope_of(plan, own.relation)))
+    whole = [KeyedUpdate(*parts_of(row.value), row.time, row.diff) for row in rows]
+    far, errors = arranging.apply(whole)
+    return Sent([], far, errors)
 
 
 class Begun(NamedTuple):

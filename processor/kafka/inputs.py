@@ -16,7 +16,6 @@ from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.topics import Positions
-from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reclock import SourceOffset
 
@@ -131,9 +130,7 @@ class Inputs:
         )
 
     def hops(self, batch: int, shards: int) -> Mapping[int, int]:
-        """Read the ends of the exchange topic (loopback) after a batch, by shard, if it exists."""
-        if not progress.has_hops(self._plan):
-            return {}
+        """Read the ends of the exchange topic (loopback) after a batch, by shard."""
         topic = self._plan.loopback_topic
         return self._hopped.after(batch, lambda: loopback.ends(self._admin, topic, shards))
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
+from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.planning.planner import Branch
 
@@ -96,6 +98,14 @@ class Edit:
             )
         )
 
+    @cached_property
+    def joins_before(self) -> tuple[str, ...]:
+        """The joins of the old plan whose results the edit computes once more.
+
+        They keep none, but their arrangements have all that it takes.
+        """
+        return tuple(root for root in self.scanned if can_be_recomputed(self.before, root))
+
     def goes(self, branch: Branch, sign: Side) -> bool:
         """Whether any output or operator takes the results of a branch of a side."""
         return bool(self.shown_by(branch, sign) or (sign > 0 and self.taken_from(branch)))
@@ -116,6 +126,22 @@ class Edit:
         """Whether the steps after a root change, so that other rows may fail on them."""
         old, new = ({branch.steps for branch in branches_of(plan, root)} for plan, _ in self.sides)
         return old != new
+
+
+def has_contents(plan: Plan, root: str) -> bool:
+    """Whether the whole collection of a root is in the state, or can be computed from it."""
+    operator = next((each for each in plan.operators if each.name == root), None)
+    kept = operator is not None and kind_of(operator).keeps_contents
+    return kept or can_be_recomputed(plan, root)
+
+
+def can_be_recomputed(plan: Plan, root: str) -> bool:
+    """Whether a root is a join whose results are a function of what its inputs are now.
+
+    Those of an as-of join are not: they depend on when each row of the left has come.
+    """
+    is_delta = any(join.name == root and isinstance(join, DeltaJoin) for join in plan.joins)
+    return is_delta and root in joined(plan).origins
 
 
 def branches_of(plan: Plan, root: str) -> tuple[Branch, ...]:

@@ -8,7 +8,7 @@ import msgspec
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import why_not
-from ikebana.processor.planning.edits import Edit, branches_of
+from ikebana.processor.planning.edits import Edit, branches_of, has_contents
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
 from ikebana.processor.planning.identity import lasting
 from ikebana.processor.planning.joined import joined
@@ -251,18 +251,24 @@ def _sources_missing(edit: Edit) -> Iterator[Problem]:
     """Yield collections that new readers need, and that the state does not have completely."""
     for plan in (edit.before, edit.after):
         for root, branches in planner.physical(plan).branches.items():
-            if not _has_contents(plan, root) and (plan is edit.before or root not in edit.fresh):
+            if not has_contents(plan, root) and (plan is edit.before or root not in edit.fresh):
                 for branch in branches:
                     yield from _lacking(edit, plan, root, branch)
 
 
 def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[Problem]:
     names = edit.affected if plan is edit.after else edit.replaced
-    is_join = any(join.name == root for join in plan.joins)
-    what = "it keeps no results" if is_join else "nothing keeps what it has had"
+    what = "nothing keeps what it has had"
     instead = "Read a copy of its topic by a new input, which is read from its beginning"
-    if is_join:
-        instead = "Define the join once more under another name, so that it begins with all"
+    if any(join.name == root for join in plan.joins):
+        what = (
+            "the results of an as-of join depend on when the rows of its left came: they are not "
+            "kept, and cannot be computed once more"
+        )
+        instead = (
+            "Define it under another name, and show it in a new topic by another output: it "
+            "begins there with the rows that its left has now"
+        )
     for name in sorted(names & set(branch.outputs)):
         if plan is edit.after and branch in branches_of(edit.before, root):
             continue
@@ -308,9 +314,3 @@ def _joins(edit: Edit) -> Iterator[Problem]:
                         "elsewhere",
                         "Let what moves times come behind the join",
                     )
-
-
-def _has_contents(plan: Plan, root: str) -> bool:
-    """Whether the state has the whole collection of a root."""
-    operator = next((each for each in plan.operators if each.name == root), None)
-    return operator is not None and kind_of(operator).keeps_contents

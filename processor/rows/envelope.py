@@ -25,11 +25,13 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     * `adopted`: all shards have committed this batch already, so its records are not read again.
     * `hops_from`: the offset, by shard, at which the batch begins to read the loopback topic.
     * `hydrating`: the new joins that still lack rows from before they began, each with the time
-      at which it begins; with `hydrates`, this batch gives them a portion of those rows.
+      at which it begins; with `hydrates`, this batch gives them a portion of those rows, or of
+      the state if it `fills`.
     * `released`: the parts of the state that no operator owns any more.
     * `editing`: the frontier of the edit of the plan that is in progress, 0 if none is; with
       `fills`, this batch takes a portion of the state through the old and the new plan.
     * `edits`: how often the plan has been edited.
+    * `began`: the joins that have begun at the frontier of the edit, with an earlier edit.
     """
 
     batch: int
@@ -47,6 +49,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     editing: int = 0
     fills: bool = False
     edits: int = 0
+    began: tuple[str, ...] = ()
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

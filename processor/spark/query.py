@@ -23,6 +23,7 @@ from ikebana.processor.kafka.takeover import Takeover
 from ikebana.processor.opening import opened
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
@@ -127,6 +128,7 @@ def start(
     # What is on its way is finished with the number of shards that there were.
     running.conf.set("spark.sql.shuffle.partitions", birth.shards)
     stop = spark.folder / f"stop-{taken.incarnation}"
+    edit = edit_under_way(birth, found.layout.logged().offset or birth.start)
     config = SourceConfig(
         plan=plan,
         kafka={**settings.kafka, **settings.source_kafka},
@@ -142,6 +144,7 @@ def start(
         released=birth.released,
         edits=birth.edits,
         finishes=found.finishes,
+        exchanges=_exchanges(plan, edit),
     )
     job = Job(
         plan=plan,
@@ -157,7 +160,7 @@ def start(
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
-        edit=edit_under_way(birth, found.layout.logged().offset or birth.start),
+        edit=edit,
     )
     # A query that only finishes something is over before there is anything to tell.
     told = listen(running, on_trigger) if on_trigger and not found.finishes else None
@@ -169,6 +172,11 @@ def start(
     return Running(
         query, found.layout, stop, job, ui, taken.waiting, told, precedes=found.precedes
     )
+
+
+def _exchanges(plan: Plan, edit: Edit | None) -> bool:
+    """Whether anything goes through the loopback topic; an edit also runs joins of before."""
+    return any(progress.has_hops(each) for each in (plan, *([edit.before] if edit else ())))
 
 
 def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
@@ -229,9 +237,10 @@ class _Sink:
         self._new = taken.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
-        hops = progress.has_hops(job.plan)
         self._trimming = (
-            Trimming(self._admin, job.plan.loopback_topic, job.retained) if hops else None
+            Trimming(self._admin, job.plan.loopback_topic, job.retained)
+            if _exchanges(job.plan, job.edit)
+            else None
         )
 
     def __call__(self, frame: DataFrame, spark_batch: int) -> None:

@@ -65,7 +65,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
 
     `adopted` is the digest of a batch that all shards have committed.  `released` are the parts
     of the state that no operator owns any more.  A run that `finishes` reads nothing, and makes
-    batches as long as anything is on its way.  While the file `stop` exists, no batch is
+    batches as long as anything is on its way.  With `exchanges`, there is a loopback topic to
+    read.  While the file `stop` exists, no batch is
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
     of inputs with times of their own.  The file `stop`.filled says that what the plan reads again
     has been read; no batch is minted from then on.
@@ -85,6 +86,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     released: tuple[str, ...] = ()
     edits: int = 0
     finishes: bool = False
+    exchanges: bool = True
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -198,7 +200,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         found = self._inputs.look(last.positions, last.topic_ids)
         ends = found.ends if self._target is None else _capped(self._target, last.positions)
         shards = len(config.labels)
-        look = reclock.Look(ends, found.begins, hops=self._inputs.hops(last.batch, shards))
+        hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
+        look = reclock.Look(ends, found.begins, hops=hops)
         if self._inputs.dated is not None:
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
@@ -247,6 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 editing=after.editing,
                 fills=after.fills,
                 edits=after.edits,
+                began=after.begun_at_edit,
             )
         )
         slices: list[Slice] = []

@@ -404,7 +404,10 @@ class Run:
     def _editing(self, after: SourceOffset) -> Editing | None:
         """The edit of the plan that a batch belongs to, if any."""
         edit = None if self._birth is None else edit_under_way(self._birth, after)
-        return None if edit is None else Editing(edit, after.editing, after.edits, after.fills)
+        if edit is None:
+            return None
+        began = frozenset(after.begun_at_edit)
+        return Editing(edit, after.editing, after.edits, after.fills, began)
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
         """The rows that each shard gets in a batch."""

@@ -36,7 +36,17 @@ from ikebana.processor.timing.transactions import Transactions
 MOST_HOPS = 400
 
 # Left out of the digest while they are empty: markers of older checkpoints lack these fields.
-_ADDED_LATER = ("hops", "known", "now", "hydrating", "hydrates", "edits", "editing", "fills")
+_ADDED_LATER = (
+    "hops",
+    "known",
+    "now",
+    "hydrating",
+    "hydrates",
+    "edits",
+    "editing",
+    "fills",
+    "began",
+)
 
 # Shards report this name among the joins that they have hydrated when they are done with an edit.
 FILLED = "@edit"
@@ -59,7 +69,9 @@ class SourceOffset(msgspec.Struct, frozen=True):
     * `known`: the knowledge about inputs with times of their own.
     * `now`: the clock, if times are dated, else 0.
     * `hydrating`: the new joins that still lack rows from before they began, with the time at
-      which they begin; with `hydrates`, this batch gives them a portion of these rows.
+      which they begin; with `hydrates`, this batch gives them a portion of these rows, or of
+      the state if it `fills`.
+    * `began`: the joins that have got these rows, with the same times, while they are open.
     * `edits`: how often the plan has been edited.
     * `editing`: the frontier of the last edit, until all operators are past it, else 0; with
       `fills`, this batch takes a portion of the state through the old and the new plan.
@@ -83,6 +95,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     edits: int = 0
     editing: int = 0
     fills: bool = False
+    began: dict[str, int] = {}
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that Spark logs."""
@@ -93,6 +106,11 @@ class SourceOffset(msgspec.Struct, frozen=True):
     def from_json(cls, logged: Mapping[str, Any]) -> "SourceOffset":
         """Convert from the JSON object that Spark logged."""
         return msgspec.convert(logged, cls, strict=False)
+
+    @property
+    def begun_at_edit(self) -> tuple[str, ...]:
+        """The joins that have begun at the frontier of the edit, with an earlier one."""
+        return tuple(sorted(join for join, at in self.began.items() if at == self.editing))
 
     def digest(self) -> str:
         """Hash this offset for markers, by which a replay of the same batch is recognized."""
@@ -232,11 +250,12 @@ def mint(
         known={**_read(_of(plan, {**last.known, **look.known})), **reading.known},
         now=now_ms if plan.is_dated else 0,
         hydrating=hydrating,
-        # Hydrated rows go through the loopback topic: no more of them before it is empty.
-        hydrates=bool(hydrating) and all_hops and not edit.fills,
+        # Portions go through the loopback topic: no more of them before it is empty.
+        hydrates=(bool(hydrating) or edit.fills) and all_hops,
         edits=max(edits, last.edits),
         editing=edit.at,
         fills=edit.fills,
+        began=_began(last, frontiers),
     )
 
 
@@ -298,6 +317,12 @@ def _hydrating(plan: Plan, last: SourceOffset, hydrated: Set[str]) -> dict[str, 
         begin = progress.beginning(last.frontiers)
         found |= {j.name: begin for j in plan.joins if j.name not in last.frontiers}
     return {join: at for join, at in found.items() if join in joined(plan).origins}
+
+
+def _began(last: SourceOffset, frontiers: Mapping[str, int]) -> dict[str, int]:
+    """Find the joins that have begun, or begin, at a time that some operator has not passed."""
+    least = min(frontiers.values(), default=0)
+    return {join: at for join, at in {**last.began, **last.hydrating}.items() if at >= least}
 
 
 class _Reading(NamedTuple):

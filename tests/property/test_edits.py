@@ -30,10 +30,10 @@ DOMAINS: st.SearchStrategy[Domain] = st.sampled_from(["offset", "ingest", "dated
 Moment = Literal["finishing", "first", "portions"]
 MOMENTS: st.SearchStrategy[list[Moment]] = st.lists(st.sampled_from(get_args(Moment)), max_size=3)
 
-# Of a join no results are kept, which another output could begin with, and topics of inputs and
-# outputs that are gone have what was before.
+# Of an as-of join no results are kept, which another output could begin with, and topics of inputs
+# and outputs that are gone have what was before.
 REFUSED = (
-    "keeps no results",
+    "the results of an as-of join",
     "nothing keeps what it has had",
     "read already",
     "is not read again",

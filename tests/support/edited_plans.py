@@ -5,7 +5,7 @@ All read the same topics: `orders` and `customers`, rows by key, `clicks`, rows 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from hypothesis import strategies as st
@@ -32,6 +32,8 @@ _AGGREGATES = [
     {"n": "count(*)", "q": "sum(quantity)"},
     {"least": "min(quantity)", "kinds": "count(product)"},
 ]
+# What cannot be evaluated for some rows that meet.
+_FAILING = "CASE WHEN o.product = c.name THEN c.name::BIGINT ELSE 1 END > 0"
 _FEATURES: dict[str, Sequence[Any]] = {
     "some": [
         None,
@@ -50,8 +52,12 @@ _FEATURES: dict[str, Sequence[Any]] = {
     "merged": [None, ["order", "some"], ["order", "order"]],
     "customers": [False, True, True],
     "named": [None, {"p": "o.product", "n": "c.name"}, {"q": "o.quantity", "n": "c.name"}],
-    "less": [False, False, True],
-    "counted": [False, True],
+    "joined": ["pair", "pair", "turned", "triple", "cycle", "sums", "later"],
+    "strategy": ["auto", "lookup"],
+    "less": [None, None, "o.product < c.name", "o.quantity > 2", _FAILING],
+    "few": [None, None, "n > 'salt'", "n = 'tea'"],
+    "over": [False, False, True],
+    "counted": [None, "named", "few", "over"],
     "priced": [False, False, True],
     "retract": ["current", "locked"],
     "clicks": [None, None, "n > 0", "n > 1"],
@@ -84,7 +90,8 @@ def features(draw: st.DrawFn, before: Features | None = None) -> Features:
 
     found = {name: drawn(name, st.sampled_from(values)) for name, values in _FEATURES.items()}
     shown = ["order", "some", "soon", "later", "merged", "totals", "sizes", "largest", "customer"]
-    shown += ["named", "counted", "priced", "clicked", "rates", "status", "giving"]
+    shown += ["named", "named", "few", "over", "counted"]
+    shown += ["priced", "clicked", "rates", "status", "giving"]
     for name in _OUTPUTS:
         found[name] = drawn(name, st.sampled_from(shown))
         found[f"{name} topic"] = drawn(f"{name} topic", st.sampled_from([name, name, f"{name}.b"]))
@@ -137,20 +144,11 @@ def parts_of(found: Features, domain: Domain) -> Parts:
             **times,
         }
         operators["customer"] = {"upsert": "customers"}
-        where = ["o.customer::VARCHAR = c.key::VARCHAR"]
-        if found["named"]:
-            operators["named"] = {
-                "delta_join": {"o": source, "c": "customer"},
-                "where": [*where, *(["o.product < c.name"] if found["less"] else [])],
-                "select": found["named"],
-            }
-            if found["counted"]:
-                n = {"n": "count(*)"}
-                operators["counted"] = {"reduce": "named", "by": "n", "aggregates": n}
+        operators |= _joins(found, source, operators.keys())
         if found["priced"]:
             operators["priced"] = {
                 "as_of_join": {"o": "order", "c": "customer"},
-                "on": where,
+                "on": ["o.customer::VARCHAR = c.key::VARCHAR"],
                 "select": {"p": "o.product", "n": "c.name"},
                 "retract": found["retract"],
             }
@@ -199,6 +197,47 @@ def parts_of(found: Features, domain: Domain) -> Parts:
     text = json.dumps([operators, outputs]).replace('"order"', json.dumps(order))
     operators, outputs = json.loads(text)
     return {"inputs": inputs, "operators": operators, "outputs": outputs}
+
+
+def _joins(found: Features, source: str, known: Collection[str]) -> Parts:
+    """A delta join, steps behind it, a join over it, and a reduction of any of these."""
+    if not found["named"]:
+        return {}
+    kind, select = found["joined"], found["named"]
+    inputs = {"o": source, "c": "customer"}
+    where = ["o.customer::VARCHAR = c.key::VARCHAR", *([found["less"]] if found["less"] else [])]
+    if kind == "later" and "later" in known:
+        inputs["o"] = "later"
+    if kind == "turned":
+        inputs = {"c": "customer", "o": source}
+    if kind in ("triple", "cycle"):
+        inputs["p"] = "order"
+        where.append("p.product = o.product")
+        if kind == "cycle":
+            where.append("p.customer::VARCHAR = c.key::VARCHAR")
+    if kind == "sums" and found["by"] == "customer" and "totals" in known:
+        inputs["o"] = "totals"
+        where, select = ["o.key::VARCHAR = c.key::VARCHAR"], {"t": "o.value", "n": "c.name"}
+    operators: dict[str, Any] = {
+        "named": {
+            "delta_join": inputs,
+            "where": where,
+            "select": select,
+            "strategy": found["strategy"],
+        }
+    }
+    if found["few"]:
+        operators["few"] = {"linear": "named", "where": found["few"]}
+    if found["over"]:
+        operators["over"] = {
+            "delta_join": {"a": "few" if found["few"] else "named", "b": "customer"},
+            "where": ["a.n = b.name"],
+            "select": {"n": "a.n", "k": "b.key"},
+        }
+    if found["counted"] in operators:
+        n = {"n": "count(*)"}
+        operators["counted"] = {"reduce": found["counted"], "by": "n", "aggregates": n}
+    return operators
 
 
 def plan_of(parts: Parts, domain: Domain) -> Plan:
