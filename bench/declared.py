@@ -79,7 +79,7 @@ def _cost(
 def _round(intake: Intake, given: list[Message]) -> float:
     start = time.process_time()
     for chunk in _chunks(given):
-        taken = intake.symbols(chunk, ("t", 0))
+        taken = intake.upserts(chunk, ("t", 0))
         assert not taken.bad
         assert not taken.errors
     return time.process_time() - start

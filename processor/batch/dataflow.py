@@ -43,9 +43,9 @@ from ikebana.processor.rows.rows import (
     Ignored,
     KeyedUpdate,
     Seen,
-    Symbols,
     Truncate,
     Updates,
+    Upserts,
     keyed,
     times_of,
     updates_of,
@@ -54,7 +54,7 @@ from ikebana.processor.timing.reclock import FILLED
 
 # Rows as they reach a shard.
 Rows = Sequence[Records]
-Chunks = Sequence[Symbols | Truncate]
+Chunks = Sequence[Upserts | Truncate]
 # The name of an output, or of an operator that reads by key, before which updates are held.
 Target = tuple[str, str]
 _OUT, _IN = "out", "in"
@@ -128,9 +128,9 @@ def advance(
     for source in plan.inputs:
         if source.is_collection and not ways.comes_out_of_decoding(source):
             batch.learn(source, [row for row in rows if isinstance(row, Facts)])
-    symbols = [row for row in rows if isinstance(row, Symbols | Truncate)]
+    upserts = [row for row in rows if isinstance(row, Upserts | Truncate)]
     for name in progress.order(plan):
-        batch.move(name, symbols)
+        batch.move(name, upserts)
     batch.settle()
     batch.release()
     messages = batch.formatted()
@@ -239,11 +239,11 @@ class _Batch:
         self.counted["repeated"] += found.repeated
         self._flow(name, found.updates)
 
-    def move(self, name: str, symbols: Chunks) -> None:
+    def move(self, name: str, upserts: Chunks) -> None:
         """Advance an operator through its interval, after all operators that it waits for."""
         operator = self._operators.get(name)
         if operator is not None:
-            _MOVES[type(operator)](self, operator, symbols)
+            _MOVES[type(operator)](self, operator, upserts)
         elif name in self._joined.stages:
             self._stage(name)
         elif name in self._joined.kept:
@@ -254,8 +254,8 @@ class _Batch:
         """Write the arrangements, without the history that no lookup needs any more."""
         self._joins.settle()
 
-    def _upsert(self, operator: Upsert, symbols: Chunks) -> None:
-        chunks = [chunk for chunk in symbols if chunk.input == operator.input]
+    def _upsert(self, operator: Upsert, upserts: Chunks) -> None:
+        chunks = [chunk for chunk in upserts if chunk.input == operator.input]
         part = self._part("", operator.name)
         changes = upsert.step(part, chunks, self._intervals[operator.name])
         self.emitted[ERRORS] += changes.errors
@@ -264,8 +264,8 @@ class _Batch:
             self._joins.keep_upsert(operator.name, part, changes.updates)
         self._flow(operator.name, changes.updates)
 
-    def _run(self, operator: StateMachine, symbols: Chunks) -> None:
-        chunks = [chunk for chunk in symbols if chunk.input == operator.input]
+    def _run(self, operator: StateMachine, upserts: Chunks) -> None:
+        chunks = [chunk for chunk in upserts if chunk.input == operator.input]
         part = self._part(parts.MACHINE, operator.name)
         interval = self._intervals[operator.name]
         machine = machines.machine(operator, self._plan.topics)
@@ -483,12 +483,12 @@ def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:
     return frozenset(output.name for output in plan.outputs if (_OUT, output.name) in held)
 
 
-def _events(chunks: Iterable[Symbols | Truncate]) -> list[Event]:
-    """Symbols as a machine's events."""
+def _events(chunks: Iterable[Upserts | Truncate]) -> list[Event]:
+    """Upserts as a machine's events."""
     events: list[Event] = []
     for chunk in chunks:
         # The planner lets only plain messages come to a machine, and pushes nothing there.
-        assert isinstance(chunk, Symbols) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
+        assert isinstance(chunk, Upserts) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
         times = times_of(chunk.times, len(chunk.keys))
         order, bad = (chunk.input_order, chunk.partition), chunk.bad
         events += [

@@ -23,9 +23,9 @@ from ikebana.processor.rows.rows import (
     Ignored,
     KeyedUpdate,
     Seen,
-    Symbols,
     Truncate,
     Updates,
+    Upserts,
     add,
     updates_of,
 )
@@ -91,9 +91,9 @@ class Decoding:
             times = self._place.times([message.offset for message in messages])
             yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
         elif self._intake.takes_as_is:
-            yield from self._symbols(self._place_as_is(messages))
+            yield from self._upserts(self._place_as_is(messages))
         else:
-            yield from self._symbols(messages)
+            yield from self._upserts(messages)
         self._held += len(messages)
         full = self._held >= _CHUNK_RECORDS * self._count
         if full or self._size >= _CHUNK_BYTES * self._count:
@@ -127,9 +127,9 @@ class Decoding:
             self._greatest = None
         self._held = self._size = 0
 
-    def _symbols(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+    def _upserts(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         assert isinstance(self._intake, Intake)
-        taken = self._intake.symbols(messages, self._where, self._place.partitions, self._dating)
+        taken = self._intake.upserts(messages, self._where, self._place.partitions, self._dating)
         self._ignored += taken.ignored
         self._see(taken.greatest)
         place = self._place
@@ -170,7 +170,7 @@ class Decoding:
         return keyless
 
     def _place_symbols(self, taken: Taken, begin: int, until: int) -> None:
-        """Add the symbols from `begin` to `until` to their shards."""
+        """Add the upserts from `begin` to `until` to their shards."""
         shards, count = self._shards, self._count
         keys, values, offsets = taken.keys, taken.values, taken.offsets
         if until - begin < len(keys):
@@ -234,16 +234,16 @@ class Decoding:
         self._errors.append(KeyedUpdate(None, record, time, diff))
         self._size += len(record)
 
-    def _empty(self) -> Symbols:
+    def _empty(self) -> Upserts:
         place = self._place
         times: int | list[int] = [] if place.each or self._dating is not None else place.base
         name, counted = self._source.name, self._counted
         order, partition = place.order, place.partition
-        return Symbols(name, order, partition, times, [], [], [], counted=counted)
+        return Upserts(name, order, partition, times, [], [], [], counted=counted)
 
 
-def _copy_special(taken: Taken, index: int, shard: Symbols, at: int) -> int:
-    """Copy the entries of a symbol's index in the dicts; return the size of what was copied."""
+def _copy_special(taken: Taken, index: int, shard: Upserts, at: int) -> int:
+    """Copy the entries of an upsert's index in the dicts; return the size of what was copied."""
     size = 0
     for records, target in ((taken.bad, shard.bad), (taken.failed, shard.failed)):
         if (record := records.get(index)) is not None:

@@ -1,4 +1,4 @@
-"""Decode the messages of an input into symbols for an upsert, or into updates.
+"""Decode the messages of an input into upserts for an upsert, or into updates.
 
 This includes the work that the planner has pushed into decoding.  Spark, `ikebana.evaluate`
 and `ikebana.testing.Run` all decode here.
@@ -46,15 +46,15 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class Taken:
-    """Symbols in order, each with the offset of its message.
+    """Upserts in order, each with the offset of its message.
 
-    `keys` to `before` are the same as in `rows.rows.Symbols`.
+    `keys` to `before` are the same as in `rows.rows.Upserts`.
 
-    * `truncates`: pairs (index of the first symbol after the truncate, offset).
+    * `truncates`: pairs (index of the first upsert after the truncate, offset).
     * `errors`: pairs (offset, error record) of messages whose key cannot be read.
-    * `wide`: the indexes of symbols with more columns than are read.
+    * `wide`: the indexes of upserts with more columns than are read.
     * `ignored`: the numbers of ignored messages, by kind.
-    * `times`, `greatest`: with event time, the times of the symbols and the greatest time seen.
+    * `times`, `greatest`: with event time, the times of the upserts and the greatest time seen.
     """
 
     keys: list[bytes] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Intake:
         self.takes_as_is = (
             as_is and self._passes is None and self._pushed is None and self._event is None
         )
-        """Whether the key and the value of a message are those of its symbol, undecoded."""
+        """Whether the key and the value of a message are those of its upsert, undecoded."""
         self._branches = branches_in_decoding(source, physical)
         self._by_images = source.mode == "diffs"
         self._appends = source.mode == "append"
@@ -135,22 +135,22 @@ class Intake:
         self._narrowed = projection(reading.columns or ())
         self._name = source.name
 
-    def symbols(
+    def upserts(
         self,
         messages: Sequence[Message],
         where: Where,
         partitions: int = 1,
         dating: Dating | None = None,
     ) -> Taken:
-        """Decode messages into symbols; `partitions` is the number of partitions of the input.
+        """Decode messages into upserts; `partitions` is the number of partitions of the input.
 
         `dating` is required if the input has event time.
         """
         origin = _Origin(*where, self._reader)
         if self._plain is not None and self._passes is None and not self._any_too_deep(messages):
-            taken = _plain_symbols(self._plain, messages, origin)
+            taken = _plain_upserts(self._plain, messages, origin)
         else:
-            taken = self._symbols(messages, origin, partitions)
+            taken = self._upserts(messages, origin, partitions)
         if self._types.checks:
             _refuse_strange(taken, self._types, messages, origin)
         self._narrow(taken)
@@ -162,7 +162,7 @@ class Intake:
         return taken
 
     def _narrow(self, taken: Taken) -> None:
-        """Drop the columns of symbols that were decoded only to be checked."""
+        """Drop the columns of upserts that were decoded only to be checked."""
         for at in taken.wide:
             if (value := taken.values[at]) is not None:
                 taken.values[at] = self._narrowed(value)
@@ -172,7 +172,7 @@ class Intake:
                     partial, value=self._narrowed(partial.value)
                 )
 
-    def _symbols(self, messages: Sequence[Message], origin: _Origin, partitions: int) -> Taken:
+    def _upserts(self, messages: Sequence[Message], origin: _Origin, partitions: int) -> Taken:
         taken = Taken()
         keys, values, offsets = taken.keys, taken.values, taken.offsets
         for at, found in self._found(messages, origin, taken.ignored):
@@ -430,7 +430,7 @@ def through(
 def _date(
     taken: Taken, event: EventTimes, messages: Sequence[Message], origin: _Origin, dating: Dating
 ) -> None:
-    """Give symbols their event times; one without a time becomes an error under its key."""
+    """Give upserts their event times; one without a time becomes an error under its key."""
     by_offset = {message.offset: message for message in messages}
     for _, offset in taken.truncates:
         record = _record("a truncate has no event time", by_offset[offset], origin)
@@ -472,8 +472,8 @@ def _rows_to_date(
     return keys, rows, [messages[at].timestamp for at, _ in found]
 
 
-def _plain_symbols(codec: Plain, messages: Sequence[Message], origin: _Origin) -> Taken:
-    """Decode plain messages all at once: each of them is exactly one symbol."""
+def _plain_upserts(codec: Plain, messages: Sequence[Message], origin: _Origin) -> Taken:
+    """Decode plain messages all at once: each of them is exactly one upsert."""
     taken = Taken()
     if not messages:
         return taken
@@ -545,7 +545,7 @@ def _truncate(taken: Taken, message: Message, origin: _Origin, partitions: int) 
 def _refuse_strange(
     taken: Taken, types: ColumnTypes, messages: Sequence[Message], origin: _Origin
 ) -> None:
-    """Replace symbols in which a column is not of its type by errors under their keys."""
+    """Replace upserts in which a column is not of its type by errors under their keys."""
     rows = [
         taken.partial[at].value if at in taken.partial else value
         for at, value in enumerate(taken.values)

@@ -25,7 +25,7 @@ from ikebana.processor.checkpoint.parts import key_of, of_one_shard, operator_pa
 from ikebana.processor.checkpoint.rescale import rescale, united
 from ikebana.processor.kernels import hold
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Symbols
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 from ikebana.processor.timing.reclock import SourceOffset
 
 PLAN = Plan(
@@ -73,15 +73,15 @@ def log(location: Path, kind: str, batch: int, offset: SourceOffset | None = Non
 
 
 def states(shard: int, keys: int) -> list[Entry]:
-    """What a shard holds after upserts: values, error slots, and symbols that wait."""
+    """What a shard holds after upserts: values, error slots, and upserts that wait."""
     store = MemoryStore()
     numbers = [at for at in range(keys) if shard_of(b"key %d" % at, SHARDS) == shard]
     own = [b"key %d" % at for at in numbers]
     bad = dict.fromkeys(range(len(own)), b"bad")
     rows = [
-        Symbols("a", 0, 0, 5, own, [b"v"] * len(own), numbers),
-        Symbols("b", 1, 0, 5, own, [None] * len(own), numbers, bad),
-        Symbols("a", 0, 0, 30, own, [b"later"] * len(own), [at + keys for at in numbers]),
+        Upserts("a", 0, 0, 5, own, [b"v"] * len(own), numbers),
+        Upserts("b", 1, 0, 5, own, [None] * len(own), numbers, bad),
+        Upserts("a", 0, 0, 30, own, [b"later"] * len(own), [at + keys for at in numbers]),
     ]
     advance(PLAN, store, rows, {"of_a": Interval(0, 20), "of_b": Interval(0, 20)})
     return list(store.scan(b""))
@@ -174,7 +174,7 @@ def test_where_a_shard_looks_for_what_is_due_does_not_go_to_another() -> None:
 def test_every_entry_is_in_the_shard_of_its_key_and_none_is_lost_or_doubled(
     old: Written, tmp_path: Path, shards: int
 ) -> None:
-    """Values, error slots and waiting symbols of every operator go with their key."""
+    """Values, error slots and waiting upserts of every operator go with their key."""
     _, manifests = old.rescaled(tmp_path / "new", shards)
     placed = found(tmp_path / "new", manifests)
 
