@@ -38,7 +38,7 @@ from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 Found = dict[str, list[Update[Any]]]
 # Greater than every time that a record may have.

@@ -30,7 +30,7 @@ from ikebana.processor.planning.plan import (
 )
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
     from ikebana.processor.configuring.settings import Settings
     from ikebana.processor.literals import Record
     from ikebana.processor.running.handle import PipelineRun

@@ -29,7 +29,7 @@ from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.diff_reader import PlacedUpdate
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 
 class UpdateIntake:

@@ -43,7 +43,7 @@ from ikebana.processor.timing.input_times import Learned
 from ikebana.processor.timing.reclock import SourceOffset, is_settled
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 # No event time lies beyond this clock, whatever `ahead` says.
 _NO_CLOCK = 1 << 62

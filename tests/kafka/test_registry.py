@@ -23,7 +23,9 @@ import fastavro
 import pytest
 
 from cdc.registry import ApicurioRegistry
-from ikebana.codecs.avro import AvroDecoder, AvroUpserts, SchemaUnknown
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_schema import SchemaUnknown
+from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError, SourceError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import fastavro
 from hypothesis import strategies as st
 
-from ikebana.codecs.avro import self_contained
+from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format
 from ikebana.processor.planning.plan import Input, Mode

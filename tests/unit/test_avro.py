@@ -14,14 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import (
-    ALL,
-    AvroDecoder,
-    AvroUpserts,
-    Fields,
-    SchemaUnknown,
-    self_contained,
-)
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
+from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError

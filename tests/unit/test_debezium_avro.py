@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import SchemaUnknown, self_contained
+from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.codecs.change import Change, Codec, Ignored, Wanted
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
