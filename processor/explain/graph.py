@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from ikebana.processor.batch.dataflow import held_outputs
+from ikebana.processor.batch.held import held_outputs
 from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.words import listed, named_lines, steps_lines
 from ikebana.processor.explain.written import kept, written

@@ -13,7 +13,8 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning import planner
 from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake, Message
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.envelope import Chunk, Records, Tick, pack, unpack
 from ikebana.processor.rows.placing import Place, shard_of
 from ikebana.processor.rows.rows import Errors, Ignored, Partial, Truncate, Updates, Upserts
