@@ -100,11 +100,17 @@ def advance(
     if editing is not None and editing.fills:
         operators.fill(editing)
     _move(plan, operators, rows)
+    emitted = _emitted(plan, flow, operators)
+    parts.release(store, released)
+    return emitted
+
+
+def _emitted(plan: Plan, flow: Flow, operators: Operators) -> Emitted:
+    """Release what is due, and write it in the outputs' formats; errors last, as all make some."""
     flow.release()
     messages = flow.formatted()
     flow.release_errors()
     _settle_errors(plan, flow.emitted, flow.counted)
-    parts.release(store, released)
     return Emitted(
         flow.emitted,
         messages,

@@ -13,7 +13,7 @@ OUT, IN = "out", "in"
 def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> frozenset[Target]:
     """What gets updates of times that its frontier has not passed.
 
-    That is what is behind a step that moves time, or behind a hop, since the loopback
+    That is what is behind a step that moves time, or behind an exchange, since the loopback
     topic may be read in portions, and an output of collections of which one is further
     than another.  With `early`, so is what shows an input in `mode: diffs`.
     """

@@ -132,7 +132,7 @@ class JoinedBatch:
 
 
 class Begun(NamedTuple):
-    """What a new join gets: rows in their shards, rows to hop, errors; whether it was all."""
+    """What a new join gets: near rows, far ones for an exchange, errors; whether it was all."""
 
     near: list[KeyedUpdate]
     far: list[KeyedUpdate]

@@ -35,7 +35,7 @@ Kind = Literal[
     "path",
     "join",
     "hold",
-    "hop",
+    "exchange",
     "output",
 ]
 
@@ -101,6 +101,12 @@ def as_written(plan: Plan) -> Graph:
     return Graph("as written", _in_order(boxes, arrows), tuple(arrows))
 
 
+_HELD = (
+    "updates that are early wait in the shards",
+    "until the frontier has passed their time",
+)
+
+
 def as_run(plan: Plan, physical: Physical) -> Graph:
     """Draw topics, decoding, state, passes, holds and outputs."""
     boxes: list[Box] = []
@@ -131,8 +137,8 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     for reduction in plan.reductions:
         at = f"state {reduction.name}"
         if graph[reduction.name].hops:
-            own = f"hop {reduction.name}"
-            boxes.append(Box(own, "hop", reduction.name, _hop_lines(plan)))
+            own = f"exchange {reduction.name}"
+            boxes.append(Box(own, "exchange", reduction.name, _exchange_lines(plan)))
             arrows.append(Arrow(own, at))
         boxes.append(Box(at, "state", reduction.name, _state_lines(plan, reduction.name)))
         _branches(plan, physical, reduction.name, at, held, boxes, arrows)
@@ -143,15 +149,14 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
         _branches(plan, physical, join.name, joining.join_id(join.name), held, boxes, arrows)
     for output in plan.published:
         if output.name in held:
-            lines = (
-                "updates that are early wait in the shards",
-                "until the frontier has passed their time",
-            )
-            boxes.append(Box(f"hold {output.name}", "hold", output.name, lines))
+            boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
             arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
         lines = (*output_lines(plan, output), *_repeats(physical, output))
         if behind := max(depths[root] for root in producers[output.name]):
-            lines = (*lines, f"its frontier follows {counted(behind, 'hop')} behind the input's")
+            lines = (
+                *lines,
+                f"its frontier follows {counted(behind, 'exchange')} behind the input's",
+            )
         boxes.append(Box(f"output {output.name}", "output", output.name, lines))
     unique = tuple(dict.fromkeys(arrows))
     return Graph("as run", _in_order(boxes, list(unique)), unique)
@@ -210,7 +215,7 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
     return kept(node.operator), "1 arrangement, by key, in the shards", *more
 
 
-def _hop_lines(plan: Plan) -> tuple[str, ...]:
+def _exchange_lines(plan: Plan) -> tuple[str, ...]:
     return (
         "to the shards of other keys, a micro-batch later",
         f"through topic {plan.loopback_topic}",
@@ -231,7 +236,7 @@ def _branches(
     for number, branch in enumerate(physical.branches[root]):
         ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
         ends += [fed.get(name, f"state {name}") for name in branch.inlets]
-        ends += [fed.get(name, f"hop {name}") for name in branch.hops]
+        ends += [fed.get(name, f"exchange {name}") for name in branch.hops]
         begin = at
         # The box of an arrangement names its key itself.
         if any(name not in arranges for name, _ in branch.steps):

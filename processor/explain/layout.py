@@ -99,8 +99,9 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
         )
         for box in graph.boxes
     }
-    routes = []
-    for way in ways:
+
+    def route(way: Sequence[_Node]) -> list[tuple[float, float]]:
+        """The points of an arrow, from the right of its origin to the left of its target."""
         points: list[tuple[float, float]] = []
         for at, node in enumerate(way):
             y = middles[node] - top
@@ -110,10 +111,11 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
             else:
                 left = lefts[node[1]]
                 points += [(left, y), (left + widths[node[1]], y)]
-        routes.append(points)
+        return points
+
     return Layout(
         places,
-        routes,
+        [route(way) for way in ways],
         max((place.left + place.width for place in places.values()), default=0.0),
         max((middles[node] + heights[node] / 2 - top for node in middles), default=0.0),
     )

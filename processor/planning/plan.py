@@ -336,7 +336,7 @@ class Plan:
 
     @property
     def loopback_topic(self) -> str:
-        """The topic through which updates move between shards, if the plan has hops."""
+        """The topic through which updates move between shards, if the plan has exchanges."""
         return self.name + ".loopback"
 
     @property

@@ -203,9 +203,7 @@ class Intake:
                 unread = isinstance(changes, Bad) and of_columns
                 placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
-        strange: list[KeyedUpdate] = []
-        if self._types.checks:
-            updates, strange = self._without_strange(updates, origins, messages, origin)
+        updates, strange = self._without_strange(updates, origins, messages, origin)
         by_branch, failed = through(self._branches, updates)
         return Made(by_branch, errors + strange + failed, ignored, greatest)
 
@@ -227,8 +225,9 @@ class Intake:
         its row, by another message than the one that brought it.  So the error record of an
         image names no offset: only then do insertion and retraction cancel.
         """
-        wrong = self._types.wrong([update.value for update in updates])
-        if not wrong:
+        if not self._types.checks:
+            return updates, []
+        if not (wrong := self._types.wrong([update.value for update in updates])):
             return updates, []
         errors = []
         for index, reason in wrong.items():

@@ -4,8 +4,8 @@ An upsert is what a message says of one key: the key's new value, or that the ke
 Upserts are kept in columns because a micro-batch has hundreds of thousands of them, and most
 never need a Python object of their own.
 
-A row is `counted` if its records are in the batch's counts already: a row from an exchange
-(a hop), or a row of an input whose topic another input before it reads as well.
+A row is `counted` if its records are in the batch's counts already: a row from an
+exchange, or a row of an input whose topic another input before it reads as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 
 
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
-    """Updates from a branch of an input in `mode: diffs`, or from an exchange (a hop).
+    """Updates from a branch of an input in `mode: diffs`, or from an exchange.
 
     They go to `outputs`, and by key to the operators that `inlets` names.  With a `root`, they
     are the updates of that input itself, and its branches have not been applied yet.
