@@ -19,14 +19,6 @@ from ikebana.processor.rows.transactions_seen import TransactionsSeen
 NO_KEY = b"null"
 
 
-class Rank(NamedTuple):
-    """The order of records of the same key and time: the greatest rank wins."""
-
-    input: int
-    partition: int
-    offset: int
-
-
 class Partial(msgspec.Struct, array_like=True, frozen=True):
     """A value without the columns that its message leaves unchanged; `absent` names these.
 

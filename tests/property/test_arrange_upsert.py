@@ -14,16 +14,8 @@ from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.datum import datum_of
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Upserts
-from support.relation_batches import (
-    KEYS,
-    Counted,
-    entries,
-    in_order,
-    keys,
-    lookups,
-    matched,
-    reopened,
-)
+from support.relation_batches import KEYS, in_order, keys, lookups, matched
+from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried
 
 VALUES = [b"", b"a", b"b", None, None]
@@ -159,7 +151,7 @@ def test_frank_at_every_time() -> None:
 
 def test_without_lag_nothing_is_written_beside_the_upsert() -> None:
     """A batch looks at the queue, and a lookup is one get."""
-    store = Counted()
+    store = CountingStore()
     upserts = Upserts("names", 0, 0, 0, list(KEYS), [b"a"] * len(KEYS), list(range(len(KEYS))))
     changes = upsert.step(store, [upserts], Interval(0, 1))
     store.counted()

@@ -19,6 +19,7 @@ from ikebana.processor.kernels import state_machine, upsert
 from ikebana.processor.kernels.state_machine import TOMBSTONE, Changes, Event, Machine, Refused
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Upserts
+from support.stores import entries
 from support.strategies import unhurried
 
 # Most of an example's time goes into drawing it; the fold gets the full number.
@@ -197,11 +198,6 @@ def records(updates: Iterable[KeyedUpdate]) -> list[Update[bytes]]:
         name = "Refused" if " raised " not in reason else reason.rpartition(" ")[2]
         found.append(Update(f"{key!r} {name}".encode(), time, diff))
     return found
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 @unhurried

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import pytest
@@ -22,8 +22,9 @@ from ikebana.processor.kernels import upsert as kernel
 from ikebana.processor.linear.steps import valid_between
 from ikebana.processor.planning.plan import Linear
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Partial, Rank, Truncate, Upserts
+from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 from support import upsert_oracle
+from support.stores import entries
 from support.strategies import (
     Arrival,
     arrivals,
@@ -173,6 +174,14 @@ def test_repeats_emit_nothing(batches: list[Arrival]) -> None:
     assert found.values[seen:] == []
 
 
+class Rank(NamedTuple):
+    """The order of records of the same key and time: the greatest rank wins."""
+
+    input: int
+    partition: int
+    offset: int
+
+
 Row = tuple[Rank, KeyedUpsert]
 Said = st.SearchStrategy[bytes | BadValue | FailedValue | PartialValue | None]
 SAID: Sequence[Said] = [plain_values, row_values, row_values]
@@ -269,11 +278,6 @@ def chunk(rows: Sequence[Row], *, once: bool) -> Upserts:
 def history(rows: Iterable[Row]) -> list[KeyedUpsert]:
     """The upserts in the order that counts at equal times; sorted() leaves messages whole."""
     return [upsert for _, upsert in sorted(rows, key=lambda row: row[0])]
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 def pairs(updates: Iterable[KeyedUpdate]) -> Values:

@@ -1,6 +1,5 @@
 """Avro messages become canonical JSON data, or are refused without their payload."""
 
-import io
 import json
 import random
 import struct
@@ -22,6 +21,7 @@ from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
+from support.avro_messages import body
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "avro").glob("*.json"))
 CONFLUENT = bytes(5)
@@ -49,13 +49,6 @@ def record(*fields: Any, name: str = "row") -> dict[str, Any]:
         "name": name,
         "fields": [dict(zip(parts, field, strict=False)) for field in fields],
     }
-
-
-def body(schema: Any, data: Any) -> bytes:
-    """What fastavro writes of data that needs no conversion."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
-    return out.getvalue()
 
 
 def number(value: int) -> bytes:

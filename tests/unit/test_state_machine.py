@@ -27,6 +27,7 @@ from ikebana.processor.kernels.state_machine import (
 )
 from ikebana.processor.rows.rows import KeyedUpdate
 from machines import CLOSED_SESSIONS, COUNTER, DEBOUNCE, FRAUD, ORDER, SESSIONS, UPSERT
+from support.stores import entries
 
 # An event is Python data, written for the kernel, or bytes as they are.
 TimedEvent = tuple[int, Any]
@@ -61,11 +62,6 @@ def shown(updates: Iterable[KeyedUpdate]) -> Shown:
 def reasons(updates: Iterable[KeyedUpdate]) -> Shown:
     """Updates of error records as (time, reason, diff)."""
     return [(u.time, json.loads(u.value)["reason"], u.diff) for u in updates]
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 MINUTE = 60_000
