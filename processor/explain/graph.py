@@ -101,6 +101,11 @@ def as_written(plan: Plan) -> Graph:
     return Graph("as written", _in_order(boxes, arrows), tuple(arrows))
 
 
+def _behind(exchanges: int) -> Iterator[str]:
+    if exchanges:
+        yield f"its frontier follows {counted(exchanges, 'exchange')} behind the input's"
+
+
 _HELD = (
     "updates that are early wait in the shards",
     "until the frontier has passed their time",
@@ -132,8 +137,11 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             _branches(plan, physical, root, at, held, boxes, arrows)
     for topic in plan.transaction_topics:
         boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
-        told = [source.name for source in plan.inputs if source.transaction_topic == topic]
-        arrows += [Arrow(f"topic {topic}", f"decoding {name}") for name in told]
+    arrows += [
+        Arrow(f"topic {source.transaction_topic}", f"decoding {source.name}")
+        for source in plan.inputs
+        if source.transaction_topic is not None
+    ]
     for reduction in plan.reductions:
         at = f"state {reduction.name}"
         if graph[reduction.name].hops:
@@ -152,11 +160,8 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
             arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
         lines = (*output_lines(plan, output), *_repeats(physical, output))
-        if behind := max(depths[root] for root in producers[output.name]):
-            lines = (
-                *lines,
-                f"its frontier follows {counted(behind, 'exchange')} behind the input's",
-            )
+        behind = max(depths[root] for root in producers[output.name])
+        lines += tuple(_behind(behind))
         boxes.append(Box(f"output {output.name}", "output", output.name, lines))
     unique = tuple(dict.fromkeys(arrows))
     return Graph("as run", _in_order(boxes, list(unique)), unique)
