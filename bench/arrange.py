@@ -38,7 +38,7 @@ from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
-from ikebana.processor.rows.rows import KeyedUpdate, Symbols
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=120)
@@ -162,7 +162,7 @@ def _upserted(folder: Path, args: argparse.Namespace, *, beside: bool) -> list[s
     def run(keys: Sequence[int], lookups: Sequence[LookupRow] = ()) -> int:
         nonlocal at
         interval, at = Interval(at, at + 1), at + 1
-        symbols = Symbols(
+        upserts = Upserts(
             "rows",
             0,
             0,
@@ -174,7 +174,7 @@ def _upserted(folder: Path, args: argparse.Namespace, *, beside: bool) -> list[s
 
         def kernel(store: Store) -> int:
             part = operator_part(store, "rows")
-            changes = upsert.step(part, [symbols], interval)
+            changes = upsert.step(part, [upserts], interval)
             if not beside:
                 return 0
             arrangement = UpsertArrangement(part, changes.updates, interval, interval.lower)

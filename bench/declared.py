@@ -20,7 +20,8 @@ from rich.table import Table
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.codecs.formats import Format
 from ikebana.processor.planning import planner
-from ikebana.processor.reading.intake import Intake, Message
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.update_intake import intake_of
 
 _CHUNK, _ROUNDS = 5_000, 3
@@ -79,7 +80,7 @@ def _cost(
 def _round(intake: Intake, given: list[Message]) -> float:
     start = time.process_time()
     for chunk in _chunks(given):
-        taken = intake.symbols(chunk, ("t", 0))
+        taken = intake.upserts(chunk, ("t", 0))
         assert not taken.bad
         assert not taken.errors
     return time.process_time() - start

@@ -79,10 +79,10 @@ _MUTANTS = (
     ),
     Mutant(
         "processor/reading/intake.py",
-        "_refuse_strange(taken, self._types, messages, origin)",
+        "refuse_strange(decoded, self._types, messages, origin)",
         "pass",
     ),
-    Mutant("processor/reading/intake.py", "taken.wide.append(len(keys))", "pass"),
+    Mutant("processor/reading/intake.py", "decoded.wide.append(len(keys))", "pass"),
     Mutant(
         "processor/reading/intake.py",
         "before = None if before is None else self._narrowed(before)",

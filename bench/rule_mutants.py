@@ -84,7 +84,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "what paths give is not consolidated": (
         f"{JOINS}::test_what_the_paths",
-        "processor/batch/dataflow.py",
+        "processor/batch/moving.py",
         "consolidated(arrived) if cancels else arrived",
         "arrived",
     ),

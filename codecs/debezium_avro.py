@@ -19,7 +19,10 @@ from typing import Any
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import ALL, AvroDecoder, Fields, Schemas, framing_of
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import DebeziumTables

@@ -13,7 +13,7 @@ from ikebana.codecs.change import Codec, Wanted
 
 if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
     from ikebana.codecs.debezium_out import Origin
     from ikebana.codecs.upsert_out import OutputMessage, Violation
 
@@ -171,7 +171,7 @@ def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
 
 
 def _avro(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
-    from ikebana.codecs.avro import AvroUpserts
+    from ikebana.codecs.avro_upserts import AvroUpserts
 
     assert schemas is not None
     return AvroUpserts(schemas, wanted, key_format=key_format)

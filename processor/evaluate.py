@@ -29,7 +29,7 @@ from ikebana.processor.literals import greatest_time, listed, messages, require_
 from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
 from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Message
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import Records, Tick, unpack
@@ -38,7 +38,7 @@ from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 Found = dict[str, list[Update[Any]]]
 # Greater than every time that a record may have.

@@ -27,7 +27,7 @@ from ikebana.processor.planning.planner import Physical
 from ikebana.processor.rows.rows import KeyedUpdate
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 
 class Planned(Protocol):
@@ -170,7 +170,7 @@ class _Given:
         self._schemas = schemas
 
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
-        from ikebana.codecs.avro import SchemaUnknown, self_contained
+        from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 
         try:
             schema = self._schemas[id]  # type: ignore[index]

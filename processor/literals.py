@@ -11,7 +11,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import needs_registry
-from ikebana.processor.reading.intake import Message
+from ikebana.processor.reading.messages import Message
 
 Record = tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
 """(key, value, time); of an input of updates (key, value, time, diff); a message of CDCv2."""

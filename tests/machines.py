@@ -8,25 +8,25 @@ from ikebana.processor.kernels.state_machine import TOMBSTONE, Machine, Refused
 States = list[Any]
 
 
-def latest(states: States, symbol: Any, time: int) -> States:
-    """The symbol itself, whatever was before."""
-    return [] if symbol is TOMBSTONE else [symbol]
+def latest(states: States, event: Any, time: int) -> States:
+    """The event itself, whatever was before."""
+    return [] if event is TOMBSTONE else [event]
 
 
 UPSERT = Machine(latest)
 
 
-def one_more(states: States, symbol: Any, time: int) -> States:
-    """How many symbols there have been since the last tombstone."""
-    return [] if symbol is TOMBSTONE else [sum(states) + 1]
+def one_more(states: States, event: Any, time: int) -> States:
+    """How many events there have been since the last tombstone."""
+    return [] if event is TOMBSTONE else [sum(states) + 1]
 
 
 COUNTER = Machine(one_more)
 
 
-def ten_more(states: States, symbol: Any, time: int) -> States:
-    """Ten for each symbol since the last tombstone."""
-    return [] if symbol is TOMBSTONE else [sum(states) + 10]
+def ten_more(states: States, event: Any, time: int) -> States:
+    """Ten for each event since the last tombstone."""
+    return [] if event is TOMBSTONE else [sum(states) + 10]
 
 
 def ten_times(state: Any, version: int) -> Any:
@@ -43,15 +43,15 @@ LIFE_CYCLE = {
 }
 
 
-def next_status(states: States, symbol: Any, time: int) -> States:
+def next_status(states: States, event: Any, time: int) -> States:
     """An order's status; what the life cycle does not have is refused."""
-    if symbol is TOMBSTONE:
+    if event is TOMBSTONE:
         return []
     (status,) = states or [None]
     following = LIFE_CYCLE.get(status, {})
-    if symbol not in following:
+    if event not in following:
         raise Refused("illegal transition")
-    return [following[symbol]]
+    return [following[event]]
 
 
 ORDER = Machine(next_status)
@@ -59,9 +59,9 @@ ORDER = Machine(next_status)
 GAP = 30
 
 
-def extended(states: States, symbol: Any, time: int) -> States:
+def extended(states: States, event: Any, time: int) -> States:
     """Sessions, of which the last goes on unless more than a gap has passed."""
-    if symbol is TOMBSTONE:
+    if event is TOMBSTONE:
         return []
     last = max(states, key=lambda session: session["until"], default=None)
     if last is None or time - last["until"] > GAP:
@@ -82,12 +82,12 @@ WINDOW = 10 * 60 * 1000
 SMALL, LARGE = 10, 1000
 
 
-def suspected(states: States, symbol: Any, time: int) -> Iterable[Any]:
+def suspected(states: States, event: Any, time: int) -> Iterable[Any]:
     """Three small payments and then a large one, within ten minutes, others in between.
 
     A small payment may be one of the three or not: a pattern that has begun goes both ways.
     """
-    if symbol is TOMBSTONE:
+    if event is TOMBSTONE:
         return
     for state in states:
         if "alarm" in state:
@@ -96,11 +96,11 @@ def suspected(states: States, symbol: Any, time: int) -> Iterable[Any]:
         if time - state["since"] > WINDOW:
             continue
         yield state
-        if symbol <= SMALL and state["small"] < 3:
+        if event <= SMALL and state["small"] < 3:
             yield {"since": state["since"], "small": state["small"] + 1}
-        if symbol >= LARGE and state["small"] == 3:
+        if event >= LARGE and state["small"] == 3:
             yield {"alarm": time}
-    if symbol <= SMALL:
+    if event <= SMALL:
         yield {"since": time, "small": 1}
 
 
@@ -114,15 +114,15 @@ FRAUD = Machine(suspected, view=alarms)
 QUIET = 5
 
 
-def settled(states: States, symbol: Any, time: int) -> States:
+def settled(states: States, event: Any, time: int) -> States:
     """A new value counts when it comes again after a time in which no other has come."""
-    if symbol is TOMBSTONE:
+    if event is TOMBSTONE:
         return []
-    (state,) = states or [{"counts": [], "next": symbol, "since": time}]
-    if symbol != state["next"]:
-        return [state | {"next": symbol, "since": time}]
+    (state,) = states or [{"counts": [], "next": event, "since": time}]
+    if event != state["next"]:
+        return [state | {"next": event, "since": time}]
     if time - state["since"] >= QUIET:
-        return [state | {"counts": [symbol]}]
+        return [state | {"counts": [event]}]
     return [state]
 
 

@@ -153,7 +153,7 @@ def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
 
 
 class Begun(NamedTuple):
-    """What a new join gets: rows in their shards, rows to hop, errors; whether it was all."""
+    """What a new join gets: near rows, far ones for an exchange, errors; whether it was all."""
 
     near: list[KeyedUpdate]
     far: list[KeyedUpdate]

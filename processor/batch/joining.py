@@ -32,7 +32,7 @@ _AT_ONCE = 10_000
 
 
 class Onward(NamedTuple):
-    """The destination of rows: a stage, by a hop or not, or `None` for results."""
+    """The destination of rows: a stage, by an exchange or not, or `None` for results."""
 
     stage: str | None
     hop: bool

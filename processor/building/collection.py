@@ -31,6 +31,8 @@ class Collection(Generic[Key, Value]):
     between shards.  Expressions are DuckDB's SQL over the columns of the value, and over
     `key` and `value` as a whole; what they may contain: docs/linear.md.
 
+    Each linear step and operator is one method, so that an editor completes all of them.
+
     >>> import ikebana as ik
     >>> shop = ik.Pipeline("shop")
     >>> orders = shop.topic("orders", columns=[ik.Column("quantity", "BIGINT")]).upsert()
@@ -260,17 +262,17 @@ class Collection(Generic[Key, Value]):
         """Join each update with the version of `right` at the update's own time.
 
         `(key, left), (key, right)` to `(key of left, {field: ...})`.  `on` are SQL conditions
-        and `select` the fields, over columns with an alias in front.  The default aliases are
-        words of SQL, which need double quotes there (`"left".price`); others do not.  A later
-        change of `right` revises no result; `retract` says what the retraction of a left row
-        retracts.  See `AsOfJoin` for `at` and `outer`.
+        and `select` the fields, over columns with an alias in front: `left` or `right`, unless
+        `aliases` names others.  A later change of `right` revises no result; `retract` says
+        what the retraction of a left row retracts.  See `AsOfJoin` for `at` and `outer`.  The
+        keywords are the keys of an `as_of_join` in a pipeline file.
 
         >>> import ikebana as ik
         >>> shop = ik.Pipeline("shop")
         >>> orders = shop.topic("orders", columns=[ik.Column("product", "JSON")]).upsert()
         >>> prices = shop.topic("prices", columns=[ik.Column("price", "BIGINT")]).upsert()
         >>> priced = orders.as_of(
-        ...     prices, aliases=("o", "p"), on="o.product = p.key", select={"price": "p.price"}
+        ...     prices, on="left.product = right.key", select={"price": "right.price"}
         ... )
         >>> _ = priced.to("priced")
         >>> found = shop.evaluate(

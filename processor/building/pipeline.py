@@ -30,7 +30,7 @@ from ikebana.processor.planning.plan import (
 )
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
     from ikebana.processor.configuring.settings import Settings
     from ikebana.processor.literals import Record
     from ikebana.processor.running.handle import PipelineRun
@@ -181,7 +181,8 @@ class Pipeline:
         `inputs` are collections by alias; `where` are SQL conditions, and `select` the fields
         of the result, over columns with an alias in front.  `key` is the SQL of the result's
         key, by default the key of the first input.  `orders`, `cartesian` and `strategy` lay
-        the join out; see `DeltaJoin` and docs/joins.md.
+        the join out; see `DeltaJoin` and docs/joins.md.  The keywords are the keys of a
+        `delta_join` in a pipeline file.
 
         >>> import ikebana as ik
         >>> shop = ik.Pipeline("shop")

@@ -58,26 +58,7 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
             click.echo(_told(topic, verifier.summary()))
             click.echo(f"not as promised: {verifier.offence.sentence}")
             sys.exit(EXIT_OFFENCE)
-        not_closed = reading.not_closed(ends)
-        if verifier.verdict() == "not verifiable":
-            click.echo(f"{topic}: {counted(not_closed, 'update')}")
-            click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
-            sys.exit(EXIT_NOT_VERIFIABLE)
-        summary = verifier.summary()
-        if summary.updates == summary.history == not_closed == 0:
-            # An empty topic has no format yet, and nothing in it can be wrong.
-            click.echo(_told(topic, summary))
-            click.echo(f'not verifiable: nothing is published yet in "{topic}"')
-            sys.exit(EXIT_NOT_VERIFIABLE)
-        click.echo(_told(topic, summary))
-        click.echo(f"accumulated: {_size(summary)}")
-        click.echo(f"not closed yet: {counted(not_closed, 'update')}")
-        if not reading.complete:
-            click.echo(
-                f"verified from time {summary.verified_from}: earlier progress was deleted, so "
-                f"{summary.history:,} updates before that time were not checked"
-            )
-        click.echo("ok")
+        _report(reading, verifier, reading.not_closed(ends))
     except NoDiffError:
         click.echo(
             f'not verifiable: messages of "{topic}" have no diffs; outputs in the formats '
@@ -88,6 +69,29 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
         sys.exit(EXIT_NOT_VERIFIABLE)
     finally:
         reading.close()
+
+
+def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
+    """Print what was verified, or exit because nothing could be."""
+    topic = reading.topic
+    if verifier.verdict() == "not verifiable":
+        click.echo(f"{topic}: {counted(not_closed, 'update')}")
+        click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
+        sys.exit(EXIT_NOT_VERIFIABLE)
+    summary = verifier.summary()
+    click.echo(_told(topic, summary))
+    if summary.updates == summary.history == not_closed == 0:
+        # An empty topic has no format yet, and nothing in it can be wrong.
+        click.echo(f'not verifiable: nothing is published yet in "{topic}"')
+        sys.exit(EXIT_NOT_VERIFIABLE)
+    click.echo(f"accumulated: {_size(summary)}")
+    click.echo(f"not closed yet: {counted(not_closed, 'update')}")
+    if not reading.complete:
+        click.echo(
+            f"verified from time {summary.verified_from}: earlier progress was deleted, so "
+            f"{summary.history:,} updates before that time were not checked"
+        )
+    click.echo("ok")
 
 
 def _told(topic: str, summary: Summary) -> str:

@@ -19,6 +19,21 @@ _DEFAULT = "localhost:9092"
 Command = Callable[..., None]
 
 
+_BROKERS = click.option(
+    "--bootstrap-servers",
+    metavar="H:P",
+    envvar="IKEBANA_BOOTSTRAP_SERVERS",
+    help=f"Brokers; wins over the files. [env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
+)
+_CONFIG = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings of the Kafka client, a line `key=value` each, such as "
+    "security.protocol=SASL_SSL.",
+)
+
+
 def connected(*formats: str) -> Callable[[Command], Command]:
     """Add the connection options to a command that reads TOPIC.
 
@@ -28,20 +43,8 @@ def connected(*formats: str) -> Callable[[Command], Command]:
     """
 
     def made(command: Command) -> Command:
-        @click.option(
-            "--bootstrap-servers",
-            metavar="H:P",
-            envvar="IKEBANA_BOOTSTRAP_SERVERS",
-            help="Brokers; wins over the files. "
-            f"[env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
-        )
-        @click.option(
-            "--config",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="Settings of the Kafka client, a line `key=value` each, such as "
-            "security.protocol=SASL_SSL.",
-        )
+        @_BROKERS
+        @_CONFIG
         @click.option(
             "--pipeline",
             metavar="PIPELINE",

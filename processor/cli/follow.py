@@ -100,13 +100,7 @@ def follow_command(
                 before,
                 counted=OUTPUT_FORMATS[form].as_updates,
             )
-        click.echo(
-            f"{topic}: {counted(tally.batches, 'batch')}, "
-            f"{counted(tally.updates, 'update')}, "
-            f"{tally.data:,} data, sum {tally.total:,}"
-            + ("" if tally.frontier is None else f", frontier {moment(tally.frontier)}"),
-            err=True,
-        )
+        click.echo(f"{topic}: {_summary(tally)}", err=True)
     finally:
         reading.close()
 
@@ -192,6 +186,15 @@ def lag(frontier: int | None, now_ms: int, not_closed: int) -> str:
     if frontier is not None and frontier in EPOCH_MS:
         return span(max(0, now_ms - frontier))
     return f"{not_closed:,} offsets not closed yet"
+
+
+def _summary(tally: Tally) -> str:
+    """What was read, in a line."""
+    frontier = "" if tally.frontier is None else f", frontier {moment(tally.frontier)}"
+    return (
+        f"{counted(tally.batches, 'batch')}, {counted(tally.updates, 'update')}, "
+        f"{tally.data:,} data, sum {tally.total:,}{frontier}"
+    )
 
 
 def _follow(

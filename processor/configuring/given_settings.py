@@ -7,8 +7,9 @@ from pydantic import ValidationError
 
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import kafka_values, registry_missing
-from ikebana.processor.configuring.pipeline_file import SettingsPart, worded
 from ikebana.processor.configuring.settings import Settings, SettingsError
+from ikebana.processor.configuring.settings_part import SettingsPart
+from ikebana.processor.configuring.wording import worded
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.planning.plan import Plan
 

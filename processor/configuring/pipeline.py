@@ -10,7 +10,7 @@ A second file may hold settings, which win over those of the first one: the pipe
 the same everywhere, where and how it runs is not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -19,18 +19,17 @@ from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
+from ikebana.processor.configuring.part import Part
 from ikebana.processor.configuring.pipeline_file import (
     KINDS,
-    Part,
     PipelineFile,
     PlanPart,
-    SettingsPart,
-    part_keys,
-    worded,
 )
 from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.configuring.settings import OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
+from ikebana.processor.configuring.settings_part import SettingsPart
+from ikebana.processor.configuring.wording import part_keys, worded
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.ground.spelling import did_you_mean
@@ -40,6 +39,8 @@ from ikebana.processor.planning.unread import Unread
 from ikebana.processor.reading.codec_of import needs_registry
 
 AnyPart = TypeVar("AnyPart", bound=Part)
+# Paths in the file, and what is wrong there.
+Problems = list[tuple[str, str]]
 
 
 class Pipeline(NamedTuple):
@@ -108,55 +109,18 @@ def parse(
     placed: Placed = {}
     if over is not None:
         document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
-    if not isinstance(document.value, dict):
-        found = "it is empty" if document.value is None else "it is not a mapping of settings"
-        raise ConfigError(
-            f"cannot read pipeline file {source}: {found}",
-            hint="`ikebana new FILE` writes a first one, with comments.",
-        )
-    errors = _schema_errors(document.value)
-    readable, lost = _readable(document.value, errors)
+    content = _mapping(document, source)
+    errors = _schema_errors(content)
+    readable, lost = _readable(content, errors)
     left_out = {*document.unread, *lost, *_meant_instead(errors)}
-    plan_keys = PlanPart.keys()
-    unread = Unread(frozenset(p for p in left_out if p.partition(".")[0] in plan_keys))
-    judged: list[tuple[str, str]] = []
-    plan = settings = None
-    plan_part = _part(PlanPart, _named(readable, unread))
-    try:
-        plan = plan_part.plan(unread) if plan_part else None
-    except PlanError as err:
-        judged += err.problems
+    plan, of_plan = _plan(readable, left_out)
     settings_part = _part(SettingsPart, readable)
-    try:
-        settings = (
-            settings_part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
-            if settings_part
-            else None
-        )
-    except SettingsError as err:
-        judged += err.problems
-    judged += kafka_values(settings_part)
-
+    settings, of_settings = _settings(settings_part, bootstrap_servers, checkpoint)
+    judged = [*of_plan, *of_settings, *kafka_values(settings_part)]
     if plan is not None and settings is not None:
         judged += registry_missing(plan, settings.registry)
-    # A misspelt key is one problem; that the key it meant is missing is the same one.
-    meant = _meant_instead(errors)
-    schema = [
-        (_dotted(e["loc"]), worded(e))
-        for e in errors
-        if not (e["type"] == "missing" and _dotted(e["loc"]) in meant)
-        and (e["type"] == "extra_forbidden" or _dotted(e["loc"]) not in document.unread)
-    ]
-    # What was left out has one problem already, and to be missing is not another.
-    left_out |= {path for path, _ in schema}
-    # What else an input says can only be judged by its format.
-    left_out |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
-    # What kind an operator is of is told by a key that could not be read.
-    left_out |= {
-        _dotted(e["loc"][:2])
-        for e in errors
-        if e["loc"][:1] == ("operators",) and e["loc"][2:3] and e["loc"][2] in KINDS
-    }
+    schema = _schema_problems(errors, document.unread)
+    left_out |= _not_judged(errors, schema)
     overridden = {
         "kafka.bootstrap.servers": bootstrap_servers,
         "run.checkpoint": checkpoint,
@@ -171,6 +135,69 @@ def parse(
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
     return Pipeline(plan, settings)
+
+
+def _mapping(document: Document, source: str) -> dict[str, object]:
+    """The document as a mapping.  Raises: ConfigError, where it is none."""
+    if isinstance(document.value, dict):
+        return document.value
+    found = "it is empty" if document.value is None else "it is not a mapping of settings"
+    raise ConfigError(
+        f"cannot read pipeline file {source}: {found}",
+        hint="`ikebana new FILE` writes a first one, with comments.",
+    )
+
+
+def _plan(readable: dict[str, object], left_out: set[str]) -> tuple[Plan | None, Problems]:
+    """The plan of what is readable, or its problems."""
+    plan_keys = PlanPart.keys()
+    unread = Unread(frozenset(p for p in left_out if p.partition(".")[0] in plan_keys))
+    part = _part(PlanPart, _named(readable, unread))
+    try:
+        return (part.plan(unread) if part else None), []
+    except PlanError as err:
+        return None, list(err.problems)
+
+
+def _settings(
+    part: SettingsPart | None, bootstrap_servers: str | None, checkpoint: str | None
+) -> tuple[Settings | None, Problems]:
+    """The settings of the sections that have them, or their problems; arguments win."""
+    if part is None:
+        return None, []
+    try:
+        return part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint), []
+    except SettingsError as err:
+        return None, list(err.problems)
+
+
+def _schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
+    """The problems of the schema, each told once.
+
+    A misspelt key is one problem; that the key it meant is missing is the same one.
+    """
+    meant = _meant_instead(errors)
+    return [
+        (_dotted(e["loc"]), worded(e))
+        for e in errors
+        if not (e["type"] == "missing" and _dotted(e["loc"]) in meant)
+        and (e["type"] == "extra_forbidden" or _dotted(e["loc"]) not in unread)
+    ]
+
+
+def _not_judged(errors: list[ErrorDetails], schema: Problems) -> set[str]:
+    """The sections whose further problems would follow from those of the schema."""
+    # What was left out has one problem already, and to be missing is not another.
+    found = {path for path, _ in schema}
+    # What else an input says can only be judged by its format.
+    found |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
+    # The kind of an operator is not known where the key that names it could not be read.
+    found |= {
+        _dotted(e["loc"][:2])
+        for e in errors
+        if e["loc"][:1] == ("operators",) and e["loc"][2:3] and e["loc"][2] in KINDS
+    }
+    return found
 
 
 def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
@@ -190,7 +217,7 @@ def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
                 yield f"{path}.{name}", problem
 
 
-def registry_missing(plan: Plan, registry: Mapping[str, str]) -> list[tuple[str, str]]:
+def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
     """The problem of a plan that needs a registry, where none is given; or none."""
     if registry.get("url"):
         return []
@@ -280,7 +307,7 @@ def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | Non
         return None
 
 
-def _listed(problems: list[tuple[str, str]], source: str, document: Document, over: Placed) -> str:
+def _listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
     def place(path: str) -> tuple[bool, str, int] | None:
         # Of what is not there, the line of the section that it is missing from.
         for section in _sections(path):

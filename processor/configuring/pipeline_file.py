@@ -1,4 +1,4 @@
-"""The schema of the pipeline file, and what its parts become.
+"""The schema of the pipeline file, its operators and outputs, and the plan that they become.
 
 One model a section, with the file's own keys; a key that is not here is refused, and so
 is a value of another type, in our words.  Numbers may also be written as text, since
@@ -8,166 +8,51 @@ for `Plan` and `Settings` to judge.
 
 from collections.abc import Callable, Mapping
 from itertools import starmap
-from types import UnionType
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     field_validator,
-    model_validator,
 )
-from pydantic_core import ErrorDetails
 
-from ikebana.codecs.change import Column
-from ikebana.codecs.formats import FORMATS, Format, KeyFormat, OutputFormat
+from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import PlanError
-from ikebana.processor.configuring.remedies import remedy_for
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.configuring.input_part import InputPart
+from ikebana.processor.configuring.part import Part
+from ikebana.processor.configuring.settings_part import SettingsPart
 from ikebana.processor.configuring.values import (
     Expression,
-    Scalars,
-    Seconds,
     Text,
     Whole,
     as_aggregates,
-    as_column,
-    as_columns,
-    as_finite_seconds,
     as_flag,
     as_flat_mapped,
-    as_formats,
     as_joined,
     as_names,
     as_orders,
-    as_schema,
-    as_seconds_or_never,
     as_selected,
     as_texts,
-    as_topics,
-    as_unique,
     choice,
     refuse,
-    shown,
 )
-from ikebana.processor.ground.spelling import hint
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
 from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
-    Clock,
     Concat,
-    EventTime,
-    Input,
     Linear,
-    Mode,
     OnChange,
     OnError,
     Operator,
     Output,
     Plan,
     Reduce,
-    Start,
     StateMachine,
     TimeDomain,
     Upsert,
 )
 from ikebana.processor.planning.unread import ALL_READ, Unread
-
-
-class Part(BaseModel):
-    """A section of the file; a key without a value is as if it were not there."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty(cls, value: object) -> object:
-        if isinstance(value, dict):
-            return {key: item for key, item in value.items() if item is not None}
-        return value
-
-    @classmethod
-    def keys(cls) -> dict[str, Any]:
-        """The keys that may stand in this section, with their types."""
-        return {f.alias or name: f.annotation for name, f in cls.model_fields.items()}
-
-
-class FormatsPart(Part):
-    """`inputs.<name>.format`, written in full."""
-
-    key: Annotated[KeyFormat, choice(KeyFormat)] = "json"
-    value: Annotated[Format, choice(Format)] = "json"
-
-
-class ColumnPart(Part):
-    """`inputs.<name>.columns.<name>`, written in full."""
-
-    type: Text
-    encoding: Text | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_type(cls, value: object) -> object:
-        return as_column(value)
-
-
-class EventTimePart(Part):
-    """`inputs.<name>.event_time`."""
-
-    of: Expression | None = None
-    clock: Annotated[Clock | None, choice(Clock)] = None
-    lateness: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
-    idle: Annotated[float | None, BeforeValidator(as_seconds_or_never)] = 60.0
-    ahead: Annotated[float | None, BeforeValidator(as_seconds_or_never)] = 86_400.0
-    transactions: Text | None = None
-
-    def event_time(self) -> EventTime:
-        """What this section describes."""
-        idle, ahead = (None if s is None else round(s * 1000) for s in (self.idle, self.ahead))
-        lateness = round(self.lateness * 1000)
-        return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)
-
-
-class InputPart(Part):
-    """`inputs.<name>`."""
-
-    topic: Annotated[tuple[str, ...], BeforeValidator(as_topics)]
-    format: Annotated[FormatsPart, BeforeValidator(as_formats)] = FormatsPart()
-    start: Annotated[Start, choice(Start)] = "earliest"
-    mode: Annotated[Mode | None, choice(Mode)] = None
-    columns: Annotated[dict[str, ColumnPart], BeforeValidator(as_columns)] = {}
-    key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
-    tables: Text | None = None
-    drift: Annotated[bool, BeforeValidator(as_flag)] = True
-    avro_schema: Annotated[str | None, BeforeValidator(as_schema)] = Field(None, alias="schema")
-    options: Scalars = {}
-    event_time: EventTimePart | None = None
-    unique: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(as_unique)] = ()
-    size: Whole | None = None
-
-    def input(self, name: str) -> Input:
-        """The input that this section describes."""
-        return Input(
-            name,
-            self.topic,
-            self.format.value,
-            self.format.key,
-            self.start,
-            self.mode or ("diffs" if FORMATS[self.format.value].is_updates else "upsert"),
-            tuple(Column(n, c.type, c.encoding) for n, c in self.columns.items()),
-            self.key,
-            self.tables,
-            self.drift,
-            self.avro_schema,
-            tuple(self.options.items()),
-            None if self.event_time is None else self.event_time.event_time(),
-            self.unique,
-            self.size,
-        )
-
 
 _PYTHON: tuple[Kind, ...] = get_args(Kind)
 
@@ -416,36 +301,6 @@ class ErrorsPart(Part):
     policy: Annotated[OnError, choice(OnError)] = "record"
 
 
-class SourcePart(Part):
-    """`source`."""
-
-    max_records_per_batch: Whole = 250_000
-    kafka: Scalars = {}
-
-
-class SinkPart(Part):
-    """`sink`."""
-
-    kafka: Scalars = {}
-    topics: Scalars = {}
-    replication_factor: Whole = 1
-
-
-class RunPart(Part):
-    """`run`."""
-
-    checkpoint: Text = ""
-    shards: Whole = 4
-    trigger_interval: Seconds = 0.0
-    heartbeat: Seconds = 10.0
-    local_directory: Text | None = None
-    master: Text = "local[*]"
-    driver_memory: Text = "1g"
-    retained_batches: Whole = 20
-    max_batch: Seconds = 300.0
-    restarts: Whole = 10
-
-
 class PlanPart(Part):
     """The sections that say what is computed."""
 
@@ -500,74 +355,5 @@ class PlanPart(Part):
         )
 
 
-class SettingsPart(Part):
-    """The sections that say where and how."""
-
-    kafka: Scalars = {}
-    source: SourcePart = SourcePart()
-    sink: SinkPart = SinkPart()
-    registry: Scalars = {}
-    run: RunPart = RunPart()
-    spark: Scalars = {}
-
-    def settings(self, *, bootstrap_servers: str | None, checkpoint: str | None) -> Settings:
-        """The settings of these sections; arguments win.  Raises: SettingsError."""
-        given = {} if bootstrap_servers is None else {"bootstrap.servers": bootstrap_servers}
-        return Settings(
-            checkpoint=self.run.checkpoint if checkpoint is None else checkpoint,
-            kafka={**self.kafka, **given},
-            source_kafka=self.source.kafka,
-            sink_kafka=self.sink.kafka,
-            registry=self.registry,
-            shards=self.run.shards,
-            max_records_per_batch=self.source.max_records_per_batch,
-            trigger_interval_s=self.run.trigger_interval,
-            heartbeat_s=self.run.heartbeat,
-            local_directory=self.run.local_directory,
-            master=self.run.master,
-            driver_memory=self.run.driver_memory,
-            spark=self.spark,
-            retained_batches=self.run.retained_batches,
-            max_batch_s=self.run.max_batch,
-            restarts=self.run.restarts,
-            topic_settings=self.sink.topics,
-            replication_factor=self.sink.replication_factor,
-        )
-
-
 class PipelineFile(SettingsPart, PlanPart):
     """The whole file."""
-
-
-def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The keys that may stand in the section at `path`."""
-    here: Any = PipelineFile
-    for step in path:
-        if isinstance(here, type) and issubclass(here, Part):
-            here = here.keys()[str(step)]
-        else:
-            # A mapping from names to sections of one kind, or a list of them.
-            here = get_args(here)[0 if isinstance(step, int) else 1]
-        if get_origin(here) is Annotated:
-            here = get_args(here)[0]
-        if isinstance(here, UnionType):
-            # A section that may be left out.
-            here = next(kind for kind in get_args(here) if kind is not type(None))
-    return tuple(here.keys())
-
-
-def worded(error: ErrorDetails) -> str:
-    """What is wrong, in the file's terms."""
-    kind, value = error["type"], error["input"]
-    if kind == "missing":
-        return "is missing"
-    if kind in ("dict_type", "model_type"):
-        return f"must be a mapping; is {shown(value)}"
-    if kind == "extra_forbidden":
-        allowed = part_keys(error["loc"][:-1])
-        if remedy := remedy_for(error["loc"]):
-            return f"there is no such setting here; {remedy}"
-        if meant := hint(error["loc"][-1], allowed):
-            return f"there is no such setting here{meant}"
-        return f"there is no such setting here; there are {', '.join(allowed)}"
-    return error["msg"]

@@ -14,12 +14,12 @@ from pydantic_core import core_schema
 
 from ikebana.codecs.formats import Format
 from ikebana.processor.configuring import values
+from ikebana.processor.configuring.input_part import ColumnPart
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
+from ikebana.processor.configuring.part import Part
 from ikebana.processor.configuring.pipeline_file import (
     KINDS,
-    ColumnPart,
     OperatorPart,
-    Part,
     PipelineFile,
     StepPart,
     own_keys,

@@ -7,8 +7,8 @@ checkpoint, Spark) without touching what the authors of the pipeline wrote.
 
 from collections.abc import Mapping
 
-from ikebana.processor.configuring.pipeline_file import SettingsPart
 from ikebana.processor.configuring.pipeline_yaml import Document
+from ikebana.processor.configuring.settings_part import SettingsPart
 
 SETTINGS_VARIABLE = "IKEBANA_SETTINGS"
 

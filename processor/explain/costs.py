@@ -1,4 +1,4 @@
-"""Count the costs of a plan by part: exchanges (hops), arrangements and passes."""
+"""Count the costs of a plan by part: exchanges, arrangements and passes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Physical
 
 MEANINGS = {
-    "hop": "a further micro-batch until an update shows",
+    "exchange": "a further micro-batch until an update shows",
     "arrangement": "state by key; what a hold keeps waiting is not counted",
     "pass": "one run over a micro-batch's updates, however many operators it fuses",
 }
@@ -20,7 +20,7 @@ class Cost(NamedTuple):
 
     part: str
     arrangements: int
-    hops: int
+    exchanges: int
     passes: int
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from ikebana.processor.batch.dataflow import held_outputs
+from ikebana.processor.batch.held import held_outputs
 from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.words import listed, named_lines, steps_lines
 from ikebana.processor.explain.written import kept, written
@@ -35,7 +35,7 @@ Kind = Literal[
     "path",
     "join",
     "hold",
-    "hop",
+    "exchange",
     "output",
 ]
 
@@ -101,6 +101,17 @@ def as_written(plan: Plan) -> Graph:
     return Graph("as written", _in_order(boxes, arrows), tuple(arrows))
 
 
+def _behind(exchanges: int) -> Iterator[str]:
+    if exchanges:
+        yield f"its frontier follows {counted(exchanges, 'exchange')} behind the input's"
+
+
+_HELD = (
+    "updates that are early wait in the shards",
+    "until the frontier has passed their time",
+)
+
+
 def as_run(plan: Plan, physical: Physical) -> Graph:
     """Draw topics, decoding, state, passes, holds and outputs."""
     boxes: list[Box] = []
@@ -126,13 +137,16 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
             _branches(plan, physical, root, at, held, boxes, arrows)
     for topic in plan.transaction_topics:
         boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
-        told = [source.name for source in plan.inputs if source.transaction_topic == topic]
-        arrows += [Arrow(f"topic {topic}", f"decoding {name}") for name in told]
+    arrows += [
+        Arrow(f"topic {source.transaction_topic}", f"decoding {source.name}")
+        for source in plan.inputs
+        if source.transaction_topic is not None
+    ]
     for reduction in plan.reductions:
         at = f"state {reduction.name}"
         if graph[reduction.name].hops:
-            own = f"hop {reduction.name}"
-            boxes.append(Box(own, "hop", reduction.name, _hop_lines(plan)))
+            own = f"exchange {reduction.name}"
+            boxes.append(Box(own, "exchange", reduction.name, _exchange_lines(plan)))
             arrows.append(Arrow(own, at))
         boxes.append(Box(at, "state", reduction.name, _state_lines(plan, reduction.name)))
         _branches(plan, physical, reduction.name, at, held, boxes, arrows)
@@ -143,15 +157,11 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
         _branches(plan, physical, join.name, joining.join_id(join.name), held, boxes, arrows)
     for output in plan.published:
         if output.name in held:
-            lines = (
-                "updates that are early wait in the shards",
-                "until the frontier has passed their time",
-            )
-            boxes.append(Box(f"hold {output.name}", "hold", output.name, lines))
+            boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
             arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
         lines = (*output_lines(plan, output), *_repeats(physical, output))
-        if behind := max(depths[root] for root in producers[output.name]):
-            lines = (*lines, f"its frontier follows {counted(behind, 'hop')} behind the input's")
+        behind = max(depths[root] for root in producers[output.name])
+        lines += tuple(_behind(behind))
         boxes.append(Box(f"output {output.name}", "output", output.name, lines))
     unique = tuple(dict.fromkeys(arrows))
     return Graph("as run", _in_order(boxes, list(unique)), unique)
@@ -210,7 +220,7 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
     return kept(node.operator), "1 arrangement, by key, in the shards", *more
 
 
-def _hop_lines(plan: Plan) -> tuple[str, ...]:
+def _exchange_lines(plan: Plan) -> tuple[str, ...]:
     return (
         "to the shards of other keys, a micro-batch later",
         f"through topic {plan.loopback_topic}",
@@ -231,7 +241,7 @@ def _branches(
     for number, branch in enumerate(physical.branches[root]):
         ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
         ends += [fed.get(name, f"state {name}") for name in branch.inlets]
-        ends += [fed.get(name, f"hop {name}") for name in branch.hops]
+        ends += [fed.get(name, f"exchange {name}") for name in branch.hops]
         begin = at
         # The box of an arrangement names its key itself.
         if any(name not in arranges for name, _ in branch.steps):

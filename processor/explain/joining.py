@@ -142,8 +142,8 @@ def title_of(arrangement: ArrangedBy) -> str:
     return printable(f"{arrangement.relation}({', '.join(_keys(arrangement))})")
 
 
-def hops_of(plan: Plan, join: str, alias: str) -> int:
-    """Count the exchanges (hops) from a change of an input to the output, at most."""
+def exchanges_of(plan: Plan, join: str, alias: str) -> int:
+    """Count the exchanges from a change of an input to the output, at most."""
     found = joined(plan)
     graph = progress.edges(plan)
 
@@ -219,7 +219,7 @@ def _arrangement_lines(plan: Plan, name: str, shared: Shared) -> Iterator[str]:
         yield f"where {one_line(text)}"
     yield f"1 arrangement, in the shards, as arrange {name}"
     if progress.edges(plan)[name].hops:
-        yield f"filled by a hop, through topic {plan.loopback_topic}"
+        yield f"filled by an exchange, through topic {plan.loopback_topic}"
     yield _readers(shared)
 
 
@@ -247,8 +247,8 @@ def _origins(plan: Plan, path: str) -> Iterator[str]:
 
 def _path_lines(plan: Plan, planned: Planned, path: Path) -> Iterator[str]:
     join = planned.join
-    hops = hops_of(plan, join.name, path.alias)
-    yield f"a change of {path.alias}, {counted(hops, 'hop')}"
+    exchanges = exchanges_of(plan, join.name, path.alias)
+    yield f"a change of {path.alias}, {counted(exchanges, 'exchange')}"
     for text in path.filters:
         yield f"where {one_line(text)}"
     variables: dict[str, str] = {}
@@ -296,7 +296,7 @@ def _join_lines(plan: Plan, planned: Planned) -> Iterator[str]:
     else:
         yield f"the results of {counted(len(planned.paths), 'path')}; keeps none of them"
     if is_gathered(plan, join.name):
-        yield f"gathered by key, by a hop through topic {plan.loopback_topic}"
+        yield f"gathered by key, by an exchange through topic {plan.loopback_topic}"
 
 
 def _shortened(text: str) -> str:
@@ -319,7 +319,7 @@ def _words(flat: Flat, variables: Mapping[str, str]) -> str:
 
 
 def depth(plan: Plan, join: Join) -> int:
-    """Count the exchanges (hops) between the collections that a join reads and its results."""
+    """Count the exchanges between the collections that a join reads and its results."""
     depths = progress.depths(progress.edges(plan))
     roots = {
         path.root

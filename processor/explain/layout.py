@@ -64,18 +64,16 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
     for box in graph.boxes:
         if box.id in joined:
             layers[layer_of[box.id]].append(box.id)
+    ways = _ways(graph, layer_of)
     before: dict[_Node, list[_Node]] = {}
     after: dict[_Node, list[_Node]] = {}
-    ways: list[list[_Node]] = []
-    for number, arrow in enumerate(graph.arrows):
-        lanes = range(layer_of[arrow.origin] + 1, layer_of[arrow.target])
-        way: list[_Node] = [arrow.origin, *((number, layer) for layer in lanes), arrow.target]
-        for layer in lanes:
-            layers[layer].append((number, layer))
+    for way in ways:
+        for lane in way[1:-1]:
+            assert not isinstance(lane, str), "an arrow passes a box"
+            layers[lane[1]].append(lane)
         for one, other in itertools.pairwise(way):
             after.setdefault(one, []).append(other)
             before.setdefault(other, []).append(one)
-        ways.append(way)
     _order(layers, before, after)
     heights = {node: _height(node, sizes) for layer in layers for node in layer}
     middles = _middles(layers, heights, before, after)
@@ -89,6 +87,7 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
             own.append(box.id)
     widths = [max((_width(node, sizes) for node in layer), default=0.0) for layer in layers]
     lefts = [sum(widths[:at]) + COLUMN_GAP * at for at in range(count)]
+    columns = list(zip(lefts, widths, strict=True))
     top = min((middles[node] - heights[node] / 2 for node in middles), default=0.0)
     places = {
         box.id: BoxPlace(
@@ -99,24 +98,44 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
         )
         for box in graph.boxes
     }
-    routes = []
-    for way in ways:
-        points: list[tuple[float, float]] = []
-        for at, node in enumerate(way):
-            y = middles[node] - top
-            if isinstance(node, str):
-                place = places[node]
-                points.append((place.left + place.width if at == 0 else place.left, y))
-            else:
-                left = lefts[node[1]]
-                points += [(left, y), (left + widths[node[1]], y)]
-        routes.append(points)
     return Layout(
         places,
-        routes,
+        [_route(way, middles, top, places, columns) for way in ways],
         max((place.left + place.width for place in places.values()), default=0.0),
         max((middles[node] + heights[node] / 2 - top for node in middles), default=0.0),
     )
+
+
+def _ways(graph: Graph, layer_of: Mapping[str, int]) -> list[list[_Node]]:
+    """The nodes that each arrow passes: its origin, a lane in each layer between, its target."""
+    ways: list[list[_Node]] = []
+    for number, arrow in enumerate(graph.arrows):
+        lanes = range(layer_of[arrow.origin] + 1, layer_of[arrow.target])
+        ways.append([arrow.origin, *((number, layer) for layer in lanes), arrow.target])
+    return ways
+
+
+def _route(
+    way: Sequence[_Node],
+    middles: Mapping[_Node, float],
+    top: float,
+    places: Mapping[str, BoxPlace],
+    columns: Sequence[tuple[float, float]],
+) -> list[tuple[float, float]]:
+    """The points of an arrow, from the right of its origin to the left of its target.
+
+    `columns` has the left and the width of each layer.
+    """
+    points: list[tuple[float, float]] = []
+    for at, node in enumerate(way):
+        y = middles[node] - top
+        if isinstance(node, str):
+            place = places[node]
+            points.append((place.left + place.width if at == 0 else place.left, y))
+        else:
+            left, width = columns[node[1]]
+            points += [(left, y), (left + width, y)]
+    return points
 
 
 def _layers(graph: Graph) -> dict[str, int]:

@@ -19,7 +19,7 @@ _SHAPES = {
     "state": ("[(", ")]"),
     "arrangement": ("[(", ")]"),
     "hold": ("(", ")"),
-    "hop": ("(", ")"),
+    "exchange": ("(", ")"),
 }
 _BOX = ("[", "]")
 # Readable on light and dark pages, because each colour has its own background.
@@ -34,7 +34,7 @@ _COLOURS = {
     "path": "fill:#e4f1ee,stroke:#35806c,color:#0d251e",
     "join": "fill:#fdeedd,stroke:#b3692a,color:#2f1a08",
     "hold": "fill:#fbe6e3,stroke:#b0523f,color:#30130d",
-    "hop": "fill:#f0eee6,stroke:#7d7440,color:#232015",
+    "exchange": "fill:#f0eee6,stroke:#7d7440,color:#232015",
     "output": "fill:#dff2f3,stroke:#2f8086,color:#0c2628",
 }
 

@@ -95,7 +95,7 @@ def _list(sentences: Iterable[str]) -> Iterator[str]:
 def _costs(explanation: Explanation) -> Iterator[str]:
     yield "<table>"
     heads = "".join(
-        f'<th class="number">{head}</th>' for head in ("arrangements", "hops", "passes")
+        f'<th class="number">{head}</th>' for head in ("arrangements", "exchanges", "passes")
     )
     yield f"<thead><tr><th></th>{heads}</tr></thead>"
     yield "<tbody>"

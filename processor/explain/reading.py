@@ -372,6 +372,6 @@ def _hindrance(step: AnyStep) -> str:
         case Sql() if step.key is not None:
             return "it makes other keys, and the upsert needs those that the messages have"
         case Sql() if step.valid_from is not None or step.valid_until is not None:
-            return "it moves updates in time, and an upsert takes symbols at their own"
+            return "it moves updates in time, and an upsert takes messages at their own times"
         case _:
             return "it multiplies diffs, and before an upsert there are none"

@@ -36,7 +36,7 @@ _LIGHT = {
     "path": "#e4f1ee #35806c",
     "join": "#fdeedd #b3692a",
     "hold": "#fbe6e3 #b0523f",
-    "hop": "#f0eee6 #7d7440",
+    "exchange": "#f0eee6 #7d7440",
     "output": "#dff2f3 #2f8086",
 }
 _DARK = {
@@ -54,7 +54,7 @@ _DARK = {
     "path": "#12261f #5cb89d",
     "join": "#2d1f12 #dc9a58",
     "hold": "#301a15 #dd8570",
-    "hop": "#232015 #c2b56b",
+    "exchange": "#232015 #c2b56b",
     "output": "#10282a #55b4ba",
 }
 

@@ -82,6 +82,6 @@ def _tree(graph: Graph) -> Iterator[str]:
 
 def _table(costs: tuple[Cost, ...]) -> Iterator[str]:
     width = max(len(cost.part) for cost in costs)
-    yield f"  {'':{width}}  arrangements  hops  passes"
-    for part, arrangements, hops, passes in costs:
-        yield f"  {part:{width}}  {arrangements:12}  {hops:4}  {passes:6}"
+    yield f"  {'':{width}}  arrangements  exchanges  passes"
+    for part, arrangements, exchanges, passes in costs:
+        yield f"  {part:{width}}  {arrangements:12}  {exchanges:9}  {passes:6}"

@@ -145,7 +145,6 @@ class _Binding:
                 self.is_unsure |= not self._told(place, condition, self._add)
         for name, text in join.select:
             self._told(f"select.{name}", text, functools.partial(self._choose, name))
-        # In quotes where SQL reserves the name, as it does "left".
         text = f"{shown(self._aliases[0])}.key" if join.key is None else join.key
         self._told("key", text, self._rekey)
         self.is_unsure |= not self._told(part, "", self._settle)

@@ -41,8 +41,8 @@ class Lookup:
 
     `key` is what the arrangement is asked for, of the row's columns.  `sees_equal` says
     whether updates of the row's very time are seen.  `predicates` are tested then, and
-    `carries` are the columns that go on.  Without a `hop` the step is made where the one
-    before was, since its key is the same.
+    `carries` are the columns that go on.  Without a `hop`, which is an exchange, the step is
+    made where the one before was, since its key is the same.
     """
 
     alias: str

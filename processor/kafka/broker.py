@@ -85,7 +85,8 @@ class Broker:
     """One node of Kafka over a data folder, which can be started and stopped repeatedly.
 
     The ports and the data stay the same over restarts.  `running` makes brokers and stops
-    them.  A broker may not be used by several threads at once.
+    them.  A broker may not be used by several threads at once.  Most private methods are the
+    steps of a start, in their order.
     """
 
     def __init__(

@@ -27,7 +27,11 @@ _PORTION = 100_000
 
 
 class DiffTopic:
-    """One pass over a diff topic; `frontier` is that of the last batch that it yielded."""
+    """One pass over a diff topic; `frontier` is that of the last batch that it yielded.
+
+    The checks of the topic and the counts of offsets are methods too, because they need the
+    same connections and positions as the pass.
+    """
 
     def __init__(self, settings: Mapping[str, str], topic: str, form: str = "diff") -> None:
         self.topic = topic

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ikebana.codecs.avro import SchemaUnknown, self_contained
+from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.kafka.client import PATIENCE_S
 

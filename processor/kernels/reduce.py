@@ -18,7 +18,6 @@ The store keeps a state for each key and, for min, max, top and distinct, the co
 value, in order.  So the cost of an update does not depend on how many rows its key has.
 """
 
-import bisect
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +34,8 @@ from ikebana.codecs.error_record import error_record
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.ground.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind
-from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.order import ordered
+from ikebana.processor.kernels.reduce_values import Values
 from ikebana.processor.rows.rows import KeyedUpdate
 
 
@@ -292,7 +292,7 @@ class _Group:
         self._place = _STATE + key
         self._aggregates = aggregates
         self._values = {
-            order: _Values(store, _start(key, number)) for order, number in orders.items()
+            order: Values(store, _start(key, number)) for order, number in orders.items()
         }
         self._state: _State
         self.result: bytes | None = None
@@ -347,78 +347,3 @@ class _Group:
 
 def _none(_: int) -> list[Any]:
     return []
-
-
-class _Values:
-    """The values of one key in one order, of which only as many are read as are asked for.
-
-    Known are the counts that were loaded and those of all places up to `_read_to`; it is
-    None when all are known.
-    """
-
-    def __init__(self, store: Store, start: bytes) -> None:
-        self._store = store
-        self._start = start
-        self._counts: dict[bytes, int] = {}
-        self._loaded: set[bytes] = set()
-        # The known places whose values are there, in order.
-        self._there: list[bytes] = []
-        self._unread: Iterator[tuple[bytes, bytes]] | None = None
-        self._read_to: bytes | None = b""
-
-    def load(self, found: Mapping[bytes, bytes | None]) -> None:
-        """Know these counts; before anything else is done."""
-        for place, entry in found.items():
-            if place not in self._loaded:
-                self._loaded.add(place)
-                self._know(place, 0 if entry is None else int(entry))
-
-    def add(self, diffs: Mapping[bytes, int]) -> int:
-        """Add to loaded counts; how many values more are there than before."""
-        before = len(self._there)
-        for place, diff in diffs.items():
-            old = self._counts[place]
-            new = self._counts[place] = old + diff
-            if old <= 0 < new:
-                bisect.insort(self._there, place)
-            elif new <= 0 < old:
-                del self._there[bisect.bisect_left(self._there, place)]
-        return len(self._there) - before
-
-    def first(self, limit: int) -> list[Any]:
-        """The first values, each as often as it is there, `limit` in all."""
-        found: list[Any] = []
-        at = 0
-        while len(found) < limit:
-            # What is read next may come before what is known.
-            while self._read_to is not None and (
-                at == len(self._there) or self._there[at] > self._read_to
-            ):
-                self._read()
-            if at == len(self._there):
-                break
-            place = self._there[at]
-            times = min(self._counts[place], limit - len(found))
-            found += [value_of(place[len(self._start) :])] * times
-            at += 1
-        return found
-
-    def entries(self) -> dict[bytes, bytes | None]:
-        """The loaded counts as entries; None where zero."""
-        return {
-            place: b"%d" % count if (count := self._counts[place]) else None
-            for place in self._loaded
-        }
-
-    def _read(self) -> None:
-        if self._unread is None:
-            self._unread = self._store.scan(self._start)
-        place, entry = next(self._unread, (None, b""))
-        self._read_to = place
-        if place is not None and place not in self._counts:
-            self._know(place, int(entry))
-
-    def _know(self, place: bytes, count: int) -> None:
-        self._counts[place] = count
-        if count > 0:
-            bisect.insort(self._there, place)

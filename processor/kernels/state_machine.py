@@ -1,17 +1,17 @@
-"""State machine: user functions apply the symbols (events) of a key to its set of states.
+"""State machine: user functions apply the events of a key to its set of states.
 
-`step` returns the next states of a key for a symbol; there may be several (a
+`step` returns the next states of a key for an event; there may be several (a
 non-deterministic automaton) or none.  `view` returns the values to show for the states;
 without it these are the states themselves.  The output is the collection of (key, shown
 value).  Upsert is the machine whose step ignores the old states.
 
-All symbols of one key and time are applied in order, and then the difference of the shown
-values is emitted at that time.  A time is processed when the interval has closed it; symbols
+All events of one key and time are applied in order, and then the difference of the shown
+values is emitted at that time.  A time is processed when the interval has closed it; events
 at or beyond `upper` wait in the store.
 
-If a function fails on a symbol or refuses it, states and values stay as they were, and the
-key gets an error record, which the next applied symbol retracts.  A symbol is applied if
-step and view both return data with a JSON form.  So each of several symbols at one time
+If a function fails on an event or refuses it, states and values stay as they were, and the
+key gets an error record, which the next applied event retracts.  An event is applied if
+step and view both return data with a JSON form.  So each of several events at one time
 succeeds or fails by itself, although only the result of the last one is shown.
 
 A key without states shows no values and has no entry in the store.  If the shown values are
@@ -19,7 +19,7 @@ not the states themselves, they are stored as emitted, so that they can be retra
 the functions have changed.
 
 States have the version of their machine.  Those of another version are migrated at the next
-symbol of their key, and until then the values shown do not change.
+event of their key, and until then the values shown do not change.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ class StateVersionError(IkebanaError):
 class Machine:
     """Functions over JSON data as Python has it; each must be one of its arguments alone.
 
-    `step(states, symbol, time)` gives the states after a symbol, or raises `Refused`.  The
+    `step(states, event, time)` gives the states after an event, or raises `Refused`.  The
     states come as a list in the order of their canonical bytes, and what is given may be
     in any order and repeat itself.  `view(states)` gives the values that show of them.
     `migrate(state, version)` makes a state of one of that version.
@@ -87,17 +87,17 @@ class Machine:
 
 
 class Event(NamedTuple):
-    """A symbol of a key, as canonical bytes; None is a tombstone.
+    """An event of a key, as canonical bytes; None is a tombstone.
 
     At one time the lesser `order` comes first, and of equal ones the first to arrive.  With
-    a `record` the symbol could not be decoded: it changes nothing and puts the error record
+    a `record` the event could not be decoded: it changes nothing and puts the error record
     into the key's error slot.
     """
 
     key: bytes
     time: int
     order: tuple[int, ...]
-    symbol: bytes | None
+    value: bytes | None
     record: bytes | None = None
 
 
@@ -128,15 +128,15 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 _encode = msgspec.msgpack.encode
 _entry_of = msgspec.msgpack.Decoder(Entry).decode
 _place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
-# A symbol and its error record, of which there is one at most.
-_Symbol = tuple[bytes | None, bytes | None]
-_waiting_of = msgspec.msgpack.Decoder(list[_Symbol]).decode
+# The value of an event and its error record, of which there is one at most.
+_Waiting = tuple[bytes | None, bytes | None]
+_waiting_of = msgspec.msgpack.Decoder(list[_Waiting]).decode
 
 _TIME_BYTES = 8
 
 
-def step(store: Store, symbols: Sequence[Event], interval: Interval, machine: Machine) -> Changes:
-    """Apply the symbols whose time lies before `interval.upper`; keep the others.
+def step(store: Store, events: Sequence[Event], interval: Interval, machine: Machine) -> Changes:
+    """Apply the events whose time lies before `interval.upper`; keep the others.
 
     Raises:
         StateVersionError: a key has states of a version that the machine cannot read.
@@ -145,7 +145,7 @@ def step(store: Store, symbols: Sequence[Event], interval: Interval, machine: Ma
     # What waited has arrived first; sort() is stable.
     due = _due(waiting, interval)
     early: list[Event] = []
-    for event in symbols:
+    for event in events:
         time = event.time
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         (due if time < interval.upper else early).append(event)
@@ -155,9 +155,9 @@ def step(store: Store, symbols: Sequence[Event], interval: Interval, machine: Ma
     stored = kept.get_many(keys)
     current = {key: _loaded(entry, machine) for key, entry in zip(keys, stored, strict=True)}
     changes = Changes([], [])
-    for time, events in groupby(due, key=lambda event: event.time):
+    for time, own in groupby(due, key=lambda event: event.time):
         before: dict[bytes, Entry] = {}
-        for event in events:
+        for event in own:
             entry = current[event.key]
             before.setdefault(event.key, entry)
             current[event.key] = _applied(machine, entry, event)
@@ -193,7 +193,7 @@ def contents(
 
 
 def waiting_times(store: Store) -> list[int]:
-    """The times of the symbols that wait, in order."""
+    """The times of the events that wait, in order."""
     waiting = Part(store, b"w").scan(b"")
     return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
 
@@ -215,7 +215,7 @@ def _loaded(entry: bytes | None, machine: Machine) -> Entry:
 
 
 def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
-    """What a key has come to by a symbol."""
+    """What a key has come to by an event."""
     if event.record is not None:
         return _with_record(entry, event.record)
     try:
@@ -261,7 +261,7 @@ def _moved(machine: Machine, states: tuple[bytes, ...], event: Event) -> tuple[b
         machine.step,
         lambda: machine.step(
             _decoded(states),
-            TOMBSTONE if event.symbol is None else canonical.decode(event.symbol),
+            TOMBSTONE if event.value is None else canonical.decode(event.value),
             event.time,
         ),
     )
@@ -302,11 +302,11 @@ def _slot(entry: Entry) -> tuple[bytes, ...]:
 
 
 def _wait(waiting: Part, events: Sequence[Event]) -> None:
-    """Keep symbols, after those that wait already; of one order they stay as they came."""
-    by_place: dict[bytes, list[_Symbol]] = {}
-    for key, time, order, symbol, record in events:
+    """Keep events, after those that wait already; of one order they stay as they came."""
+    by_place: dict[bytes, list[_Waiting]] = {}
+    for key, time, order, value, record in events:
         place = time.to_bytes(_TIME_BYTES, "big") + _encode((order, key))
-        by_place.setdefault(place, []).append((symbol, record))
+        by_place.setdefault(place, []).append((value, record))
     places = list(by_place)
     for place, entry in zip(places, waiting.get_many(places), strict=True):
         earlier = [] if entry is None else _waiting_of(entry)
@@ -335,7 +335,7 @@ def _due(waiting: Part, interval: Interval) -> list[Event]:
         if time >= interval.upper:
             break
         order, key = _place_of(place[_TIME_BYTES:])
-        events += [Event(key, time, order, *symbol) for symbol in _waiting_of(entry)]
+        events += [Event(key, time, order, *waiting) for waiting in _waiting_of(entry)]
         places.append(place)
     for place in places:
         waiting.delete(place)

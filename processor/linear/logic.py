@@ -72,11 +72,6 @@ def exploding(function: Callable[[Any], Iterable[tuple[Any, int]]]) -> Logic:
     return lambda data: ((made, None, diff) for made, diff in function(data))
 
 
-def negating() -> Logic:
-    """Negate the diffs."""
-    return lambda data: ((data, None, -1),)
-
-
 def valid_between(
     lower: Callable[[Any], int | None] | None, upper: Callable[[Any], int | None] | None
 ) -> Logic:

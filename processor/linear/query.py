@@ -20,16 +20,8 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear.database import connection, parsed
 from ikebana.processor.linear.json_text import BLOB
-from ikebana.processor.linear.nest import (
-    BAD,
-    BEGIN,
-    DIFF,
-    END,
-    ROW,
-    Statement,
-    field_column,
-    statement,
-)
+from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
+from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 

@@ -34,6 +34,13 @@ _MODIFIERS = {
     "ORDER_MODIFIER": "a collection has no order; the first of it are a reduce's top(n, …)",
 }
 _NEAR = re.compile(r'syntax error at or near "(.+)"')
+# Texts, quoted names and comments, which are left alone; and a name in front of a dot.
+_BEFORE_A_DOT = re.compile(
+    r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/"""
+    r"""|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$"""
+    r"""|(?<![\w.$])(?P<name>[^\W\d]\w*)(?=\s*\.\s*(?:"|[^\W\d]))""",
+    re.DOTALL,
+)
 _UNITS = {"second", "minute", "hour", "day", "week", "month", "year"}
 _CONNECTIVES = {"and", "or", "not", "is", "in", "like", "between"}
 _SET_OPERATIONS = {
@@ -43,16 +50,32 @@ _SET_OPERATIONS = {
 
 
 def tree_of(text: str) -> Node:
-    """The syntax tree of `SELECT <text>`; if `error` is true in it, why it cannot be parsed."""
+    """The syntax tree of `SELECT <text>`; if `error` is true in it, why it cannot be parsed.
+
+    A name that SQL reserves needs no quotes in front of a dot, such as `left` in `left.amount`:
+    a text that cannot be parsed is read as if these names stood in quotes.
+    """
     if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
         return {"error": True, "error_message": "it holds a character that SQL cannot"}
     try:
         tree: Node = msgspec.json.decode(_parsed(text))
+        if tree["error"] and (quoting := _with_quotes(text)) != text:
+            tree = msgspec.json.decode(_parsed(quoting))
     except RecursionError:
         return {"error": True, "error_message": TOO_DEEP}
     except duckdb.Error as error:
         return {"error": True, "error_message": first_line(error)}
     return tree
+
+
+def _with_quotes(text: str) -> str:
+    """A text in which reserved words that stand in front of a dot and a name are in quotes."""
+
+    def named(found: re.Match[str]) -> str:
+        word = found["name"]
+        return quoted(word) if word is not None and word.lower() in _reserved() else found[0]
+
+    return _BEFORE_A_DOT.sub(named, text)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -86,8 +109,6 @@ def _remedy(problem: str, text: str) -> str:
     if near is None:
         return ""
     word = near[1].lower()
-    if word == ".":
-        return '; a name that SQL reserves stands in double quotes, as in "left".amount'
     if word.rstrip("s") in _UNITS:
         return "; a length of time is an interval, as in INTERVAL 1 HOUR"
     if not word.isidentifier():

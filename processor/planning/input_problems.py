@@ -21,10 +21,24 @@ from ikebana.processor.planning.unread import Unread
 def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     """What an input cannot be, whatever reads it."""
     path = f"inputs.{source.name}"
-    traits = source.traits
-    plain = traits.kind == "rows"
     if not source.topics:
         yield f"{path}.topic", "at least one topic is needed"
+    yield from _mode_problems(source)
+    yield from _key_problems(source)
+    empty = dict(source.options).get("empty_value", EMPTY_VALUES[0])
+    if empty not in EMPTY_VALUES and source.traits.kind != "rows":
+        problem = f'is "{empty}"; set it to one of: {", ".join(EMPTY_VALUES)}'
+        yield f"{path}.options.empty_value", problem
+    yield from _column_problems(source)
+    if source.size is not None and source.size < 1:
+        yield f"{path}.size", "must be at least 1"
+    yield from _time_problems(source, unread)
+
+
+def _mode_problems(source: Input) -> Iterator[Problem]:
+    """What the format of an input does not allow its mode and its choice of tables to be."""
+    path, traits = f"inputs.{source.name}", source.traits
+    plain = traits.kind == "rows"
     if source.mode == "diffs" and not (traits.old_images or traits.is_updates):
         yield (
             f"{path}.mode",
@@ -40,6 +54,11 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
             re.compile(source.tables)
         except re.error as error:
             yield f"{path}.tables", f"is not a regular expression: {error}"
+
+
+def _key_problems(source: Input) -> Iterator[Problem]:
+    """What the format of an input does not allow its key and its schemas to be."""
+    path, traits = f"inputs.{source.name}", source.traits
     if source.key and traits.key_from == "kafka":
         yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
     if source.schema is not None and not traits.in_registry:
@@ -52,11 +71,12 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
             f"{path}.key",
             f"is needed: messages of {source.value_format} do not say what their key is",
         )
-    empty = dict(source.options).get("empty_value", EMPTY_VALUES[0])
-    if empty not in EMPTY_VALUES and not plain:
-        problem = f'is "{empty}"; set it to one of: {", ".join(EMPTY_VALUES)}'
-        yield f"{path}.options.empty_value", problem
-    if source.columns and not traits.has_columns:
+
+
+def _column_problems(source: Input) -> Iterator[Problem]:
+    """What the declared columns of an input cannot be."""
+    path = f"inputs.{source.name}"
+    if source.columns and not source.traits.has_columns:
         yield f"{path}.columns", "bytes have no columns"
     for name, count in Counter(column.name for column in source.columns).items():
         if count > 1:
@@ -80,9 +100,6 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
                 continue  # the type is told
             except ValueError as error:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
-    if source.size is not None and source.size < 1:
-        yield f"{path}.size", "must be at least 1"
-    yield from _time_problems(source, unread)
 
 
 def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:

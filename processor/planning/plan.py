@@ -4,6 +4,9 @@ A plan says what is computed.  Where and how it runs (brokers, checkpoint, batch
 `Settings`.  The state of a running pipeline is found by the names of operators, so keep a
 name as long as you want its state.  Making a plan does not check that its parts fit;
 `checking.checked` does, wherever a plan is read, built or run.
+
+All parts of a plan are in this file, because together they are one value: a fingerprint and
+the metadata of a checkpoint are made of all of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -263,7 +266,7 @@ class Plan:
 
     A `Pipeline`, a pipeline file and a checkpoint return plans whose parts have been checked.
     A plan made by hand is checked by `evaluate` and by every run, which raise a `PlanError`
-    with every problem.
+    with every problem.  Most methods only choose some of its parts, by their kind.
 
     >>> from ikebana import Input, Output, Plan, Upsert, evaluate
     >>> plan = Plan(
@@ -347,7 +350,7 @@ class Plan:
 
     @property
     def loopback_topic(self) -> str:
-        """The topic through which updates move between shards, if the plan has hops."""
+        """The topic through which updates move between shards, if the plan has exchanges."""
         return self.name + ".loopback"
 
     @property

@@ -172,11 +172,11 @@ def inlets(plan: Plan) -> Iterator[Inlet]:
 
 
 def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
-    """The ways to an inlet, with its own steps, and whether each needs a hop.
+    """The ways to an inlet, with its own steps, and whether each needs an exchange.
 
     Rows of an upsert are in the shard of its key as long as no step changes the key.  Rows of
     an input in `mode: diffs` are sent to the shard of the key that its steps make.  All
-    others are exchanged through the loopback topic, which is a hop.
+    others go through an exchange, which is the loopback topic.
     """
     sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
     for path in paths(plan, inlet.source):

@@ -1,9 +1,9 @@
 """Frontiers of operators: which interval each may work on in each micro-batch.
 
 `upper(op)` is the least of the source's upper over its source edges, the *previous*
-upper of each producer over its hop edges (a hop takes one micro-batch), the upper of
+upper of each producer over its exchanges (each takes one micro-batch), the upper of
 each operator whose updates it gets in the same pass, and the upper of each arrangement
-that it looks up; `lower(op)` is its upper before.  An operator that is k hops deep
+that it looks up; `lower(op)` is its upper before.  An operator that is k exchanges deep
 therefore works k batches behind, but depth is only what this comes to when nothing
 stands still: a looked-up arrangement that is deeper than its reader holds the reader
 back.
@@ -88,7 +88,7 @@ def advance_frontiers(
     """The upper of every operator in the batch whose source has the upper `source_upper`.
 
     `frontiers` are the uppers of the batch before.  An operator that is not among them is new,
-    and begins at the frontier of the others.  Operators behind a hop stay where they are
+    and begins at the frontier of the others.  Operators behind an exchange stay where they are
     unless the batch takes `all_hops`, because more updates of their times will come.  For the
     same reason `standing` operators stay, while their first time is being filled.
     """
@@ -127,7 +127,7 @@ def behind(graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upp
 
 
 def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
-    """The number of hops between the source and each operator."""
+    """The number of exchanges between the source and each operator."""
     found: dict[str, int] = {}
 
     def depth(name: str) -> int:

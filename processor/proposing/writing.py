@@ -70,25 +70,8 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         "# Names the pipeline and its state: keep this name, and those below.",
         f"pipeline: {name}-first",
         "",
-        "inputs:",
-        f"  {name}:",
-        f"    topic: {quoted(proposal.topic)}",
-        *_format(proposal),
+        *_input(proposal, name),
     ]
-    if proposal.is_appended:
-        lines += ["    # No message replaces another one.", "    mode: append"]
-    if proposal.tables is not None:
-        lines += [
-            "    # Other tables of the topic are not read.",
-            f"    tables: {quoted(proposal.tables)}",
-        ]
-    if proposal.key_columns:
-        columns = ", ".join(map(quoted, proposal.key_columns))
-        lines += ["    # The columns of the key.", f"    key: [{columns}]"]
-    if proposal.columns:
-        lines.append("    # Take away what you do not want to be checked.")
-        lines.append("    columns:")
-        lines += [f"      {quoted(column)}: {kind}" for column, kind in proposal.columns]
     if not proposal.is_collection:
         lines += ["", "operators:", "  # The last value of each key."]
         lines += ["  current:", f"    upsert: {name}"]
@@ -114,6 +97,31 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         lines.append(f"  url: {quoted(registry or 'http://localhost:8081')}")
     lines += ["run:", "  # What has to survive a restart.", f"  checkpoint: ./checkpoint-{name}"]
     return "\n".join(lines) + "\n"
+
+
+def _input(proposal: Proposal, name: str) -> list[str]:
+    """The section of the input."""
+    lines = [
+        "inputs:",
+        f"  {name}:",
+        f"    topic: {quoted(proposal.topic)}",
+        *_format(proposal),
+    ]
+    if proposal.is_appended:
+        lines += ["    # No message replaces another one.", "    mode: append"]
+    if proposal.tables is not None:
+        lines += [
+            "    # Other tables of the topic are not read.",
+            f"    tables: {quoted(proposal.tables)}",
+        ]
+    if proposal.key_columns:
+        columns = ", ".join(map(quoted, proposal.key_columns))
+        lines += ["    # The columns of the key.", f"    key: [{columns}]"]
+    if proposal.columns:
+        lines.append("    # Take away what you do not want to be checked.")
+        lines.append("    columns:")
+        lines += [f"      {quoted(column)}: {kind}" for column, kind in proposal.columns]
+    return lines
 
 
 def _name(topic: str) -> str:

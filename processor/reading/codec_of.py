@@ -12,7 +12,7 @@ from ikebana.processor.reading.column_types import checked_columns, usual_of
 from ikebana.processor.reading.vouched import Vouched
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 
 def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:

@@ -11,9 +11,11 @@ from zlib import crc32
 from ikebana.arrangements.frontier import Interval
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import takes_empty_for_null
-from ikebana.processor.reading.intake import Intake, Made, Message, Taken
+from ikebana.processor.reading.intake import Intake, Made
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake
+from ikebana.processor.reading.upserts import DecodedUpserts
 from ikebana.processor.rows.envelope import pack
 from ikebana.processor.rows.placing import Place, shard_of
 from ikebana.processor.rows.rows import (
@@ -23,9 +25,9 @@ from ikebana.processor.rows.rows import (
     Ignored,
     KeyedUpdate,
     Seen,
-    Symbols,
     Truncate,
     Updates,
+    Upserts,
     add,
     updates_of,
 )
@@ -91,9 +93,9 @@ class Decoding:
             times = self._place.times([message.offset for message in messages])
             yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
         elif self._intake.takes_as_is:
-            yield from self._symbols(self._place_as_is(messages))
+            yield from self._upserts(self._place_as_is(messages))
         else:
-            yield from self._symbols(messages)
+            yield from self._upserts(messages)
         self._held += len(messages)
         full = self._held >= _CHUNK_RECORDS * self._count
         if full or self._size >= _CHUNK_BYTES * self._count:
@@ -127,18 +129,18 @@ class Decoding:
             self._greatest = None
         self._held = self._size = 0
 
-    def _symbols(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+    def _upserts(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         assert isinstance(self._intake, Intake)
-        taken = self._intake.symbols(messages, self._where, self._place.partitions, self._dating)
-        self._ignored += taken.ignored
-        self._see(taken.greatest)
+        decoded = self._intake.upserts(messages, self._where, self._place.partitions, self._dating)
+        self._ignored += decoded.ignored
+        self._see(decoded.greatest)
         place = self._place
-        for offset, record in taken.errors:
+        for offset, record in decoded.errors:
             (time,) = place.times([offset])
             self._error(record, time, 1)
         begin = 0
-        for until, offset in taken.truncates:
-            self._place_symbols(taken, begin, until)
+        for until, offset in decoded.truncates:
+            self._place_symbols(decoded, begin, until)
             begin = until
             # A chunk never reaches over a truncate.
             yield from self.flush()
@@ -147,7 +149,7 @@ class Decoding:
             row = Truncate(self._source.name, order, partition, time, offset, self._counted)
             for shard in range(self._count):
                 yield shard, pack(row)
-        self._place_symbols(taken, begin, len(taken.keys))
+        self._place_symbols(decoded, begin, len(decoded.keys))
 
     def _place_as_is(self, messages: Sequence[Message]) -> list[Message]:
         """Add messages to their shards as they are, and return those without a key."""
@@ -169,18 +171,18 @@ class Decoding:
         self._size += size
         return keyless
 
-    def _place_symbols(self, taken: Taken, begin: int, until: int) -> None:
-        """Add the symbols from `begin` to `until` to their shards."""
+    def _place_symbols(self, decoded: DecodedUpserts, begin: int, until: int) -> None:
+        """Add the upserts from `begin` to `until` to their shards."""
         shards, count = self._shards, self._count
-        keys, values, offsets = taken.keys, taken.values, taken.offsets
+        keys, values, offsets = decoded.keys, decoded.values, decoded.offsets
         if until - begin < len(keys):
             keys, values, offsets = keys[begin:until], values[begin:until], offsets[begin:until]
         self._size += sum(map(len, keys)) + sum(map(len, filter(None, values)))
-        if taken.bad or taken.failed or taken.partial or taken.before:
+        if decoded.bad or decoded.failed or decoded.partial or decoded.before:
             places = [len(shard.keys) for shard in shards]
             for index, key in enumerate(keys, begin):
                 number = crc32(key) % count
-                self._size += _copy_special(taken, index, shards[number], places[number])
+                self._size += _copy_special(decoded, index, shards[number], places[number])
                 places[number] += 1
         adding = [
             (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
@@ -190,8 +192,8 @@ class Decoding:
             add_key(key)
             add_value(value)
             add_offset(offset)
-        if taken.times is not None:
-            for key, time in zip(keys, taken.times[begin:until], strict=True):
+        if decoded.times is not None:
+            for key, time in zip(keys, decoded.times[begin:until], strict=True):
                 dated = shards[crc32(key) % count].times
                 assert isinstance(dated, list)
                 dated.append(time)
@@ -234,24 +236,24 @@ class Decoding:
         self._errors.append(KeyedUpdate(None, record, time, diff))
         self._size += len(record)
 
-    def _empty(self) -> Symbols:
+    def _empty(self) -> Upserts:
         place = self._place
         times: int | list[int] = [] if place.each or self._dating is not None else place.base
         name, counted = self._source.name, self._counted
         order, partition = place.order, place.partition
-        return Symbols(name, order, partition, times, [], [], [], counted=counted)
+        return Upserts(name, order, partition, times, [], [], [], counted=counted)
 
 
-def _copy_special(taken: Taken, index: int, shard: Symbols, at: int) -> int:
-    """Copy the entries of a symbol's index in the dicts; return the size of what was copied."""
+def _copy_special(decoded: DecodedUpserts, index: int, shard: Upserts, at: int) -> int:
+    """Copy the entries of an upsert's index in the dicts; return the size of what was copied."""
     size = 0
-    for records, target in ((taken.bad, shard.bad), (taken.failed, shard.failed)):
+    for records, target in ((decoded.bad, shard.bad), (decoded.failed, shard.failed)):
         if (record := records.get(index)) is not None:
             target[at] = record
             size += len(record)
-    if (partial := taken.partial.get(index)) is not None:
+    if (partial := decoded.partial.get(index)) is not None:
         shard.partial[at] = partial
         size += len(partial.value) + len(partial.record)
-    if (before := taken.before.get(index)) is not None:
+    if (before := decoded.before.get(index)) is not None:
         shard.before[at] = before
     return size

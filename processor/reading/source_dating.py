@@ -11,7 +11,7 @@ from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
 from ikebana.processor.planning.transaction_topics import collections_of
-from ikebana.processor.reading.intake import Message
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.envelope import pack
 from ikebana.processor.rows.rows import Errors, Seen
 from ikebana.processor.timing.input_times import topic_key

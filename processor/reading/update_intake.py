@@ -22,14 +22,15 @@ from ikebana.errors import SourceError
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.intake import Intake, Made, Message, branches_in_decoding, through
+from ikebana.processor.reading.intake import Intake, Made, branches_in_decoding, through
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.rows import Facts, KeyedUpdate, Seen, add
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.diff_reader import PlacedUpdate
 
 if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
+    from ikebana.codecs.avro_schema import Schemas
 
 
 class UpdateIntake:

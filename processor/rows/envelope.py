@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.rows.rows import Errors, Facts, Ignored, Seen, Symbols, Truncate, Updates
+from ikebana.processor.rows.rows import Errors, Facts, Ignored, Seen, Truncate, Updates, Upserts
 
 SCHEMA = "label int, chunk binary"
 
@@ -56,7 +56,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
         return {name: Interval(*bounds) for name, bounds in self.intervals.items()}
 
 
-Records = Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen
+Records = Upserts | Truncate | Updates | Errors | Ignored | Facts | Seen
 Chunk = Tick | Records
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,11 +1,11 @@
-"""The rows that kernels take and give: symbols in, updates out, as columns of bytes.
+"""The rows that kernels take and give: upserts in, updates out, as columns of bytes.
 
-A symbol is what a message says of one key: the key's new value, or that the key is gone.
-Symbols are kept in columns because a micro-batch has hundreds of thousands of them, and most
+An upsert is what a message says of one key: the key's new value, or that the key is gone.
+Upserts are kept in columns because a micro-batch has hundreds of thousands of them, and most
 never need a Python object of their own.
 
-A row is `counted` if its records are in the batch's counts already: a row from an exchange
-(a hop), or a row of an input whose topic another input before it reads as well.
+A row is `counted` if its records are in the batch's counts already: a row from an
+exchange, or a row of an input whose topic another input before it reads as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,6 @@ from ikebana.processor.rows.transactions_seen import TransactionsSeen
 NO_KEY = b"null"
 
 
-class Rank(NamedTuple):
-    """The order of records of the same key and time: the greatest rank wins."""
-
-    input: int
-    partition: int
-    offset: int
-
-
 class Partial(msgspec.Struct, array_like=True, frozen=True):
     """A value without the columns that its message leaves unchanged; `absent` names these.
 
@@ -38,14 +30,14 @@ class Partial(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
-class Symbols(msgspec.Struct, array_like=True, tag="symbols"):
-    """The symbols of consecutive records of one partition, for the operators of one input.
+class Upserts(msgspec.Struct, array_like=True, tag="upserts"):
+    """The upserts of consecutive records of one partition, for the operators of one input.
 
-    `keys`, `values` and `offsets` have the same length.  `times` is one time for all symbols,
+    `keys`, `values` and `offsets` have the same length.  `times` is one time for all upserts,
     or a list with a time for each.  A value is None for a tombstone.
 
-    Four dicts describe some of the symbols, by index.  With an entry in one of the first three,
-    the symbol's value is None.
+    Four dicts describe some of the upserts, by index.  With an entry in one of the first three,
+    the upsert's value is None.
 
     * `bad`: the error record of a value that could not be decoded.
     * `failed`: the error record of a value that was decoded, but on which a pushed step failed.
@@ -79,7 +71,7 @@ class Truncate(msgspec.Struct, array_like=True, tag="truncate"):
 
 
 class Updates(msgspec.Struct, array_like=True, tag="updates"):
-    """Updates from a branch of an input in `mode: diffs`, or from an exchange (a hop).
+    """Updates from a branch of an input in `mode: diffs`, or from an exchange.
 
     They go to `outputs`, and by key to the operators that `inlets` names.  With a `root`, they
     are the updates of that input itself, and its branches have not been applied yet.
@@ -169,15 +161,15 @@ def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
     return [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
 
 
-def size_of(row: Symbols | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
+def size_of(row: Upserts | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
     """Count what a row adds to the batch's count of records; 0 if its records are counted.
 
     These are records, or for `Updates` and `Facts` the updates that were made of them.
     """
     match row:
-        case Symbols() | Truncate() | Updates() | Errors() | Ignored() if row.counted:
+        case Upserts() | Truncate() | Updates() | Errors() | Ignored() if row.counted:
             return 0
-        case Symbols() | Updates() | Facts():
+        case Upserts() | Updates() | Facts():
             return len(row.keys)
         case Errors():
             return len(row.records)

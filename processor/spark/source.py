@@ -32,7 +32,8 @@ from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.planning.ways import shares_topics
 from ikebana.processor.reading.codec_of import needs_headers
 from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake, Message
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.source_dating import BoundaryReading
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of

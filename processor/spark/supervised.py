@@ -38,7 +38,8 @@ def run(
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
     Nothing that was started is left when this returns.  A session of the user's, `spark`, is
-    used in place of one of our own, and stays.
+    used in place of one of our own, and stays.  The steps of an attempt are functions within
+    this one, because they share whether the query has begun.
 
     Raises:
         IkebanaError: what ended it, by its name.

@@ -1,64 +1,22 @@
 """A pipeline that runs over topics in memory: micro-batches, deaths, restarts, shards."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Set
+from typing import Any
 
-import msgspec
-
-from ikebana.arrangements.frontier import Interval
-from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Update
-from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
-from ikebana.processor.batch import hops
-from ikebana.processor.batch.dataflow import Emitted
-from ikebana.processor.batch.editing import Editing
-from ikebana.processor.checkpoint.checkpoint import Birth
-from ikebana.processor.checkpoint.evolution import (
-    begun,
-    edit_under_way,
-    evolved,
-    plan_as_run,
-    resumed,
-    step_to,
-)
-from ikebana.processor.checkpoint.finishing import finishing
-from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.in_process import (
-    Attempt,
-    Planned,
-    Written,
-    attempt,
-    consolidated,
-    found_schemas,
-    plan_of,
-)
-from ikebana.processor.literals import as_message, require_readable
-from ikebana.processor.planning import planner, progress, ways
-from ikebana.processor.planning.backfill import has_caught_up
+from ikebana.processor.in_process import Planned, consolidated, plan_of
+from ikebana.processor.literals import as_message
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
-from ikebana.processor.reading.slice_reading import reading_of
-from ikebana.processor.reading.update_intake import intake_of
-from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
-from ikebana.processor.testing.looking import Asked, look_at
-from ikebana.processor.testing.restarts import Unfinished, born, rescaled
-from ikebana.processor.testing.topics import Topics
-from ikebana.processor.timing import reclock
+from ikebana.processor.testing.batches import Batches
+from ikebana.processor.testing.looking import Asked
 from ikebana.processor.timing.event_time import Where
-from ikebana.processor.timing.input_times import Learned
-from ikebana.processor.timing.reclock import SourceOffset, is_settled
-
-if TYPE_CHECKING:
-    from ikebana.codecs.avro import Schemas
-
-# No event time lies beyond this clock, whatever `ahead` says.
-_NO_CLOCK = 1 << 62
 
 
-class Run:
+class Run(Batches):
     """A run of a pipeline over topics in memory, one micro-batch at a time.
 
     `send` appends messages to its topics; `batch` runs one micro-batch, and `read` runs
@@ -80,48 +38,6 @@ class Run:
     ingest time have the times 0, 1, 2 and so on, and no event time is too far ahead.  A batch
     takes at most `exchange` packed messages that come from other shards.
     """
-
-    def __init__(
-        self,
-        pipeline: Plan | Planned,
-        topics: Topics | None = None,
-        shards: int = 1,
-        exchange: int = 1000,
-        *,
-        schemas: "Schemas | Mapping[int, Any] | None" = None,
-    ) -> None:
-        self.plan = self._written = self._running = plan = plan_of(pipeline)
-        self.topics = Topics() if topics is None else topics
-        for source in plan.inputs:
-            require_readable(source, schemas)
-        positions = {}
-        for source in plan.inputs:
-            for topic in source.topics:
-                self.topics.create(topic)
-                ends = self.topics.ends(topic)
-                positions[topic] = ends if source.start == "latest" else dict.fromkeys(ends, 0)
-        for topic in plan.transaction_topics:
-            positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
-        self.last = SourceOffset(-1, 0, 0, positions, plan.fingerprint())
-        """The last batch as in the offset log: the offsets it read, and the upper of its times."""
-        self.frontiers: dict[str, int] = {}
-        """The frontiers of those outputs that have advanced."""
-        self.written = Written(plan)
-        self.waiting = 0
-        """The number of records that wait until their times are closed."""
-        self.stores = [MemoryStore() for _ in range(shards)]
-        self._birth: Birth | None = None
-        self._next: Birth | None = None
-        """The metadata of the plan of now, as long as another one runs before it."""
-        self._finishes = False
-        """Whether that one only finishes what is on its way."""
-        self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
-        self._most = exchange
-        self._news = Learned([], [])
-        self._hydrated: frozenset[str] = frozenset()
-        self._unfinished: Unfinished | None = None
-        self._schemas = found_schemas(schemas)
-        self._open()
 
     def send(
         self,
@@ -223,39 +139,6 @@ class Run:
             )
         self._open()
 
-    def _edit(self, written: Plan, shards: int) -> None:
-        """Go on with a plan, at once or when nothing is on its way any more."""
-        before, logged = len(self.stores), self._in_log()
-        birth = self._birth
-        if birth is None:
-            birth = born(self._running, before, self.last)
-        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=before)
-        plan, step = written.portable(), step_to(ran, written.portable(), logged.offset)
-        after = msgspec.structs.replace(evolved(ran, plan), shards=shards)
-        self.plan, self._written = resumed(ran, plan), written
-        self.written.expect(self.plan)
-        if finishing(ran, step.plan, logged, rescales=shards != before) is not None:
-            self._running, self._birth, self._next = plan_as_run(ran, self.plan), ran, after
-            self._finishes = True
-            return
-        birth = msgspec.structs.replace(step.birth, shards=shards)
-        self._running, self._birth, self._finishes = step.plan, birth, False
-        self._next = after if step.backfills else None
-        self._exchange += [[] for _ in range(shards - before)]
-        if shards != before:
-            self.stores = rescaled(self.stores, shards)
-
-    def _is_over(self) -> bool:
-        """Whether what comes before the plan of now is done: it is finished, or has caught up."""
-        if self._next is None or not is_settled(self.last):
-            return False
-        return self._finishes or has_caught_up(self._running, self.last.positions)
-
-    def _in_log(self) -> Logged:
-        """The end of the offset log, and of the log of commits."""
-        after = self.last if self._unfinished is None else self._unfinished.after
-        return Logged(None if after.batch < 0 else after, after.batch, self.last.batch)
-
     def updates(self, output: str) -> list[Update[Any]]:
         """The updates of an output so far: `((key, value), time, diff)`, consolidated.
 
@@ -302,11 +185,6 @@ class Run:
         return self.frontiers.get(self._output(output).name, 0)
 
     @property
-    def released(self) -> tuple[str, ...]:
-        """The parts of the state that removed operators have left."""
-        return () if self._birth is None else self._birth.released
-
-    @property
     def counted(self) -> Counter[str]:
         """The numbers of late, repeated and other records by kind; see `dataflow.Emitted`."""
         return self.written.counted
@@ -321,144 +199,3 @@ class Run:
             f'pipeline "{self.plan.name}" has no output "{name}"',
             hint=f"Its outputs are {', '.join(topics)}.",
         )
-
-    def _open(self) -> None:
-        """Set up as a new process does."""
-        for topic in self.plan.topics:
-            self.topics.create(topic)
-        plan = self._running
-        self._physical = planner.physical(plan)
-        self._intakes = {
-            s.name: intake_of(s, self._physical, self._schemas, named=ways.shares_topics(plan, s))
-            for s in plan.inputs
-        }
-
-    def _logged(self, asked: Asked) -> Unfinished | None:
-        """The batch to run: the one that is unfinished, or the next, which is in the log then."""
-        if self._unfinished is None:
-            while (after := self._next) is not None and self._is_over():
-                self._edit(self._written, after.shards)
-                self._open()
-            if (minted := self._minted(asked)) is None:
-                return None
-            # It is in the offset log from here on, so it is replayed after any failure.
-            self._unfinished = Unfinished(self.last, minted)
-        return self._unfinished
-
-    def _minted(self, asked: Asked) -> SourceOffset | None:
-        """The next batch over the records that can be read now; None if there is none."""
-        before = self.last
-        plan = self._running
-        look = look_at(plan, self.topics, before, self._news, asked)
-        now_ms = asked.now_ms
-        if now_ms is None:
-            now_ms = _NO_CLOCK if plan.is_dated else before.upper
-        after = reclock.mint(
-            plan,
-            before,
-            look._replace(
-                hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
-                hydrated=self._hydrated,
-            ),
-            limit=asked.limit,
-            now_ms=now_ms,
-            heartbeat=asked.heartbeat,
-            first=asked.first,
-            most_hops=self._most,
-            edits=0 if self._birth is None else self._birth.edits,
-            finishes=self._finishes,
-        )
-        if after.batch == before.batch:
-            return None
-        # Encoded and decoded, as in Spark's offset log.
-        return SourceOffset.from_json(after.to_json())
-
-    def _finish(self, batch: Unfinished) -> None:
-        """Complete a batch in the shards that have not committed it."""
-        self._attempt(batch)
-        for shard, store in enumerate(self.stores):
-            batch.commit(shard, store)
-        self._unfinished = None
-        self.last = batch.after
-        self._publish(batch, [batch.committed[shard] for shard in range(len(self.stores))])
-
-    def _attempt(self, batch: Unfinished) -> None:
-        before, after = batch.before, batch.after
-        intervals = progress.intervals(before.frontiers, after.frontiers)
-        rows = self._rows(before, after)
-        for shard, store in enumerate(self.stores):
-            if shard not in batch.committed:
-                made: Attempt = attempt(
-                    self._running,
-                    self._physical,
-                    store,
-                    rows[shard],
-                    intervals,
-                    hydrating=after.hydrating,
-                    hydrates=after.hydrates,
-                    released=() if after.fills else self.released,
-                    editing=self._editing(after),
-                )
-                batch.computed(shard, made)
-
-    def _editing(self, after: SourceOffset) -> Editing | None:
-        """The edit of the plan that a batch belongs to, if any."""
-        edit = None if self._birth is None else edit_under_way(self._birth, after)
-        if edit is None:
-            return None
-        began = frozenset(after.begun_at_edit)
-        return Editing(edit, after.editing, after.edits, after.fills, began)
-
-    def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
-        """The rows that each shard gets in a batch."""
-        rows: list[list[Records]] = [[] for _ in self.stores]
-        for piece in reclock.slices(self._running, before, after):
-            place = piece.place
-            reading = reading_of(
-                self._running, piece, lambda source: self._intakes[source.name], len(rows)
-            )
-            held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
-            given = [message for message in held if message is not None]
-            for shard, chunk in [*reading.add(given), *reading.finish()]:
-                rows[shard].append(_record(chunk))
-        for shard, own in enumerate(rows):
-            begin, end = (of.hops.get(shard, 0) for of in (before, after))
-            own += map(_record, self._exchange[shard][begin:end])
-        return rows
-
-    def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
-        """Publish the results of a batch from all shards."""
-        intervals = progress.intervals(batch.before.frontiers, batch.after.frontiers)
-        closed = progress.output_intervals(self._running, intervals)
-        news = Learned([], [])
-        for made in emitted:
-            news.seen.extend(made.seen)
-            news.facts.append({name: pack_times(counts) for name, counts in made.facts.items()})
-            for at, row in hops.chunks(made.hops, len(self.stores)):
-                self._exchange[at].append(pack(row))
-        self._news = news
-        self._hydrated = frozenset.intersection(*(frozenset(made.hydrated) for made in emitted))
-        self.waiting = sum(made.waiting for made in emitted)
-        messages = self.written.take(self._running, emitted, closed)
-        for output in self._running.published:
-            for key, value, headers in messages[output.name]:
-                self.topics.send(output.topic, key, value, headers=headers)
-            times = [u.time for made in emitted for u in made.updates[output.name]]
-            self._close(output, closed[output.name], batch.after.batch, times)
-
-    def _close(self, output: Output, interval: Interval, batch: int, times: Sequence[int]) -> None:
-        """Check that updates lie in their batch's interval, and that intervals leave no gap."""
-        assert interval.lower == self.frontiers.get(output.name, interval.lower)
-        assert all(time in interval for time in times), (output.name, interval, times)
-        self.frontiers[output.name] = interval.upper
-        lower, upper, topic = interval.lower, interval.upper, output.topic
-        ends, count = self.topics.ends(topic), len(times)
-        self.topics.publish(
-            ProgressRecord("c", "p", topic, batch, lower, upper, count, ends, "changes")
-        )
-
-
-def _record(chunk: bytes) -> Records:
-    row = unpack(chunk)
-    assert not isinstance(row, Tick)
-    return row

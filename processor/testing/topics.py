@@ -5,7 +5,7 @@ from typing import Any
 
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.reading.intake import Message
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.diff_input import Closed
 
 

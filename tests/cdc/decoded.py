@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from cdc.telling import Row, comparable
-from ikebana.codecs.avro import Schemas
+from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.canal import Canal
 from ikebana.codecs.change import Change, Codec, Headers, Ignored, Wanted
 from ikebana.codecs.debezium import Debezium

@@ -19,8 +19,8 @@ def test_six_symbols_are_six_updates_by_offset_and_none_by_ingest(
 ) -> None:
     """frank is mcsherry, zappa, nobody, oz, oz, nobody: +m, -m +z, -z, +o, nothing, -o.
 
-    By offset every symbol has a time of its own; by ingest all have one, at which the
-    last symbol says that there is nobody, as before.
+    By offset every event has a time of its own; by ingest all have one, at which the
+    last event says that there is nobody, as before.
     """
     servers, source = broker.bootstrap_servers, topic_name("frank")
     create(servers, source, 1)

@@ -18,7 +18,7 @@ from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import Symbols
+from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing.reclock import SourceOffset
 from support.output_judge import settled
@@ -91,9 +91,9 @@ class Instances:
             adopted=False,
         )
         value = b"%d" % batch
-        symbols = Symbols("changes", 0, 0, offset.lower, [KEYS[shard]], [value], [batch])
+        upserts = Upserts("changes", 0, 0, offset.lower, [KEYS[shard]], [value], [batch])
         state = self.states[shard][batch]
-        marker = shard_batch.run(job, shard, state, [pack(tick), pack(symbols)])
+        marker = shard_batch.run(job, shard, state, [pack(tick), pack(upserts)])
         # Spark's state row of the batch; a replay starts from the one before.
         self.states[shard][batch + 1 :] = [encode_state(marker.manifest)]
         return marker

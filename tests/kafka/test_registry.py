@@ -9,7 +9,6 @@ GUIDs, which Apicurio doesn't know.
 
 import contextlib
 import importlib.util
-import io
 import json
 import socket
 import sys
@@ -19,15 +18,17 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import fastavro
 import pytest
 
 from cdc.registry import ApicurioRegistry
-from ikebana.codecs.avro import AvroDecoder, AvroUpserts, SchemaUnknown
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_schema import SchemaUnknown
+from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.kafka.registry import Registry
+from support.avro_messages import message
 from support.schema_registries import RealRegistry, Served, SmallRegistry
 
 pytestmark = pytest.mark.full
@@ -105,13 +106,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def message(schema_id: int, schema: Any, data: Any) -> bytes:
-    """A message as Confluent's serializer writes it."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
-    return b"\0" + schema_id.to_bytes(4, "big") + out.getvalue()
 
 
 def row(*fields: dict[str, Any]) -> dict[str, Any]:

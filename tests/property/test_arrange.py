@@ -14,17 +14,8 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
-from support.relation_batches import (
-    DATA,
-    Batch,
-    accumulated,
-    courses,
-    entries,
-    in_order,
-    matched,
-    reopened,
-    updates,
-)
+from support.relation_batches import DATA, Batch, accumulated, courses, in_order, matched, updates
+from support.stores import entries, reopened
 from support.strategies import cuts, unhurried
 
 END = 20

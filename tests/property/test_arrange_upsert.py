@@ -13,29 +13,21 @@ from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.datum import datum_of
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Symbols
-from support.relation_batches import (
-    KEYS,
-    Counted,
-    entries,
-    in_order,
-    keys,
-    lookups,
-    matched,
-    reopened,
-)
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
+from support.relation_batches import KEYS, in_order, keys, lookups, matched
+from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried
 
 VALUES = [b"", b"a", b"b", None, None]
 
 
 class Batch(NamedTuple):
-    """Symbols that come in one micro-batch; lookups as for an arrangement."""
+    """Upserts that come in one micro-batch; lookups as for an arrangement."""
 
     interval: Interval
     since: int
     settled: int
-    symbols: Symbols
+    upserts: Upserts
     lookups: list[LookupRow]
 
 
@@ -49,7 +41,7 @@ def courses(draw: st.DrawFn) -> list[Batch]:
         # Some wait for a later batch.
         row = st.tuples(keys, st.sampled_from(VALUES), st.integers(lower, upper + 1))
         rows = draw(st.lists(row, max_size=8))
-        symbols = Symbols(
+        upserts = Upserts(
             "names",
             0,
             0,
@@ -60,7 +52,7 @@ def courses(draw: st.DrawFn) -> list[Batch]:
         )
         settled = draw(st.integers(since, upper))
         asked = draw(lookups(since, upper))
-        found.append(Batch(Interval(lower, upper), since, settled, symbols, asked))
+        found.append(Batch(Interval(lower, upper), since, settled, upserts, asked))
         since = draw(st.integers(settled, upper))
         lower, offset = upper, offset + len(rows)
     return found
@@ -73,10 +65,10 @@ def test_lookups_are_those_of_an_arrangement_of_the_output(
 ) -> None:
     """Each sees the value of its own time, over restarts, and the upsert does not notice."""
     store, plain, apart, past = MemoryStore(), MemoryStore(), MemoryStore(), list[KeyedUpdate]()
-    for interval, since, settled, symbols, asked in course:
+    for interval, since, settled, upserts, asked in course:
         store, apart = reopened(store), reopened(apart)
-        fresh = upsert.step(store, [symbols], interval).updates
-        assert fresh == upsert.step(plain, [symbols], interval).updates
+        fresh = upsert.step(store, [upserts], interval).updates
+        assert fresh == upsert.step(plain, [upserts], interval).updates
         whole = [u._replace(value=datum_of(u.key, u.value)) for u in fresh]
         past += whole
         beside = UpsertArrangement(store, fresh, interval, since)
@@ -95,8 +87,8 @@ def test_lookups_are_those_of_an_arrangement_of_the_output(
 def test_history_goes_when_since_has_passed_it(course: list[Batch]) -> None:
     """In the end the upsert's own entries are all that there is, but for the since."""
     store = MemoryStore()
-    for interval, since, settled, symbols, _ in course:
-        changes = upsert.step(store, [symbols], interval)
+    for interval, since, settled, upserts, _ in course:
+        changes = upsert.step(store, [upserts], interval)
         UpsertArrangement(store, changes.updates, interval, since).settle(settled)
         queued = {history.queued_place(place) for place, _ in entries(store)} - {None}
         assert queued == {place for place, _ in entries(store) if place[:1] == b"h"}
@@ -113,17 +105,17 @@ def test_every_entry_goes_with_its_key(course: list[Batch], shards: int) -> None
     """The history of a key lies where its value lies."""
     for shard in range(shards):
         store = MemoryStore()
-        for interval, since, settled, symbols, _ in course:
-            kept = [at for at, key in enumerate(symbols.keys) if shard_of(key, shards) == shard]
-            assert isinstance(symbols.times, list)
-            own = Symbols(
+        for interval, since, settled, upserts, _ in course:
+            kept = [at for at, key in enumerate(upserts.keys) if shard_of(key, shards) == shard]
+            assert isinstance(upserts.times, list)
+            own = Upserts(
                 "names",
                 0,
                 0,
-                [symbols.times[at] for at in kept],
-                [symbols.keys[at] for at in kept],
-                [symbols.values[at] for at in kept],
-                [symbols.offsets[at] for at in kept],
+                [upserts.times[at] for at in kept],
+                [upserts.keys[at] for at in kept],
+                [upserts.values[at] for at in kept],
+                [upserts.offsets[at] for at in kept],
             )
             changes = upsert.step(store, [own], interval)
             UpsertArrangement(store, changes.updates, interval, since).settle(settled)
@@ -138,11 +130,11 @@ def test_frank_at_every_time() -> None:
         store, lower = MemoryStore(), 0
         for upper in uppers:
             interval, rows = Interval(lower, upper), range(lower, upper)
-            symbols = Symbols(
+            upserts = Upserts(
                 "names", 0, 0, [*rows], [b"frank"] * len(rows), said[lower:upper], [*rows]
             )
             arrangement = UpsertArrangement(
-                store, upsert.step(store, [symbols], interval).updates, interval, 0
+                store, upsert.step(store, [upserts], interval).updates, interval, 0
             )
             lookups = [
                 LookupRow(b"frank", None, time, 1, sees_equal=True) for time in range(upper)
@@ -159,9 +151,9 @@ def test_frank_at_every_time() -> None:
 
 def test_without_lag_nothing_is_written_beside_the_upsert() -> None:
     """A batch looks at the queue, and a lookup is one get."""
-    store = Counted()
-    symbols = Symbols("names", 0, 0, 0, list(KEYS), [b"a"] * len(KEYS), list(range(len(KEYS))))
-    changes = upsert.step(store, [symbols], Interval(0, 1))
+    store = CountingStore()
+    upserts = Upserts("names", 0, 0, 0, list(KEYS), [b"a"] * len(KEYS), list(range(len(KEYS))))
+    changes = upsert.step(store, [upserts], Interval(0, 1))
     store.counted()
     arrangement = UpsertArrangement(store, changes.updates, Interval(0, 1), 0)
     assert store.counted() == (1, 0)

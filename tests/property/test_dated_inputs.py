@@ -207,12 +207,12 @@ SECOND = Plan(
 WHOLE = Plan(
     "whole", FIRST.inputs, (*FIRST.operators, *SECOND_OPERATORS), SECOND_OUTPUTS, time="offset"
 )
-symbols = st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]))
+upserts = st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]))
 
 
 @unhurried
 @given(
-    st.lists(symbols, min_size=1, max_size=20),
+    st.lists(upserts, min_size=1, max_size=20),
     st.randoms(use_true_random=False),
     st.integers(1, 3),
     st.none() | st.integers(1, 4),

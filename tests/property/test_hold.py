@@ -11,6 +11,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, accumulate, consolidate
 from ikebana.processor.kernels import hold
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.stores import CountingStore
 from support.strategies import cuts, unhurried
 
 # Few data, so that they meet; None is not the empty key, and long data differ at the end.
@@ -140,29 +141,16 @@ def test_the_due_and_the_later_of_one_batch_part_ways() -> None:
     assert hold.step(store, [], 8) == pair[1:]
 
 
-class CountingStore(MemoryStore):
-    """Counts the entries that scans hand out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.handed_out = 0
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for entry in super().scan(prefix, start):
-            self.handed_out += 1
-            yield entry
-
-
 @pytest.mark.parametrize(("due", "most"), [(0, 1), (5, 6)])
 def test_a_batch_looks_only_at_what_is_due(due: int, most: int) -> None:
     """With 10,000 waiting, no more than what is due and one beyond is read."""
     store = CountingStore()
     later = [KeyedUpdate(b"%d" % at, b"v", 1_000 + at, 1) for at in range(10_000)]
     hold.step(store, [*later, *(KeyedUpdate(b"%d" % at, b"v", 20, 1) for at in range(due))], 10)
-    store.handed_out = 0
+    store.scanned = 0
 
     assert len(hold.step(store, [KeyedUpdate(b"new", b"v", 2_000, 1)], 30)) == due
-    assert store.handed_out <= most
+    assert store.scanned <= most
 
 
 class SlowToForget(MemoryStore):

@@ -22,7 +22,7 @@ from ikebana.processor.timing.reclock import SourceOffset
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
 
-Symbol = tuple[str, str | None]
+Pair = tuple[str, str | None]
 
 PLAN = Plan(
     "p",
@@ -45,9 +45,9 @@ PLAN = Plan(
 )
 
 
-def feed(topics: Topics, symbols: Iterable[Symbol]) -> None:
+def feed(topics: Topics, upserts: Iterable[Pair]) -> None:
     """Append messages to the input topic."""
-    for key, value in symbols:
+    for key, value in upserts:
         raw = None if value is None else canonical.encode(value)
         topics.send("names", canonical.encode(key), raw)
 
@@ -99,14 +99,14 @@ def accumulated(updates: Sequence[KeyedUpdate], time: int) -> Counter[bytes]:
     return Counter({datum: count for datum, count in counts.items() if count})
 
 
-symbols = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["x", "y", "z", None]))
-batches = st.lists(st.lists(symbols, max_size=6), min_size=1, max_size=6)
+upserts = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["x", "y", "z", None]))
+batches = st.lists(st.lists(upserts, max_size=6), min_size=1, max_size=6)
 
 
 @unhurried
 @given(batches, st.lists(st.booleans(), max_size=12), st.integers(1, 3), st.integers(1, 4))
 def test_every_output_is_what_a_plain_computation_says(
-    given_batches: list[list[Symbol]], empty: list[bool], shards: int, most: int
+    given_batches: list[list[Pair]], empty: list[bool], shards: int, most: int
 ) -> None:
     """At each time of the source, however many empty batches and portions lie between."""
     run = fresh(shards, most)

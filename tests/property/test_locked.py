@@ -16,7 +16,8 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
-from support.relation_batches import Counted, diffs, entries, keys, matched, reopened
+from support.relation_batches import diffs, keys, matched
+from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried
 
 END = 40
@@ -269,7 +270,7 @@ def test_insertions_that_meet_the_same_are_counted() -> None:
 
 def test_a_batch_does_not_read_all_insertions() -> None:
     """However many are remembered of one row, each with a result of its own."""
-    store, arranged = Counted(), MemoryStore()
+    store, arranged = CountingStore(), MemoryStore()
     most = 0
     for time in range(200):
         interval = Interval(time, time + 1)

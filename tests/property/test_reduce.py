@@ -19,6 +19,7 @@ from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.stores import entries
 from support.strategies import cuts, json_data, unhurried, written
 
 AGGREGATES = (
@@ -208,11 +209,6 @@ def expected_errors(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[by
 def pairs(updates: Iterable[KeyedUpdate]) -> list[Update[tuple[bytes, bytes]]]:
     """Updates of (key, value)."""
     return [Update((key or b"", value), time, diff) for key, value, time, diff in updates]
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 def negated(updates: Iterable[KeyedUpdate], time: int) -> list[KeyedUpdate]:

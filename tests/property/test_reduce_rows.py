@@ -17,6 +17,7 @@ from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.stores import entries, reopened
 from support.strategies import cuts, unhurried
 
 END = 10
@@ -111,11 +112,6 @@ def failing(updates: Iterable[KeyedUpdate]) -> list[Update[bytes]]:
     ]
 
 
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
-
-
 def ran(
     store: MemoryStore,
     function: Function,
@@ -141,14 +137,6 @@ def ran(
 def drawn_uppers(data: st.DataObject) -> list[int]:
     """Where batches end."""
     return sorted(data.draw(st.sets(st.integers(1, END - 1), max_size=5)) | {END})
-
-
-def reopened(store: MemoryStore) -> MemoryStore:
-    """What a restart has: the entries, and nothing else."""
-    copy = MemoryStore()
-    for place, entry in entries(store):
-        copy.put(bytes(place), bytes(entry))
-    return copy
 
 
 @unhurried

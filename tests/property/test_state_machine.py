@@ -1,4 +1,4 @@
-"""State machines against their definition: one plain fold over all symbols, with no batches."""
+"""State machines against their definition: one plain fold over all events, with no batches."""
 
 import json
 from collections import Counter
@@ -18,7 +18,8 @@ from ikebana.codecs.error_record import error_record
 from ikebana.processor.kernels import state_machine, upsert
 from ikebana.processor.kernels.state_machine import TOMBSTONE, Changes, Event, Machine, Refused
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Symbols
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
+from support.stores import entries
 from support.strategies import unhurried
 
 # Most of an example's time goes into drawing it; the fold gets the full number.
@@ -28,15 +29,15 @@ END = 100
 KEYS = [b"", b"a", b"\x00"]
 
 
-def picky(states: list[Any], symbol: Any, time: int) -> Iterable[Any]:
-    """A set of numbers: a symbol n turns n and its neighbours on or off, and some fail."""
-    if symbol is TOMBSTONE:
+def picky(states: list[Any], event: Any, time: int) -> Iterable[Any]:
+    """A set of numbers: an event n turns n and its neighbours on or off, and some fail."""
+    if event is TOMBSTONE:
         return
-    if symbol == 3:
+    if event == 3:
         raise LookupError
-    if symbol == 4 and len(states) > 1:
+    if event == 4 and len(states) > 1:
         raise Refused("too many")
-    near = {symbol - 1, symbol, symbol + 1}
+    near = {event - 1, event, event + 1}
     yield from near.symmetric_difference(states)
 
 
@@ -48,10 +49,10 @@ def odd_ones(states: list[Any]) -> list[Any]:
 
 
 class Case(NamedTuple):
-    """A machine and what its symbols may be."""
+    """A machine and what its events may be."""
 
     machine: Machine
-    symbols: Sequence[Any]
+    events: Sequence[Any]
 
 
 CASES = {
@@ -72,7 +73,7 @@ UNDECODABLE = {key: error_record("decoding raised Undecodable", None, key, None)
 
 
 class Batch(NamedTuple):
-    """Symbols in order of arrival, and the frontier that is reached with them."""
+    """Upserts in order of arrival, and the frontier that is reached with them."""
 
     events: list[Event]
     upper: int
@@ -86,7 +87,7 @@ class History(NamedTuple):
 
     @property
     def events(self) -> list[Event]:
-        """All symbols in the order that counts."""
+        """All events in the order that counts."""
         found = [event for batch in self.batches for event in batch.events]
         return sorted(found, key=lambda event: (event.time, event.order))
 
@@ -98,11 +99,11 @@ def written(data: Any) -> bytes:
 
 @st.composite
 def histories(draw: st.DrawFn, names: Sequence[str] = tuple(CASES)) -> History:
-    """Symbols cut into batches anyhow; each comes no later than the batch that closes it."""
-    machine, symbols = CASES[draw(st.sampled_from(names))]
+    """Events cut into batches anyhow; each comes no later than the batch that closes it."""
+    machine, possible = CASES[draw(st.sampled_from(names))]
     # The sessions' gap is long; what the others make of a time is only its order.
-    unit = 20 if symbols == ["x"] else 1
-    said = st.none() | st.sampled_from([written(symbol) for symbol in symbols])
+    unit = 20 if possible == ["x"] else 1
+    said = st.none() | st.sampled_from([written(event) for event in possible])
     least = draw(st.sampled_from([0, 10, 20]))
     drawn = draw(
         st.lists(
@@ -112,13 +113,13 @@ def histories(draw: st.DrawFn, names: Sequence[str] = tuple(CASES)) -> History:
         )
     )
     events: list[list[Event]] = [[], [], [], [], []]
-    for at, (key, time, symbol, early) in enumerate(drawn):
+    for at, (key, time, event, early) in enumerate(drawn):
         # Orders are unique, and neither those of time nor of arrival.
         order = (at * 7 % 3, at)
         # At most as late as the batch that closes the time.
         # Of those that may be anything, every fifth cannot be decoded.
         record = UNDECODABLE[key] if names == tuple(CASES) and at % 5 == 4 else None
-        events[max(0, time - early)].append(Event(key, time * unit, order, symbol, record))
+        events[max(0, time - early)].append(Event(key, time * unit, order, event, record))
     uppers = [time * unit + 1 for time in range(5)]
     return History(
         machine,
@@ -143,29 +144,29 @@ def ran(history: History, store: MemoryStore | None = None) -> Changes:
 
 
 def at_once(history: History, arrived: Sequence[Event] | None = None) -> History:
-    """The same symbols in one batch."""
+    """The same events in one batch."""
     return History(history.machine, [Batch(list(arrived or history.events), END)])
 
 
 class Folded(NamedTuple):
-    """What the symbols up to a time come to: the values that show, and the error slots."""
+    """What the events up to a time come to: the values that show, and the error slots."""
 
     values: Counter[tuple[bytes, bytes]]
     slots: Counter[bytes]
 
 
 def folded(machine: Machine, events: Iterable[Event], as_of: int) -> Folded:
-    """Each key's symbols one after the other, with nothing between them."""
+    """Each key's events one after the other, with nothing between them."""
     states: dict[bytes, list[bytes]] = {}
     values: dict[bytes, set[bytes]] = {}
     slots: dict[bytes, bytes] = {}
-    for key, time, _, symbol, record in events:
+    for key, time, _, event, record in events:
         if time > as_of:
             break
         if record is not None:
             slots[key] = f"{key!r} Undecodable".encode()
             continue
-        said = TOMBSTONE if symbol is None else json.loads(symbol)
+        said = TOMBSTONE if event is None else json.loads(event)
         now = [json.loads(state) for state in states.get(key, [])]
         try:
             new = sorted({written(state) for state in machine.step(now, said, time)})
@@ -197,11 +198,6 @@ def records(updates: Iterable[KeyedUpdate]) -> list[Update[bytes]]:
         name = "Refused" if " raised " not in reason else reason.rpartition(" ")[2]
         found.append(Update(f"{key!r} {name}".encode(), time, diff))
     return found
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 @unhurried
@@ -312,7 +308,7 @@ def test_upsert_is_the_machine_whose_step_ignores_the_states(history: History) -
     for events, upper in history.batches:
         interval = Interval(lower, upper)
         found = state_machine.step(one, events, interval, history.machine)
-        expected = upsert.step(other, list(map(as_symbols, events)), interval)
+        expected = upsert.step(other, list(map(as_upserts, events)), interval)
 
         assert set(found.updates) == set(expected.updates)
         assert len(found.updates) == len(expected.updates)
@@ -323,10 +319,10 @@ def test_upsert_is_the_machine_whose_step_ignores_the_states(history: History) -
     assert values == upsert.read(other, KEYS)
 
 
-def as_symbols(event: Event) -> Symbols:
-    """One symbol as the upsert takes it."""
+def as_upserts(event: Event) -> Upserts:
+    """One event as the upsert takes it."""
     topic, offset = event.order
-    return Symbols("in", topic, 0, [event.time], [event.key], [event.symbol], [offset])
+    return Upserts("in", topic, 0, [event.time], [event.key], [event.value], [offset])
 
 
 def in_pairs(case: Case) -> Machine:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import pytest
@@ -18,12 +18,13 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
 from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.kernels import upsert
+from ikebana.processor.kernels import upsert as kernel
 from ikebana.processor.linear.steps import valid_between
 from ikebana.processor.planning.plan import Linear
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Partial, Rank, Symbols, Truncate
+from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 from support import upsert_oracle
+from support.stores import entries
 from support.strategies import (
     Arrival,
     arrivals,
@@ -34,7 +35,7 @@ from support.strategies import (
     row_values,
     unhurried,
 )
-from support.upsert_oracle import GONE, BadValue, FailedValue, PartialValue, Symbol
+from support.upsert_oracle import GONE, BadValue, FailedValue, KeyedUpsert, PartialValue
 
 PLAN = Plan(
     "names",
@@ -83,11 +84,11 @@ def test_updates_accumulate_to_the_fold_of_the_symbols_at_every_time(
     batches: list[Arrival],
 ) -> None:
     """Incremental is batch: at every time the collection and the errors are the oracle's."""
-    found, symbols = ran(batches), history_of(batches)
+    found, upserts = ran(batches), history_of(batches)
 
-    for as_of in upsert_oracle.times(symbols):
-        assert accumulate(found.values, as_of) == upsert_oracle.collection(symbols, as_of)
-        assert accumulate(found.errors, as_of) == upsert_oracle.errors(symbols, as_of)
+    for as_of in upsert_oracle.times(upserts):
+        assert accumulate(found.values, as_of) == upsert_oracle.collection(upserts, as_of)
+        assert accumulate(found.errors, as_of) == upsert_oracle.errors(upserts, as_of)
 
 
 @unhurried
@@ -173,17 +174,25 @@ def test_repeats_emit_nothing(batches: list[Arrival]) -> None:
     assert found.values[seen:] == []
 
 
-Row = tuple[Rank, Symbol]
+class Rank(NamedTuple):
+    """The order of records of the same key and time: the greatest rank wins."""
+
+    input: int
+    partition: int
+    offset: int
+
+
+Row = tuple[Rank, KeyedUpsert]
 Said = st.SearchStrategy[bytes | BadValue | FailedValue | PartialValue | None]
 SAID: Sequence[Said] = [plain_values, row_values, row_values]
 
 
 @st.composite
 def placed(draw: st.DrawFn, *, truncates: bool = False, said: Said | None = None) -> list[Row]:
-    """Symbols of two topics with two partitions each, at times of one of three kinds.
+    """Upserts of two topics with two partitions each, at times of one of three kinds.
 
     With truncates there is one partition only, in which alone they have a place.  A
-    message may be several symbols, which then have one rank and one time.
+    message may be several upserts, which then have one rank and one time.
     """
     places = st.just(0) if truncates else st.integers(0, 1)
     # Around a truncate a key has to come again to tell anything.
@@ -204,25 +213,25 @@ def placed(draw: st.DrawFn, *, truncates: bool = False, said: Said | None = None
     kind = draw(st.sampled_from(["any", "any", "one time for all", "each its own"]))
     offsets: Counter[tuple[int, int]] = Counter()
     found: list[Row] = []
-    for topic, partition, symbols, time in sorted(messages, key=lambda row: row[:2]):
+    for topic, partition, upserts, time in sorted(messages, key=lambda row: row[:2]):
         rank = Rank(topic, partition, offsets[topic, partition])
         offsets[topic, partition] += 1
         when = {"one time for all": 2, "each its own": len(found), "any": time}[kind]
-        found += [(rank, Symbol(key, value, when, before)) for key, value, before in symbols]
-    return [(rank, numbered(symbol, at)) for at, (rank, symbol) in enumerate(found)]
+        found += [(rank, KeyedUpsert(key, value, when, before)) for key, value, before in upserts]
+    return [(rank, numbered(upsert, at)) for at, (rank, upsert) in enumerate(found)]
 
 
-def numbered(symbol: Symbol, at: int) -> Symbol:
-    """The symbol with an error record of its own."""
-    if isinstance(symbol.value, BadValue | FailedValue | PartialValue):
-        return symbol._replace(value=symbol.value._replace(record=b"record %d" % at))
-    return symbol
+def numbered(upsert: KeyedUpsert, at: int) -> KeyedUpsert:
+    """The upsert with an error record of its own."""
+    if isinstance(upsert.value, BadValue | FailedValue | PartialValue):
+        return upsert._replace(value=upsert.value._replace(record=b"record %d" % at))
+    return upsert
 
 
 @st.composite
-def chunked(draw: st.DrawFn, rows: Sequence[Row]) -> list[Symbols | Truncate]:
+def chunked(draw: st.DrawFn, rows: Sequence[Row]) -> list[Upserts | Truncate]:
     """Each partition cut into chunks anyhow between messages, and the chunks in any order."""
-    found: list[Symbols | Truncate] = []
+    found: list[Upserts | Truncate] = []
     # Whether chunks of one time say it once: the kernel has a way of its own if all do.
     said = draw(st.sampled_from([(True,), (False,), (True, False)]))
     for _, partition in groupby(rows, key=lambda row: row[0][:2]):
@@ -233,47 +242,42 @@ def chunked(draw: st.DrawFn, rows: Sequence[Row]) -> list[Symbols | Truncate]:
                 if truncates:
                     found += [Truncate("in", *rank[:2], s.time, rank.offset) for rank, s in own]
                 else:
-                    uniform = len({symbol.time for _, symbol in own}) == 1
+                    uniform = len({upsert.time for _, upsert in own}) == 1
                     found.append(chunk(own, once=uniform and draw(st.sampled_from(said))))
     if draw(st.booleans()):
         found.append(chunk([], once=False))
     return draw(st.permutations(found))
 
 
-def chunk(rows: Sequence[Row], *, once: bool) -> Symbols:
+def chunk(rows: Sequence[Row], *, once: bool) -> Upserts:
     """Rows of one partition as the kernel takes them."""
-    ranks, symbols = [rank for rank, _ in rows], [symbol for _, symbol in rows]
-    times = [symbol.time for symbol in symbols]
-    made = Symbols(
+    ranks, upserts = [rank for rank, _ in rows], [upsert for _, upsert in rows]
+    times = [upsert.time for upsert in upserts]
+    made = Upserts(
         "in",
         ranks[0].input if ranks else 0,
         ranks[0].partition if ranks else 0,
         times[0] if once else times,
-        [symbol.key or b"" for symbol in symbols],
-        [s.value if isinstance(s.value, bytes) else None for s in symbols],
+        [upsert.key or b"" for upsert in upserts],
+        [s.value if isinstance(s.value, bytes) else None for s in upserts],
         [rank.offset for rank in ranks],
     )
-    for at, symbol in enumerate(symbols):
-        match symbol.value:
+    for at, upsert in enumerate(upserts):
+        match upsert.value:
             case BadValue(record):
                 made.bad[at] = record
             case FailedValue(record):
                 made.failed[at] = record
             case PartialValue():
-                made.partial[at] = Partial(*symbol.value)
-        if symbol.before is not None:
-            made.before[at] = crc32(symbol.before)
+                made.partial[at] = Partial(*upsert.value)
+        if upsert.before is not None:
+            made.before[at] = crc32(upsert.before)
     return made
 
 
-def history(rows: Iterable[Row]) -> list[Symbol]:
-    """The symbols in the order that counts at equal times; sorted() leaves messages whole."""
-    return [symbol for _, symbol in sorted(rows, key=lambda row: row[0])]
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
+def history(rows: Iterable[Row]) -> list[KeyedUpsert]:
+    """The upserts in the order that counts at equal times; sorted() leaves messages whole."""
+    return [upsert for _, upsert in sorted(rows, key=lambda row: row[0])]
 
 
 def pairs(updates: Iterable[KeyedUpdate]) -> Values:
@@ -294,10 +298,10 @@ histories = st.one_of(placed(), placed(truncates=True))
 def test_chunks_may_be_cut_and_arrive_anyhow(
     data: st.DataObject, rows: list[Row], upper: int
 ) -> None:
-    """Rank decides among symbols of one time, not the chunk or the order of arrival."""
+    """Rank decides among upserts of one time, not the chunk or the order of arrival."""
     first, second = MemoryStore(), MemoryStore()
     changes = [
-        upsert.step(store, data.draw(chunked(rows)), Interval(0, upper))
+        kernel.step(store, data.draw(chunked(rows)), Interval(0, upper))
         for store in (first, second)
     ]
     one, other = changes
@@ -314,20 +318,20 @@ def test_the_kernel_agrees_with_the_oracle_at_every_time(
     data: st.DataObject, rows: list[Row], upper: int
 ) -> None:
     """Times before the upper are emitted, consolidated; the others with a later interval."""
-    store, symbols = MemoryStore(), history(rows)
-    early = upsert.step(store, data.draw(chunked(rows)), Interval(0, upper))
-    late = upsert.step(store, [], Interval(upper, 100))
+    store, upserts = MemoryStore(), history(rows)
+    early = kernel.step(store, data.draw(chunked(rows)), Interval(0, upper))
+    late = kernel.step(store, [], Interval(upper, 100))
     values, errors = pairs(early.updates + late.updates), records(early.errors + late.errors)
 
     assert all(u.time < upper for u in early.updates + early.errors)
     assert all(u.time >= upper for u in late.updates + late.errors)
     assert len(consolidate(values)) == len(values)
     assert len(consolidate(errors)) == len(errors)
-    assert early.drift == upsert_oracle.drift(symbols, upper - 1)
-    assert early.drift + late.drift == upsert_oracle.drift(symbols, 100)
-    for as_of in upsert_oracle.times(symbols):
-        assert accumulate(values, as_of) == upsert_oracle.collection(symbols, as_of)
-        assert accumulate(errors, as_of) == upsert_oracle.errors(symbols, as_of)
+    assert early.drift == upsert_oracle.drift(upserts, upper - 1)
+    assert early.drift + late.drift == upsert_oracle.drift(upserts, 100)
+    for as_of in upsert_oracle.times(upserts):
+        assert accumulate(values, as_of) == upsert_oracle.collection(upserts, as_of)
+        assert accumulate(errors, as_of) == upsert_oracle.errors(upserts, as_of)
 
 
 @unhurried
@@ -337,17 +341,17 @@ def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
 ) -> None:
     """Of what waited and what has just come, with one time, the greater rank wins."""
     first, second = data.draw(placed(said=said)), data.draw(placed(said=said))
-    later = [(rank._replace(offset=rank.offset + 100), symbol) for rank, symbol in second]
+    later = [(rank._replace(offset=rank.offset + 100), upsert) for rank, upsert in second]
     store = MemoryStore()
-    waited = upsert.step(store, data.draw(chunked(first)), Interval(0, 0))
-    found = upsert.step(store, data.draw(chunked(later)), Interval(0, 100))
-    symbols = history(first + later)
+    waited = kernel.step(store, data.draw(chunked(first)), Interval(0, 0))
+    found = kernel.step(store, data.draw(chunked(later)), Interval(0, 100))
+    upserts = history(first + later)
 
     assert waited == ([], [], 0)
-    assert found.drift == upsert_oracle.drift(symbols, 100)
-    for as_of in upsert_oracle.times(symbols):
-        assert accumulate(pairs(found.updates), as_of) == upsert_oracle.collection(symbols, as_of)
-        assert accumulate(records(found.errors), as_of) == upsert_oracle.errors(symbols, as_of)
+    assert found.drift == upsert_oracle.drift(upserts, 100)
+    for as_of in upsert_oracle.times(upserts):
+        assert accumulate(pairs(found.updates), as_of) == upsert_oracle.collection(upserts, as_of)
+        assert accumulate(records(found.errors), as_of) == upsert_oracle.errors(upserts, as_of)
 
 
 @unhurried
@@ -356,13 +360,13 @@ def test_shards_together_emit_what_one_would(
     data: st.DataObject, rows: list[Row], shards: int
 ) -> None:
     """The output of a plan is the union over shards, each of which gets every truncate."""
-    whole = upsert.step(MemoryStore(), data.draw(chunked(rows)), Interval(0, 100))
+    whole = kernel.step(MemoryStore(), data.draw(chunked(rows)), Interval(0, 100))
     by_shard: Mapping[int, list[Row]] = {
         shard: [row for row in rows if row[1].key is None or shard_of(row[1].key, shards) == shard]
         for shard in range(shards)
     }
     parts = [
-        upsert.step(MemoryStore(), data.draw(chunked(own)), Interval(0, 100))
+        kernel.step(MemoryStore(), data.draw(chunked(own)), Interval(0, 100))
         for own in by_shard.values()
     ]
 
@@ -376,10 +380,10 @@ def test_shards_together_emit_what_one_would(
 def test_read_gives_the_current_value_of_each_key(data: st.DataObject, rows: list[Row]) -> None:
     """The state is the collection: what is read is what the updates come to."""
     store = MemoryStore()
-    upsert.step(store, data.draw(chunked(rows)), Interval(0, 100))
+    kernel.step(store, data.draw(chunked(rows)), Interval(0, 100))
     held = dict(upsert_oracle.collection(history(rows), 100).keys())
 
-    assert upsert.read(store, [b"", b"a", b"b", b"\x00"]) == [
+    assert kernel.read(store, [b"", b"a", b"b", b"\x00"]) == [
         held.get(key) for key in (b"", b"a", b"b", b"\x00")
     ]
 
@@ -389,8 +393,8 @@ def test_read_gives_the_current_value_of_each_key(data: st.DataObject, rows: lis
 def test_batches_cut_anywhere_emit_what_one_does(data: st.DataObject, rows: list[Row]) -> None:
     """In order of rank, with times that never go back, any cut gives the same, drift too."""
     moved = [
-        (rank, symbol._replace(time=5 * rank.input + 2 * rank.partition + symbol.time // 2))
-        for rank, symbol in rows
+        (rank, upsert._replace(time=5 * rank.input + 2 * rank.partition + upsert.time // 2))
+        for rank, upsert in rows
     ]
     ordered = sorted(moved, key=lambda row: (row[1].time, row[0]))
     store, lower = MemoryStore(), 0
@@ -401,17 +405,17 @@ def test_batches_cut_anywhere_emit_what_one_does(data: st.DataObject, rows: list
     for piece in data.draw(cuts(by_time)):
         # Within a batch, rows lie by partition.
         batch = sorted((row for own in piece for row in own), key=lambda row: row[0])
-        upper = max((symbol.time for _, symbol in batch), default=lower - 1) + 1
-        found = upsert.step(store, data.draw(chunked(batch)), Interval(lower, upper))
+        upper = max((upsert.time for _, upsert in batch), default=lower - 1) + 1
+        found = kernel.step(store, data.draw(chunked(batch)), Interval(lower, upper))
         updates += pairs(found.updates)
         errors += records(found.errors)
         drift, lower = drift + found.drift, upper
-    symbols = history(moved)
+    upserts = history(moved)
 
-    assert drift == upsert_oracle.drift(symbols, 100)
-    for as_of in upsert_oracle.times(symbols):
-        assert accumulate(updates, as_of) == upsert_oracle.collection(symbols, as_of)
-        assert accumulate(errors, as_of) == upsert_oracle.errors(symbols, as_of)
+    assert drift == upsert_oracle.drift(upserts, 100)
+    for as_of in upsert_oracle.times(upserts):
+        assert accumulate(updates, as_of) == upsert_oracle.collection(upserts, as_of)
+        assert accumulate(errors, as_of) == upsert_oracle.errors(upserts, as_of)
 
 
 ROWS = Plan(
@@ -503,15 +507,15 @@ def test_what_is_said_at_one_time_counts_in_its_order(
     data: st.DataObject, before: Claims, said: Claims, after_truncate: Claims | None
 ) -> None:
     """It comes to one change of a key; a truncate leaves nothing to keep or to complete."""
-    symbols = [Symbol(key, value, 0, old) for key, value, old in before]
-    symbols += [Symbol(key, value, 1, old) for key, value, old in said]
+    upserts = [KeyedUpsert(key, value, 0, old) for key, value, old in before]
+    upserts += [KeyedUpsert(key, value, 1, old) for key, value, old in said]
     if after_truncate is not None:
-        symbols.append(Symbol(None, GONE, 1))
-        symbols += [Symbol(key, value, 1, old) for key, value, old in after_truncate]
-    rows = [(Rank(0, 0, at), numbered(symbol, at)) for at, symbol in enumerate(symbols)]
+        upserts.append(KeyedUpsert(None, GONE, 1))
+        upserts += [KeyedUpsert(key, value, 1, old) for key, value, old in after_truncate]
+    rows = [(Rank(0, 0, at), numbered(upsert, at)) for at, upsert in enumerate(upserts)]
     store = MemoryStore()
-    first = upsert.step(store, data.draw(chunked(rows[: len(before)])), Interval(0, 1))
-    second = upsert.step(store, data.draw(chunked(rows[len(before) :])), Interval(1, 2))
+    first = kernel.step(store, data.draw(chunked(rows[: len(before)])), Interval(0, 1))
+    second = kernel.step(store, data.draw(chunked(rows[len(before) :])), Interval(1, 2))
     values, errors = pairs(first.updates + second.updates), records(first.errors + second.errors)
 
     assert first.drift + second.drift == upsert_oracle.drift(history(rows), 1)
@@ -540,9 +544,11 @@ def test_partial_values_of_one_time_are_completed_one_by_one(
 ) -> None:
     """A column that one has set, or has left out, is not taken from before it."""
     store = MemoryStore()
-    upsert.step(store, [Symbols("in", 0, 0, 0, [b"k"], [b'{"a":1,"b":2}'], [0])], Interval(0, 1))
-    said = [Symbol(b"k", PartialValue(partial[0], partial[1], b"r"), 1) for partial in partials]
-    rows = [(Rank(0, 0, at), symbol) for at, symbol in enumerate(said, start=1)]
-    upsert.step(store, [chunk(rows, once=True)], Interval(1, 2))
+    kernel.step(store, [Upserts("in", 0, 0, 0, [b"k"], [b'{"a":1,"b":2}'], [0])], Interval(0, 1))
+    said = [
+        KeyedUpsert(b"k", PartialValue(partial[0], partial[1], b"r"), 1) for partial in partials
+    ]
+    rows = [(Rank(0, 0, at), upsert) for at, upsert in enumerate(said, start=1)]
+    kernel.step(store, [chunk(rows, once=True)], Interval(1, 2))
 
-    assert upsert.read(store, [b"k"]) == [expected]
+    assert kernel.read(store, [b"k"]) == [expected]

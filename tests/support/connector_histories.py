@@ -5,18 +5,17 @@ A table has the columns id (its key), a and big, and from some time on b.  What 
 drawn as `Happening`s; `FORMS` write them as messages.
 """
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import fastavro
 from hypothesis import strategies as st
 
-from ikebana.codecs.avro import self_contained
+from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format
 from ikebana.processor.planning.plan import Input, Mode
+from support.avro_messages import message
 
 Row = dict[str, Any]
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -255,9 +254,7 @@ class Known:
 
 def in_avro(number: int, data: Any) -> bytes:
     """Data as a message of a schema."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMAS[number]), data)
-    return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+    return message(number, SCHEMAS[number], data)
 
 
 def _avro(happening: Happening) -> list[Any]:

@@ -8,7 +8,6 @@ can be found and killed.  What is in the topics is for
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -483,8 +482,3 @@ def put_back(copy: Path, place: Path) -> None:
     """Replace a folder by an earlier copy of it."""
     shutil.rmtree(place)
     shutil.copytree(copy, place)
-
-
-def batches_told(text: str) -> list[int]:
-    """The batches that a run has printed."""
-    return [int(found) for found in re.findall(r"^batch (\d+):", text, re.MULTILINE)]

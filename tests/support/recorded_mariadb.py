@@ -15,7 +15,7 @@ import fastavro
 import msgspec
 from confluent_kafka import Message
 
-from ikebana.codecs.avro import SchemaUnknown, self_contained
+from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 
 FOLDER = Path(__file__).parents[1] / "golden" / "mariadb_captured"
 

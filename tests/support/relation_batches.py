@@ -1,13 +1,12 @@
 """What tests of arrangements share: courses of batches, and what a relation is by definition."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.kernels.half_join import LookupRow, Match
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -114,48 +113,3 @@ def matched(
 def in_order(matches: Iterable[Match]) -> list[Match]:
     """Matches in an order of their own: that of a join is its own business."""
     return sorted(matches, key=repr)
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
-
-
-def reopened(store: MemoryStore) -> MemoryStore:
-    """What a restart has: the entries, and nothing else."""
-    copy = MemoryStore()
-    for place, entry in entries(store):
-        copy.put(bytes(place), bytes(entry))
-    return copy
-
-
-class Counted(MemoryStore):
-    """A store that counts the entries that are asked for or come by, and those written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read = 0
-        self.written = 0
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self.read += len(keys)
-        return super().get_many(keys)
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for entry in super().scan(prefix, start):
-            self.read += 1
-            yield entry
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.written += 1
-        super().put(key, value)
-
-    def delete(self, key: bytes) -> None:
-        self.written += 1
-        super().delete(key)
-
-    def counted(self) -> tuple[int, int]:
-        """The entries read and written since this was called last."""
-        found = self.read, self.written
-        self.read = self.written = 0
-        return found

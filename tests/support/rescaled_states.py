@@ -15,7 +15,7 @@ from ikebana.processor.batch.dataflow import advance
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.rescale import rescale
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import Symbols
+from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.timing.reclock import SourceOffset
 
 PLAN = Plan(
@@ -63,15 +63,15 @@ def log(location: Path, kind: str, batch: int, offset: SourceOffset | None = Non
 
 
 def states(shard: int, keys: int) -> list[Entry]:
-    """What a shard holds after upserts: values, error slots, and symbols that wait."""
+    """What a shard holds after upserts: values, error slots, and upserts that wait."""
     store = MemoryStore()
     numbers = [at for at in range(keys) if shard_of(b"key %d" % at, SHARDS) == shard]
     own = [b"key %d" % at for at in numbers]
     bad = dict.fromkeys(range(len(own)), b"bad")
     rows = [
-        Symbols("a", 0, 0, 5, own, [b"v"] * len(own), numbers),
-        Symbols("b", 1, 0, 5, own, [None] * len(own), numbers, bad),
-        Symbols("a", 0, 0, 30, own, [b"later"] * len(own), [at + keys for at in numbers]),
+        Upserts("a", 0, 0, 5, own, [b"v"] * len(own), numbers),
+        Upserts("b", 1, 0, 5, own, [None] * len(own), numbers, bad),
+        Upserts("a", 0, 0, 30, own, [b"later"] * len(own), [at + keys for at in numbers]),
     ]
     advance(PLAN, store, rows, {"of_a": Interval(0, 20), "of_b": Interval(0, 20)})
     return list(store.scan(b""))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies that tests share: messages, symbols, histories, cuts, JSON."""
+"""Hypothesis strategies that tests share: messages, upserts, histories, cuts, JSON."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from support.upsert_oracle import BadValue, FailedValue, PartialValue, Symbol
+from support.upsert_oracle import BadValue, FailedValue, KeyedUpsert, PartialValue
 
 Item = TypeVar("Item")
 
@@ -80,17 +80,17 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
     return found
 
 
-def history_of(batches: Sequence[Arrival]) -> list[Symbol]:
+def history_of(batches: Sequence[Arrival]) -> list[KeyedUpsert]:
     """What the messages say, in the order in which they arrive; records are numbers."""
     records = [record for batch in batches for record in batch.records]
     found = []
     for number, (key, value, time) in enumerate(records):
         bad = BadValue(b"%d" % number)
         if key not in CANONICAL:
-            found.append(Symbol(None, bad, time))
+            found.append(KeyedUpsert(None, bad, time))
         else:
             known = None if value is None else CANONICAL.get(value, bad)
-            found.append(Symbol(CANONICAL[key], known, time))
+            found.append(KeyedUpsert(CANONICAL[key], known, time))
     return found
 
 

@@ -1,6 +1,6 @@
-"""What the outputs are by definition: one plain fold over all symbols, with no batches.
+"""What the outputs are by definition: one plain fold over all upserts, with no batches.
 
-A history is a list of symbols in their order: of two symbols with one time, the one
+A history is a list of upserts in their order: of two upserts with one time, the one
 that comes later in the list counts as later.
 """
 
@@ -41,11 +41,11 @@ class Everything(Enum):
 GONE: Literal[Everything.GONE] = Everything.GONE
 
 
-class Symbol(NamedTuple):
+class KeyedUpsert(NamedTuple):
     """What `key` is from `time` on: a value, nothing (None), or something unreadable.
 
     A key of None could not be read itself; all that is left of it is an error record.
-    `before` is what the symbol claims that the value was.
+    `before` is what the upsert claims that the value was.
     """
 
     key: bytes | None
@@ -64,39 +64,39 @@ class Folded:
     drift: int = 0
 
 
-def folded(symbols: Sequence[Symbol], as_of: int) -> Folded:
-    """Every symbol up to a time, one after the other."""
+def folded(upserts: Sequence[KeyedUpsert], as_of: int) -> Folded:
+    """Every upsert up to a time, one after the other."""
     found = Folded()
-    # sorted() is stable: symbols of one time stay in order.
-    for symbol in sorted((s for s in symbols if s.time <= as_of), key=lambda s: s.time):
-        _take(found, symbol)
+    # sorted() is stable: upserts of one time stay in order.
+    for upsert in sorted((s for s in upserts if s.time <= as_of), key=lambda s: s.time):
+        _take(found, upsert)
     return found
 
 
-def collection(symbols: Sequence[Symbol], as_of: int) -> Counter[tuple[bytes, bytes]]:
+def collection(upserts: Sequence[KeyedUpsert], as_of: int) -> Counter[tuple[bytes, bytes]]:
     """Each key with its value."""
-    return Counter(folded(symbols, as_of).values.items())
+    return Counter(folded(upserts, as_of).values.items())
 
 
-def errors(symbols: Sequence[Symbol], as_of: int) -> Counter[bytes]:
-    """The record of each key whose last symbol could not be used, and of unreadable keys."""
-    found = folded(symbols, as_of)
+def errors(upserts: Sequence[KeyedUpsert], as_of: int) -> Counter[bytes]:
+    """The record of each key whose last upsert could not be used, and of unreadable keys."""
+    found = folded(upserts, as_of)
     return found.keyless + Counter(found.slots.values())
 
 
-def drift(symbols: Sequence[Symbol], as_of: int) -> int:
-    """How many symbols claim an old value that was another one, or none."""
-    return folded(symbols, as_of).drift
+def drift(upserts: Sequence[KeyedUpsert], as_of: int) -> int:
+    """How many upserts claim an old value that was another one, or none."""
+    return folded(upserts, as_of).drift
 
 
-def times(symbols: Iterable[Symbol]) -> range:
+def times(upserts: Iterable[KeyedUpsert]) -> range:
     """Every time at which there is something to compare, and one on either side."""
-    found = [symbol.time for symbol in symbols]
+    found = [upsert.time for upsert in upserts]
     return range(min(found, default=0) - 1, max(found, default=0) + 2)
 
 
-def _take(found: Folded, symbol: Symbol) -> None:
-    key, value, _, before = symbol
+def _take(found: Folded, upsert: KeyedUpsert) -> None:
+    key, value, _, before = upsert
     if key is None:
         if isinstance(value, BadValue):
             found.keyless[value.record] += 1

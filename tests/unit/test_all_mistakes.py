@@ -4,6 +4,8 @@ import pytest
 
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.planning.identity import is_same
+from ikebana.processor.planning.plan import Operator
 from support.mistakes import MISTAKES, WELL
 
 
@@ -142,10 +144,10 @@ def test_commas_of_calls_in_flow_style_are_told(written: str, place: str, quoted
             id="a function itself",
         ),
         pytest.param(
-            "{delta_join: {left: o, p: o}, where: left.a = p.a, select: {a: p.a}}",
-            'where: syntax error at or near "."; a name that SQL reserves stands in double '
-            'quotes, as in "left".amount',
-            id="an alias that SQL reserves",
+            "{delta_join: {left: o, p: o}, where: left.a = p.a AND left, select: {a: p.a}}",
+            'where: syntax error at or near "left"; names that SQL reserves stand in double '
+            'quotes, as in "left"',
+            id="an alias that SQL reserves, with no column behind it",
         ),
     ],
 )
@@ -157,13 +159,20 @@ def test_a_common_mistake_is_told_with_its_remedy(operator: str, problem: str) -
     assert [problem for problem, _ in told(text)] == [f"operators.wrong.{problem}"]
 
 
-def test_an_alias_that_sql_reserves_may_stand_in_quotes() -> None:
-    """Also where a join's key is the default, that of its first input."""
+def test_an_alias_that_sql_reserves_needs_no_quotes() -> None:
+    """Also where a join's key is the default, that of its first input; quotes mean the same."""
     text = BEHIND.replace("FIRST", "select: [a]").replace("SECOND", "where: a > 1")
-    on, select = '\'"left".a = "right".a\'', "{a: '\"left\".a'}"
-    joined = f"  j: {{as_of_join: {{left: o, right: o}}, on: {on}, select: {select}}}"
 
-    assert parse(text.replace("outputs:", f"{joined}\noutputs:"), "p.yaml", environ={})
+    def joined(on: str, select: str) -> Operator:
+        join = f"  j: {{as_of_join: {{left: o, right: o}}, on: '{on}', select: {{a: '{select}'}}}}"
+        return parse(
+            text.replace("outputs:", f"{join}\noutputs:"), "p.yaml", environ={}
+        ).plan.operators[-1]
+
+    plain = joined("left.a = right.a", "left.a + right . a")
+    in_quotes = joined('"left".a = "right".a', '"left".a + "right".a')
+
+    assert is_same(plain, in_quotes)
 
 
 BEHIND = """\

@@ -1,6 +1,5 @@
 """Avro messages become canonical JSON data, or are refused without their payload."""
 
-import io
 import json
 import random
 import struct
@@ -14,18 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import (
-    ALL,
-    AvroDecoder,
-    AvroUpserts,
-    Fields,
-    SchemaUnknown,
-    self_contained,
-)
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
+from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
+from support.avro_messages import body
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "avro").glob("*.json"))
 CONFLUENT = bytes(5)
@@ -53,13 +49,6 @@ def record(*fields: Any, name: str = "row") -> dict[str, Any]:
         "name": name,
         "fields": [dict(zip(parts, field, strict=False)) for field in fields],
     }
-
-
-def body(schema: Any, data: Any) -> bytes:
-    """What fastavro writes of data that needs no conversion."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
-    return out.getvalue()
 
 
 def number(value: int) -> bytes:

@@ -18,7 +18,7 @@ from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Symbols
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Upserts
 from support.dated_upserts import Play, dated
 from support.histories import WITH_PAIRS
 
@@ -147,10 +147,10 @@ BEGIN = 5
 def test_contents_have_what_was_deleted_since() -> None:
     """R16. What a new join begins with is the relation of then, not of now."""
     store = MemoryStore()
-    both = Symbols("in", 0, 0, [1, 1], [b"a", b"b"], [b"1", b"2"], [0, 1])
+    both = Upserts("in", 0, 0, [1, 1], [b"a", b"b"], [b"1", b"2"], [0, 1])
     made = upsert.step(store, [both], Interval(0, BEGIN)).updates
     UpsertArrangement(store, made, Interval(0, BEGIN), 0).settle(BEGIN)
-    gone = Symbols("in", 0, 0, [7, 7], [b"a", b"b"], [None, b"3"], [2, 3])
+    gone = Upserts("in", 0, 0, [7, 7], [b"a", b"b"], [None, b"3"], [2, 3])
     interval = Interval(BEGIN, 9)
     made = upsert.step(store, [gone], interval).updates
     current = UpsertArrangement(store, made, interval, BEGIN)

@@ -1,23 +1,22 @@
 """Debezium's events in Avro give the changes that the same events in JSON give."""
 
-import io
 import json
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import SchemaUnknown, self_contained
+from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.codecs.change import Change, Codec, Ignored, Wanted
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.errors import DecodeError
+from support.avro_messages import body
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "avro" / "debezium" / "customers.json").read_text()
@@ -36,13 +35,6 @@ class Known:
         if id not in self._schemas:
             raise SchemaUnknown
         return self_contained(self._schemas[id])
-
-
-def body(schema: Any, data: Any) -> bytes:
-    """What fastavro writes."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
-    return out.getvalue()
 
 
 GOLDEN_SCHEMAS = Known({1: GOLDEN["key_schema"], 2: GOLDEN["value_schema"]})

@@ -154,17 +154,17 @@ def decoder() -> Codec:
     return codec
 
 
-symbols = st.lists(
+upserts = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from([1, 2]), st.sampled_from([None, "a", "b"])),
     max_size=12,
-).map(lambda found: sorted(found, key=lambda symbol: symbol[0]))
+).map(lambda found: sorted(found, key=lambda upsert: upsert[0]))
 
 
 def test_the_debezium_codec_reads_back_the_same_upserts() -> None:
     """A round trip: `to_upserts` of the same updates says the same."""
     codec = decoder()
 
-    @given(symbols)
+    @given(upserts)
     def reads_back(history: list[tuple[int, int, str | None]]) -> None:
         current: dict[int, bytes] = {}
         updates: list[Fact] = []

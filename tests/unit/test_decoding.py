@@ -13,10 +13,11 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning import planner
 from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake, Message
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.envelope import Chunk, Records, Tick, pack, unpack
 from ikebana.processor.rows.placing import Place, shard_of
-from ikebana.processor.rows.rows import Errors, Ignored, Partial, Symbols, Truncate, Updates
+from ikebana.processor.rows.rows import Errors, Ignored, Partial, Truncate, Updates, Upserts
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")
@@ -54,11 +55,11 @@ def rows(*messages: tuple[int, bytes | None, bytes | None]) -> list[Message]:
     return [Message(*message) for message in messages]
 
 
-def symbols(chunks: Chunks) -> list[tuple[int, bytes, bytes | None, int, int]]:
+def upserts(chunks: Chunks) -> list[tuple[int, bytes, bytes | None, int, int]]:
     """(shard, key, value, offset, time) of every record, by offset."""
     found = []
     for shard, chunk in chunks:
-        if isinstance(chunk, Symbols):
+        if isinstance(chunk, Upserts):
             times = (
                 [chunk.times] * len(chunk.keys) if isinstance(chunk.times, int) else chunk.times
             )
@@ -91,7 +92,7 @@ def test_records_go_to_the_shard_of_their_canonical_key(shards: int) -> None:
     """Spellings of one key meet in one shard, and all records arrive once."""
     keys = [b'"a"', b'"\\u0061"', b"1", b"1.0", b'{"b":1,"a":2}', b'{"a": 2.0, "b": 1}']
     messages = [Message(at, key, b"%d" % at) for at, key in enumerate(keys, start=10)]
-    found = symbols(decoded(JSON, INGEST, shards, [messages]))
+    found = upserts(decoded(JSON, INGEST, shards, [messages]))
 
     assert [key for _, key, _, _, _ in found] == [
         *[b'"a"'] * 2,
@@ -105,14 +106,14 @@ def test_in_the_ingest_domain_all_records_have_the_time_of_the_batch() -> None:
     """A chunk says it once."""
     chunks = decoded(JSON, INGEST, 2, [rows((10, b"1", b"1"), (11, b"2", None), (14, b"3", b""))])
 
-    assert {chunk.times for _, chunk in chunks if isinstance(chunk, Symbols)} == {99}
+    assert {chunk.times for _, chunk in chunks if isinstance(chunk, Upserts)} == {99}
 
 
 @pytest.mark.parametrize("source", [JSON, BYTES], ids=["json", "bytes"])
 def test_in_the_offset_domain_a_time_follows_from_the_offset(source: Input) -> None:
     """Offsets that are missing from the log leave a hole in time, so a time never moves."""
     messages = rows((10, b"1", b"1"), (11, b"2", None), (14, b"1", b"4"))
-    found = symbols(decoded(source, OFFSET, 2, [messages]))
+    found = upserts(decoded(source, OFFSET, 2, [messages]))
 
     assert [(key, value, offset, time) for _, key, value, offset, time in found] == [
         (b"1", b"1", 10, 50),
@@ -125,7 +126,7 @@ def test_a_chunk_says_where_it_is_from() -> None:
     """Input, order of the topic and partition are those of the place."""
     ((_, chunk),) = decoded(BYTES, OFFSET, 1, [rows((12, b"k", b"v"))])
 
-    assert chunk == Symbols("in", 1, 3, [52], [b"k"], [b"v"], [12])
+    assert chunk == Upserts("in", 1, 3, [52], [b"k"], [b"v"], [12])
 
 
 @pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
@@ -134,7 +135,7 @@ def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
     messages = rows((10, b"1", b"1"), (11, b"1.0", b"{"), (12, b"1", b"2"))
     ((shard, chunk),) = decoded(JSON, place, 1, [messages])
 
-    assert isinstance(chunk, Symbols)
+    assert isinstance(chunk, Upserts)
     assert (shard, chunk.keys, chunk.values) == (0, [b"1"] * 3, [b"1", None, b"2"])
     assert {at: json.loads(record) for at, record in chunk.bad.items()} == {
         1: {
@@ -175,7 +176,7 @@ def test_a_record_without_a_key_goes_to_the_errors_of_shard_0(
     }
 
     assert errors(chunks) == [(0, record, time)]
-    assert symbols(chunks) == []
+    assert upserts(chunks) == []
 
 
 def test_bytes_are_taken_as_they_are_but_for_a_null_key() -> None:
@@ -184,7 +185,7 @@ def test_bytes_are_taken_as_they_are_but_for_a_null_key() -> None:
         BYTES, INGEST, 1, [rows((10, b"\xff", b"{"), (11, b"", b""), (12, None, b"x"))]
     )
 
-    assert symbols(chunks) == [(0, b"\xff", b"{", 10, 99), (0, b"", b"", 11, 99)]
+    assert upserts(chunks) == [(0, b"\xff", b"{", 10, 99), (0, b"", b"", 11, 99)]
     assert [record["offset"] for _, record, _ in errors(chunks)] == [12]
 
 
@@ -200,7 +201,7 @@ def test_many_records_become_several_chunks_with_nothing_lost(place: Place) -> N
     messages = [Message(at, b"%d" % (at % 50), b"v") for at in range(10, 20_010)]
     parts = [messages[at : at + 700] for at in range(0, len(messages), 700)]
     chunks = decoded(BYTES, place, 2, parts)
-    found = symbols(chunks)
+    found = upserts(chunks)
 
     assert len(chunks) > 2
     assert [offset for _, _, _, offset, _ in found] == [message.offset for message in messages]
@@ -208,7 +209,7 @@ def test_many_records_become_several_chunks_with_nothing_lost(place: Place) -> N
         own = [
             offset
             for at, chunk in chunks
-            if at == shard and isinstance(chunk, Symbols)
+            if at == shard and isinstance(chunk, Upserts)
             for offset in chunk.offsets
         ]
         assert own == sorted(own)
@@ -240,13 +241,13 @@ def test_large_records_are_not_gathered_without_bound(
     "chunk",
     [
         pytest.param(
-            Symbols("in", 1, 2, 5, [b"k", b""], [None, b"\xff"], [7, 9], {1: b"record"}),
-            id="symbols at one time",
+            Upserts("in", 1, 2, 5, [b"k", b""], [None, b"\xff"], [7, 9], {1: b"record"}),
+            id="upserts at one time",
         ),
-        pytest.param(Symbols("in", 0, 0, [5, 6], [b"k", b"l"], [b"", b"v"], [7, 9]), id="times"),
-        pytest.param(Symbols("in", 0, 0, [], [], [], []), id="no symbols"),
+        pytest.param(Upserts("in", 0, 0, [5, 6], [b"k", b"l"], [b"", b"v"], [7, 9]), id="times"),
+        pytest.param(Upserts("in", 0, 0, [], [], [], []), id="no upserts"),
         pytest.param(
-            Symbols(
+            Upserts(
                 "in",
                 1,
                 2,
@@ -258,7 +259,7 @@ def test_large_records_are_not_gathered_without_bound(
                 partial={1: Partial(b"{}", ("a", "b"), b"record")},
                 before={2: 0xFFFFFFFF},
             ),
-            id="symbols of all kinds",
+            id="upserts of all kinds",
         ),
         pytest.param(Truncate("in", 1, 2, 5, 7), id="a truncate"),
         pytest.param(Updates(["out"], [None, b""], [b"", b"v"], [5, 6], [-1, 2]), id="updates"),
@@ -278,7 +279,7 @@ def test_a_packed_chunk_is_unpacked_as_it_was(chunk: Chunk) -> None:
 
 def test_chunks_share_no_bad_values() -> None:
     """The default of one chunk is not that of another."""
-    one, other = (Symbols("in", 0, 0, 0, [], [], []) for _ in range(2))
+    one, other = (Upserts("in", 0, 0, 0, [], [], []) for _ in range(2))
     one.bad[0] = b"record"
 
     assert other.bad == {}
@@ -298,7 +299,7 @@ def upsert_of(offset: int, key: int, value: int) -> Message:
 def test_a_truncate_goes_to_every_shard_between_what_was_before_and_after(
     place: Place, times: int | list[int]
 ) -> None:
-    """No chunk reaches over it, whatever shard a symbol is of."""
+    """No chunk reaches over it, whatever shard an upsert is of."""
     messages = [upsert_of(11, 1, 1), TRUNCATE, upsert_of(13, 1, 2)]
     found = decoded(DEBEZIUM, replace(place, partition=0), 2, [messages])
     shard = shard_of(b'{"id":1}', 2)
@@ -308,7 +309,7 @@ def test_a_truncate_goes_to_every_shard_between_what_was_before_and_after(
     assert found == [
         (
             shard,
-            Symbols(
+            Upserts(
                 "in",
                 1,
                 0,
@@ -323,7 +324,7 @@ def test_a_truncate_goes_to_every_shard_between_what_was_before_and_after(
         (1, Truncate("in", 1, 0, at, 12)),
         (
             shard,
-            Symbols(
+            Upserts(
                 "in", 1, 0, after, [b'{"id":1}'], [b'{"v":2}'], [13], before={0: crc32(b'{"v":1}')}
             ),
         ),
@@ -346,7 +347,7 @@ def test_what_is_known_of_a_symbol_goes_with_it_to_its_shard(shards: int) -> Non
     ]
     kinds: dict[int, str] = {}
     for _, chunk in decoded(DEBEZIUM, INGEST, shards, [messages[:15], messages[15:]]):
-        assert isinstance(chunk, Symbols)
+        assert isinstance(chunk, Upserts)
         for index, (offset, value) in enumerate(zip(chunk.offsets, chunk.values, strict=True)):
             if record := chunk.bad.get(index):
                 kinds[offset] = "bad"
@@ -369,7 +370,7 @@ def test_what_is_known_of_a_symbol_goes_with_it_to_its_shard(shards: int) -> Non
 
 
 def test_what_says_nothing_is_counted_once_for_all() -> None:
-    """The counts go to shard 0, and no symbol does."""
+    """The counts go to shard 0, and no upsert does."""
     heartbeat = Message(10, b"{}", b'{"ts_ms":1}')
 
     assert decoded(DEBEZIUM, INGEST, 3, [[heartbeat], [heartbeat]]) == [

@@ -5,10 +5,8 @@ whoever writes plans in Python.
 """
 
 import json
-from io import BytesIO
 from typing import Any
 
-import fastavro
 import pytest
 
 import ikebana
@@ -31,6 +29,7 @@ from ikebana import (
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import cdcv2
 from ikebana.codecs.formats import OutputFormat
+from support.avro_messages import message as avro
 
 ROW = {"id": 1, "a": 2}
 NOTE = Column("note", "VARCHAR")
@@ -73,13 +72,6 @@ def test_n2_a_value_without_bytes_is_a_choice() -> None:
     assert len(reasons) == 1
 
 
-def avro(schema: Any, schema_id: int, datum: Any) -> bytes:
-    """A message of Avro as a registry's serialiser frames it."""
-    body = BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), datum)
-    return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
-
-
 def row_schema(*younger: Any) -> dict[str, Any]:
     fields = [{"name": "id", "type": "long"}, *younger]
     return {"type": "record", "name": "Value", "fields": fields}
@@ -103,7 +95,7 @@ def test_n3_debezium_avro_takes_a_readers_schema() -> None:
         "t", ("t",), "debezium-avro", "avro", schema=json.dumps(enveloped(row_schema(younger)))
     )
     message = {"before": None, "after": {"id": 1}, "op": "c"}
-    record = (avro(key, 1, {"id": 1}), avro(written, 2, message), 0)
+    record = (avro(1, key, {"id": 1}), avro(2, written, message), 0)
 
     assert told(plan_of(source, Upsert("u", "t")), record, schemas={1: key, 2: written}) == (
         [({"id": 1, "a": 7}, 0, 1)],
@@ -236,7 +228,7 @@ def test_a1_an_evaluation_goes_step_by_step() -> None:
 def test_a2_evaluate_takes_schemas() -> None:
     """A2: messages in Avro were a bare assertion."""
     plan = plan_of(Input("t", ("t",), "avro"), Upsert("u", "t"))
-    message = avro(row_schema(), 7, {"id": 1})
+    message = avro(7, row_schema(), {"id": 1})
 
     assert told(plan, (1, message, 0), schemas={7: row_schema()}) == ([({"id": 1}, 0, 1)], [])
     with pytest.raises(ConfigError, match="there are no schemas"):

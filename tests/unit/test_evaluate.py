@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import fastavro
 import pytest
 
 from ikebana import (
@@ -22,6 +21,7 @@ from ikebana import (
 )
 from ikebana.codecs import cdcv2
 from ikebana.codecs.formats import Format, OutputFormat
+from support.avro_messages import message
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")
@@ -198,11 +198,7 @@ PERSON = {"type": "record", "name": "P", "fields": [{"name": "n", "type": "strin
 
 def avro(schema_id: int, row: Any) -> bytes:
     """A message of Avro as a registry's serialiser frames it."""
-    from io import BytesIO
-
-    body = BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema(PERSON), row)
-    return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
+    return message(schema_id, PERSON, row)
 
 
 @pytest.mark.parametrize("schema", [PERSON, json.dumps(PERSON)])

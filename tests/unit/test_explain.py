@@ -263,11 +263,11 @@ def test_every_push_has_a_reason_and_so_has_every_other(
         (rekey("a"), "it makes other keys, and the upsert needs those that the messages have"),
         (
             valid_between("a", None),
-            "it moves updates in time, and an upsert takes symbols at their own",
+            "it moves updates in time, and an upsert takes messages at their own times",
         ),
         (
             valid_between(None, "a"),
-            "it moves updates in time, and an upsert takes symbols at their own",
+            "it moves updates in time, and an upsert takes messages at their own times",
         ),
         (Sql(diff="a"), "it multiplies diffs, and before an upsert there are none"),
         (

@@ -104,34 +104,38 @@ def test_the_arrangements_that_are_shown_are_those_that_are_made() -> None:
     [
         pytest.param(
             delta("rr.x = ss.x AND ss.y = tt.y"),
-            ["a change of rr, 2 hops", "1. look up ss by x = rr.x", "2. look up tt by y = ss.y"],
+            [
+                "a change of rr, 2 exchanges",
+                "1. look up ss by x = rr.x",
+                "2. look up tt by y = ss.y",
+            ],
             id="one after the other",
         ),
         pytest.param(
             delta("rr.x = ss.x AND rr.x = tt.x AND rr.y < ss.y + tt.y AND rr.y > 0"),
             [
-                "a change of rr, 1 hop",
+                "a change of rr, 1 exchange",
                 "where (y > 0)",
                 "1. look up ss by x = rr.x",
                 "2. look up tt by x = rr.x",
                 "   where (rr.y < (ss.y + tt.y))",
             ],
-            id="a predicate, and a filter, and one hop for one key",
+            id="a predicate, and a filter, and one exchange for one key",
         ),
         pytest.param(
             delta("rr.x = ss.x", relations="rs", key='rr."key"'),
-            ["a change of rr, 1 hop", "1. look up ss by x = rr.x"],
+            ["a change of rr, 1 exchange", "1. look up ss by x = rr.x"],
             id="a key of its own",
         ),
         pytest.param(
             delta(relations="rs", cartesian=True),
-            ["a change of rr, 1 hop", "1. look up ss as a whole"],
+            ["a change of rr, 1 exchange", "1. look up ss as a whole"],
             id="all combinations",
         ),
         pytest.param(
             delta("rr.y = ss.x AND ss.y = tt.x AND tt.y = rr.x"),
             [
-                "a change of rr, 5 hops",
+                "a change of rr, 5 exchanges",
                 "1. bind ss.y = tt.x",
                 "   ss by x = rr.y",
                 "   tt by y = rr.x",

@@ -144,6 +144,8 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
             'as in "at"',
         ),
         ("a > and > 5", 'syntax error at or near "and"'),
+        ("order.a > and > 5", 'syntax error at or near "and"'),
+        ("'order.a' || order", 'syntax error at or near "order"; names that SQL reserves stand'),
         ("1" + "+1" * 400, "it is nested too deeply"),
     ],
 )

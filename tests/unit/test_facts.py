@@ -1,6 +1,6 @@
 """Facts on literal updates: each is held once, and released when its time is closed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 
 import pytest
@@ -12,15 +12,11 @@ from ikebana.processor.kernels import facts
 from ikebana.processor.kernels.facts import Found
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.verifying.cdcv2_reader import ContradictionError
+from support.stores import CountingStore, entries
 
 ONE = KeyedUpdate(b"1", b"v", 3, 1)
 OTHER = KeyedUpdate(b"2", b"v", 3, -2)
 LATER = KeyedUpdate(None, b"v", 7, 1)
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 def test_facts_wait_until_the_frontier_has_passed_their_time() -> None:
@@ -122,23 +118,6 @@ def test_an_entry_goes_where_its_repetitions_go() -> None:
     assert [facts.key_of(entry) for _, entry in entries(store)] == [b"1", b"null", b""]
 
 
-class CountingStore(MemoryStore):
-    """Counts the entries that scans hand out and that are looked up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.handed_out = 0
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self.handed_out += len(keys)
-        return super().get_many(keys)
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for entry in super().scan(prefix, start):
-            self.handed_out += 1
-            yield entry
-
-
 @pytest.mark.parametrize("due", [0, 5])
 def test_a_batch_looks_only_at_what_comes_and_what_is_due(due: int) -> None:
     """With 10,000 waiting, no more than these and one beyond is read."""
@@ -146,9 +125,9 @@ def test_a_batch_looks_only_at_what_comes_and_what_is_due(due: int) -> None:
     held = [KeyedUpdate(b"%d" % at, b"v", 1_000 + at, 1) for at in range(10_000)]
     first = [KeyedUpdate(b"%d" % at, b"v", 20, 1) for at in range(due)]
     facts.step(store, [*held, *first], Interval(0, 10))
-    store.handed_out = 0
+    store.counted()
 
     found = facts.step(store, [held[7], KeyedUpdate(b"new", b"v", 2_000, 1)], Interval(10, 30))
 
     assert (len(found.updates), found.counts, found.repeated) == (due, {2_000: 1}, 1)
-    assert store.handed_out <= 2 + due + 1
+    assert store.counted()[0] <= 2 + due + 1

@@ -10,7 +10,8 @@ from ikebana.arrangements.store import MemoryStore, Store
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.rows.rows import KeyedUpdate
-from support.relation_batches import Counted, accumulated
+from support.relation_batches import accumulated
+from support.stores import CountingStore
 
 KEY = b'"k"'
 
@@ -196,7 +197,7 @@ def of_keys(count: int, time: int, value: bytes = b"v", diff: int = 1) -> list[K
 
 def test_a_unique_key_is_found_by_one_get() -> None:
     """Whatever else there is, and however many ask for it."""
-    store = Counted()
+    store = CountingStore()
     arranged(of_keys(1_000, 0), 1, since=1, store=store)
     arrangement = Arrangement(store, Interval(1, 1), 1)
     store.counted()
@@ -208,7 +209,7 @@ def test_a_unique_key_is_found_by_one_get() -> None:
 
 def test_without_lag_an_update_is_one_entry_written() -> None:
     """No history, no queue; the one more is the since."""
-    store = Counted()
+    store = CountingStore()
     arranged(of_keys(100, 0), 1, since=1, store=store)
     assert store.counted()[1] == 100 + 1
 
@@ -221,7 +222,7 @@ def test_without_lag_an_update_is_one_entry_written() -> None:
 
 def test_what_is_not_due_is_not_looked_at() -> None:
     """A batch reads what it touches and what is due, and one entry of the queue beyond."""
-    store, gap = Counted(), 10
+    store, gap = CountingStore(), 10
     for time in range(3):
         arrangement = Arrangement(store, Interval(time * gap, (time + 1) * gap), 0)
         arrangement.update(
@@ -241,7 +242,7 @@ def test_what_is_not_due_is_not_looked_at() -> None:
 
 def test_a_large_group_is_scanned_and_changed_by_datum() -> None:
     """A lookup reads its data once for all who ask; an update touches its own entries."""
-    store, size = Counted(), 500
+    store, size = CountingStore(), 500
     rows = [priced(b"datum %d" % at, 0) for at in range(size)]
     arranged(rows, 1, since=1, store=store)
     store.counted()
@@ -261,7 +262,7 @@ def test_a_large_group_is_scanned_and_changed_by_datum() -> None:
 @pytest.mark.parametrize("left", [[b"x" * 900], [b"a", b"b"]])
 def test_a_large_group_that_shrinks_is_one_entry_again(left: list[bytes]) -> None:
     """One get finds what is left: one datum, however long it is, or a few that are short."""
-    store = Counted()
+    store = CountingStore()
     passing = [priced(b"x" * 900 + b"%d" % at, 0) for at in range(9)]
     arranged([*passing, *(priced(datum, 0) for datum in left)], 1, since=1, store=store)
     shrinking = Arrangement(store, Interval(1, 2), 1)
@@ -278,7 +279,7 @@ def test_a_key_that_changes_often_is_read_once_for_all() -> None:
     """Each of 500 lookups meets the one of 500 prices that was its own; kept or just come."""
     prices = [priced(b"%d" % at, at) for at in range(500)]
     prices += [priced(b"%d" % at, at + 1, -1) for at in range(499)]
-    store = Counted()
+    store = CountingStore()
     kept = arranged(prices, 500, store=store)
     fresh = Arrangement(MemoryStore(), Interval(0, 500), 0)
     fresh.update(prices)
@@ -292,7 +293,7 @@ def test_a_key_that_changes_often_is_read_once_for_all() -> None:
 
 def test_what_cancels_writes_nothing() -> None:
     """Not in one batch, be the key there or not."""
-    store = Counted()
+    store = CountingStore()
     arranged(PRICES[:1], 2, since=2, store=store)
     store.counted()
     arrangement = Arrangement(store, Interval(2, 4), 2)

@@ -1,4 +1,4 @@
-"""What the messages of an input come to: symbols, truncates, errors, or updates."""
+"""What the messages of an input come to: upserts, truncates, errors, or updates."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,9 @@ from ikebana.processor.linear.steps import Step, map_, project, select, where
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Linear
 from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.intake import Intake, Message, Taken
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.messages import Message
+from ikebana.processor.reading.upserts import DecodedUpserts
 from ikebana.processor.rows.rows import KeyedUpdate, Partial
 
 HERE = ("t", 0)
@@ -45,9 +47,9 @@ def written(data: Any) -> bytes | None:
     return data if data is None or isinstance(data, bytes) else json.dumps(data).encode()
 
 
-def reasons(taken: Taken) -> dict[int, str]:
+def reasons(decoded: DecodedUpserts) -> dict[int, str]:
     """The reason of every error record that has no key, by offset."""
-    return {offset: json.loads(record)["reason"] for offset, record in taken.errors}
+    return {offset: json.loads(record)["reason"] for offset, record in decoded.errors}
 
 
 def debezium(op: str, after: Any = None, before: Any = None) -> dict[str, Any]:
@@ -138,9 +140,9 @@ def test_every_format_comes_to_the_same_symbols(value_format: str, offsets: list
     source = SOURCES[value_format]
     history = HISTORIES[value_format]
     messages = [message(10 + 2 * at, *record) for at, record in enumerate(history)]
-    taken = intake(source).symbols(messages, HERE)
+    decoded = intake(source).upserts(messages, HERE)
 
-    assert taken == Taken(
+    assert decoded == DecodedUpserts(
         keys=[K1, K2, K1, K2],
         values=[ROW1, ROW2, CHANGED1, None],
         offsets=offsets,
@@ -150,11 +152,11 @@ def test_every_format_comes_to_the_same_symbols(value_format: str, offsets: list
 
 def test_without_drift_old_images_are_not_read() -> None:
     """Nothing of them is known then, and nothing is compared."""
-    taken = intake(cdc("debezium-json", drift=False)).symbols(
+    decoded = intake(cdc("debezium-json", drift=False)).upserts(
         [message(10, {"id": 1}, debezium("u", {"id": 1, "v": 2}, {"id": 1, "v": 1}))], HERE
     )
 
-    assert (taken.values, taken.before) == ([CHANGED1], {})
+    assert (decoded.values, decoded.before) == ([CHANGED1], {})
 
 
 @pytest.mark.parametrize(
@@ -173,9 +175,9 @@ def test_a_changed_key_is_two_symbols_of_one_message(
     source: Input, change: dict[str, Any]
 ) -> None:
     """The old key is removed first; both have the message's offset."""
-    taken = intake(source).symbols([message(10, None, change)], HERE)
+    decoded = intake(source).upserts([message(10, None, change)], HERE)
 
-    assert taken == Taken(keys=[K1, K2], values=[None, ROW2], offsets=[10, 10])
+    assert decoded == DecodedUpserts(keys=[K1, K2], values=[None, ROW2], offsets=[10, 10])
 
 
 TRUNCATES = [
@@ -188,16 +190,16 @@ TRUNCATES = [
 def test_a_truncate_stands_before_the_symbol_that_follows_it(
     source: Input, truncate: dict[str, Any]
 ) -> None:
-    """Its place is an index among the symbols, and the offset of its message."""
+    """Its place is an index among the upserts, and the offset of its message."""
     first, second = HISTORIES[source.value_format][:1], HISTORIES[source.value_format][1:2]
     records = [*first, (None, truncate), (None, truncate), *second, (None, truncate)]
-    taken = intake(source).symbols(
+    decoded = intake(source).upserts(
         [message(10 + at, *record) for at, record in enumerate(records)], HERE
     )
-    count = taken.offsets.count(10)
+    count = decoded.offsets.count(10)
 
-    assert taken.truncates == [(count, 11), (count, 12), (len(taken.keys), 14)]
-    assert (set(taken.offsets), taken.errors) == ({10, 13}, [])
+    assert decoded.truncates == [(count, 11), (count, 12), (len(decoded.keys), 14)]
+    assert (set(decoded.offsets), decoded.errors) == ({10, 13}, [])
 
 
 @pytest.mark.parametrize(("source", "truncate"), TRUNCATES)
@@ -205,10 +207,10 @@ def test_a_truncate_among_several_partitions_is_an_error(
     source: Input, truncate: dict[str, Any]
 ) -> None:
     """It has no place in their order; nothing is removed."""
-    taken = intake(source).symbols([message(10, None, truncate)], HERE, 3)
+    decoded = intake(source).upserts([message(10, None, truncate)], HERE, 3)
 
-    assert (taken.keys, taken.truncates) == ([], [])
-    assert reasons(taken) == {
+    assert (decoded.keys, decoded.truncates) == ([], [])
+    assert reasons(decoded) == {
         10: "a truncate has no place in the order of the input's 3 partitions"
     }
 
@@ -241,8 +243,8 @@ def test_what_cannot_be_used_is_an_error_under_its_key_if_that_is_readable(
     """The record says where it is from; the good messages around it are as ever."""
     good = HISTORIES[source.value_format][0]
     messages = [message(10, *good), message(11, key, value), message(12, *good)]
-    taken = intake(source).symbols(messages, HERE)
-    records = [*taken.errors, *((taken.offsets[at], bad) for at, bad in taken.bad.items())]
+    decoded = intake(source).upserts(messages, HERE)
+    records = [*decoded.errors, *((decoded.offsets[at], bad) for at, bad in decoded.bad.items())]
 
     assert [offset for offset, _ in records] == [11]
     assert {
@@ -252,28 +254,28 @@ def test_what_cannot_be_used_is_an_error_under_its_key_if_that_is_readable(
         "partition": 0,
         "offset": 11,
     }
-    assert [taken.keys[at] for at in taken.bad] == ([] if readable is None else [readable])
-    assert [taken.values[at] for at in taken.bad] == ([] if readable is None else [None])
-    assert {10, 12} <= set(taken.offsets)
+    assert [decoded.keys[at] for at in decoded.bad] == ([] if readable is None else [readable])
+    assert [decoded.values[at] for at in decoded.bad] == ([] if readable is None else [None])
+    assert {10, 12} <= set(decoded.offsets)
 
 
 def test_what_says_nothing_of_a_row_is_counted() -> None:
-    """By kind, and it is neither symbol nor error."""
+    """By kind, and it is neither upsert nor error."""
     messages = [message(10, {}, {"ts_ms": 1}), message(11, {}, {"ts_ms": 2})]
     messages.append(message(12, {"id": 1}, debezium("m")))
-    taken = intake(DEBEZIUM).symbols(messages, HERE)
+    decoded = intake(DEBEZIUM).upserts(messages, HERE)
 
-    assert dict(taken.ignored) == {"heartbeat": 2, "message": 1}
-    assert (taken.keys, taken.errors) == ([], [])
+    assert dict(decoded.ignored) == {"heartbeat": 2, "message": 1}
+    assert (decoded.keys, decoded.errors) == ([], [])
 
 
 def test_a_partial_image_is_told_with_what_it_leaves() -> None:
-    """The symbol has no value of its own; the record is for the case that there is no row."""
+    """The upsert has no value of its own; the record is for the case that there is no row."""
     event = debezium("u", {"id": 1, "v": "__debezium_unavailable_value"})
-    taken = intake(DEBEZIUM).symbols([message(10, {"id": 1}, event)], HERE)
-    partial = taken.partial[0]
+    decoded = intake(DEBEZIUM).upserts([message(10, {"id": 1}, event)], HERE)
+    partial = decoded.partial[0]
 
-    assert (taken.keys, taken.values) == ([K1], [None])
+    assert (decoded.keys, decoded.values) == ([K1], [None])
     assert partial == Partial(b'{"id":1}', ("v",), partial.record)
     assert json.loads(partial.record)["reason"] == (
         "the message leaves columns as they are, of a row that is not there"
@@ -295,30 +297,30 @@ UNREAD = b"\xffnot even JSON"
 def test_a_key_that_does_not_pass_is_dropped_unread(
     source: Input, conditions: Sequence[str], key: Any, other: Any
 ) -> None:
-    """A message whose value is not even JSON is neither symbol nor error nor counted."""
+    """A message whose value is not even JSON is neither upsert nor error nor counted."""
     value = None if source is not DEBEZIUM else debezium("d", None, {"id": 1, "v": 1})
     messages = [message(10, key, UNREAD), message(11, other, value), message(12, key, UNREAD)]
-    taken = intake(source, [where(*conditions)]).symbols(messages, HERE)
+    decoded = intake(source, [where(*conditions)]).upserts(messages, HERE)
 
-    assert (taken.offsets, taken.values) == ([11], [None])
-    assert (taken.bad, taken.errors, taken.ignored) == ({}, [], {})
+    assert (decoded.offsets, decoded.values) == ([11], [None])
+    assert (decoded.bad, decoded.errors, decoded.ignored) == ({}, [], {})
 
 
 def test_a_key_passes_if_any_reader_wants_it() -> None:
     """Each reader has its own condition; a message of no reader is dropped."""
     branches = [where("(key->>'id')::BIGINT < 3")], [where("(key->>'id')::BIGINT > 7")]
     messages = [message(key, {"id": key}, {"v": key}) for key in range(10)]
-    taken = intake(PLAIN, *branches).symbols(messages, HERE)
+    decoded = intake(PLAIN, *branches).upserts(messages, HERE)
 
-    assert taken.offsets == [0, 1, 2, 8, 9]
+    assert decoded.offsets == [0, 1, 2, 8, 9]
 
 
 def test_without_a_condition_of_one_reader_every_key_passes() -> None:
     """Who has no condition reads all."""
     messages = [message(key, {"id": key}, {"v": key}) for key in range(3)]
-    taken = intake(PLAIN, [where("key->>'id' = '1'")], [project("v")]).symbols(messages, HERE)
+    decoded = intake(PLAIN, [where("key->>'id' = '1'")], [project("v")]).upserts(messages, HERE)
 
-    assert taken.offsets == [0, 1, 2]
+    assert decoded.offsets == [0, 1, 2]
 
 
 def test_a_key_that_the_condition_fails_on_passes() -> None:
@@ -326,9 +328,9 @@ def test_a_key_that_the_condition_fails_on_passes() -> None:
     keys = [{"id": "x"}, {"id": 10}, {"id": 1}]
     messages = [message(10 + at, key, {"v": 1}) for at, key in enumerate(keys)]
     branches = [where("(key->>'id')::BIGINT < 9")], [where("(key->>'id')::BIGINT < 5")]
-    taken = intake(PLAIN, *branches).symbols(messages, HERE)
+    decoded = intake(PLAIN, *branches).upserts(messages, HERE)
 
-    assert taken.keys == [b'{"id":"x"}', b'{"id":1}']
+    assert decoded.keys == [b'{"id":"x"}', b'{"id":1}']
 
 
 def test_where_only_the_row_tells_the_key_it_is_dropped_after_reading() -> None:
@@ -340,10 +342,10 @@ def test_where_only_the_row_tells_the_key_it_is_dropped_after_reading() -> None:
         canal("DELETE", {"id": "2", "v": "1"}),
     ]
     messages = [message(10 + at, None, record) for at, record in enumerate(records)]
-    taken = intake(CANAL, [where("id = 1")]).symbols(messages, HERE)
+    decoded = intake(CANAL, [where("id = 1")]).upserts(messages, HERE)
 
-    assert (taken.keys, taken.values, taken.offsets) == ([K1], [ROW1], [10])
-    assert (taken.truncates, [offset for offset, _ in taken.errors]) == ([(1, 11)], [12])
+    assert (decoded.keys, decoded.values, decoded.offsets) == ([K1], [ROW1], [10])
+    assert (decoded.truncates, [offset for offset, _ in decoded.errors]) == ([(1, 11)], [12])
 
 
 @pytest.mark.parametrize("source", [PLAIN, DEBEZIUM], ids=["json", "debezium"])
@@ -352,19 +354,19 @@ def test_columns_that_nobody_reads_are_not_in_the_value(source: Input) -> None:
     row = {"v": 1, "w": 2, "id": 3}
     value = row if source is PLAIN else debezium("c", row)
     branches = [project("id")], [select(twice="v::BIGINT * 2")]
-    taken = intake(source, *branches).symbols([message(10, {"id": 3}, value)], HERE)
+    decoded = intake(source, *branches).upserts([message(10, {"id": 3}, value)], HERE)
 
-    assert taken.values == [b'{"id":3,"v":1}']
+    assert decoded.values == [b'{"id":3,"v":1}']
 
 
 def test_steps_that_are_pushed_make_the_value_or_a_tombstone() -> None:
-    """What a condition rejects is no value; the symbol stays, to remove what was there."""
+    """What a condition rejects is no value; the upsert stays, to remove what was there."""
     messages = [message(at, at, {"v": at}) for at in range(3)] + [message(3, 1, None)]
-    taken = intake(PLAIN, [where("v::BIGINT <> 1"), select(d="v::BIGINT * 2")]).symbols(
+    decoded = intake(PLAIN, [where("v::BIGINT <> 1"), select(d="v::BIGINT * 2")]).upserts(
         messages, HERE
     )
 
-    assert taken == Taken(
+    assert decoded == DecodedUpserts(
         keys=[b"0", b"1", b"2", b"1"],
         values=[b'{"d":0}', None, b'{"d":4}', None],
         offsets=[0, 1, 2, 3],
@@ -374,11 +376,11 @@ def test_steps_that_are_pushed_make_the_value_or_a_tombstone() -> None:
 def test_a_row_that_a_pushed_step_fails_on_is_a_failed_symbol() -> None:
     """It has no value and an error record of the operator; the others are as ever."""
     messages = [message(0, 1, {"v": 1}), message(1, 2, {"v": "x"}), message(2, 3, b"{")]
-    taken = intake(PLAIN, [select(d="v::BIGINT * 2")]).symbols(messages, HERE)
-    (record,) = map(json.loads, taken.failed.values())
+    decoded = intake(PLAIN, [select(d="v::BIGINT * 2")]).upserts(messages, HERE)
+    (record,) = map(json.loads, decoded.failed.values())
 
-    assert (taken.keys, taken.values) == ([b"1", b"2", b"3"], [b'{"d":2}', None, None])
-    assert (list(taken.failed), list(taken.bad)) == ([1], [2])
+    assert (decoded.keys, decoded.values) == ([b"1", b"2", b"3"], [b'{"d":2}', None, None])
+    assert (list(decoded.failed), list(decoded.bad)) == ([1], [2])
     assert (record["topic"], record["value"]) == (None, None)
     assert record["reason"].startswith("operator l0: ")
 
@@ -386,17 +388,17 @@ def test_a_row_that_a_pushed_step_fails_on_is_a_failed_symbol() -> None:
 def test_steps_that_two_readers_do_not_share_are_not_pushed() -> None:
     """The value stays what both can read."""
     branches = [where("v::BIGINT = 1")], [where("v::BIGINT = 2")]
-    taken = intake(PLAIN, *branches).symbols([message(0, 1, {"v": 3})], HERE)
+    decoded = intake(PLAIN, *branches).upserts([message(0, 1, {"v": 3})], HERE)
 
-    assert taken.values == [b'{"v":3}']
+    assert decoded.values == [b'{"v":3}']
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_any_part_of_the_messages_comes_to_its_part_of_the_symbols(size: int) -> None:
-    """A message is taken in by itself: one bad one changes nothing for its neighbours."""
+    """A message is decoded in by itself: one bad one changes nothing for its neighbours."""
     messages = [message(0, 1, {"v": 1}), message(1, 2, b"{"), message(2, b"{", b"1")]
-    whole = intake(PLAIN).symbols(messages, HERE)
-    part = intake(PLAIN).symbols(messages[:size], HERE)
+    whole = intake(PLAIN).upserts(messages, HERE)
+    part = intake(PLAIN).upserts(messages[:size], HERE)
 
     assert (part.keys, part.values) == (whole.keys[:size], whole.values[:size])
     assert list(part.bad) == [at for at in whole.bad if at < size]

@@ -65,7 +65,7 @@ def test_an_arrangement_is_kept_back_to_its_slowest_reader() -> None:
 
 
 def test_an_output_lags_by_the_hops_that_explain_tells() -> None:
-    """With everything read by one batch, each hop is one batch more, and no more than that."""
+    """With everything read by one batch, each exchange is one batch more, and no more."""
     topics = Topics()
     topics.send("customer", b"1", b'{"custkey":1,"mktsegment":"BUILDING"}')
     topics.send(
@@ -88,5 +88,5 @@ def test_an_output_lags_by_the_hops_that_explain_tells() -> None:
 
     assert len(run.written.updates["out"]) == 1
     box = next(b for b in as_run(plan, physical(plan)).boxes if b.id == "output out")
-    assert f"its frontier follows {batches} hops behind the input's" in box.lines
+    assert f"its frontier follows {batches} exchanges behind the input's" in box.lines
     assert not run.batch(now_ms=10)

@@ -99,11 +99,11 @@ def test_an_undecodable_event_is_an_error_until_the_next() -> None:
     assert found["out"][-1] == Update(("a", 2), 3, 1)
 
 
-def fails_on_two(states: list[Any], symbol: Any, time: int) -> list[Any]:
+def fails_on_two(states: list[Any], event: Any, time: int) -> list[Any]:
     """A machine that does not know one of its events."""
-    if symbol == 2:
+    if event == 2:
         raise ValueError("two")
-    return [symbol]
+    return [event]
 
 
 @pytest.mark.parametrize("each_by_itself", [True, False])

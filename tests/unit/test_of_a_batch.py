@@ -20,7 +20,7 @@ from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.trimming import Unread
 from ikebana.processor.planning import planner
 from ikebana.processor.rows.envelope import Tick, pack
-from ikebana.processor.rows.rows import Symbols
+from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.task import Job
 from support.histories import PLAN, born, marker, offset
 
@@ -133,15 +133,15 @@ def test_a_batch_keeps_the_files_of_as_many_batches_as_are_retained(tmp_path: Pa
     """R12. What a batch drops is deleted when no restorable manifest names it any more."""
     run = job(tmp_path, retained=3)
     shard = Folder.at(run.location, "shards", "0000")
-    symbols = Symbols("changes", 0, 0, 0, [b'"k"'], [b"0"], [0])
-    manifest = task.compute(run, tick(0), Manifest("ours", 0), [symbols]).manifest
+    upserts = Upserts("changes", 0, 0, 0, [b'"k"'], [b"0"], [0])
+    manifest = task.compute(run, tick(0), Manifest("ours", 0), [upserts]).manifest
     dropped, _ = shard.write("000000000001-000000000000-delta", ".run", [b"dropped"])
     manifest = replace(manifest, dropped=[Dropped(4, dropped)])
 
     there = []
     for batch in (5, 6, 7):
-        symbols = Symbols("changes", 0, 0, batch, [b'"k"'], [b"%d" % batch], [batch])
-        manifest = task.compute(run, tick(batch), manifest, [symbols]).manifest
+        upserts = Upserts("changes", 0, 0, batch, [b'"k"'], [b"%d" % batch], [batch])
+        manifest = task.compute(run, tick(batch), manifest, [upserts]).manifest
         there.append((dropped in shard.names(), dropped in {d.name for d in manifest.dropped}))
 
     assert there == [(True, True), (True, True), (False, False)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.database import connection
 from ikebana.processor.linear.expressions import type_named
-from ikebana.processor.linear.nest import ROW
+from ikebana.processor.linear.layers import ROW
 from ikebana.processor.linear.query import Failed, Query
 from ikebana.processor.linear.scope import Scope, StepError
 from ikebana.processor.linear.steps import (

@@ -1,7 +1,7 @@
 """What reduce gives for literal rows, what it keeps of them, and what it reads."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,6 +12,7 @@ from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
 from support.doc_blocks import ROOT
+from support.stores import CountingStore
 
 ROWS = Aggregate("rows", "count")
 BOTH = (Aggregate("avg", "avg", "x"), Aggregate("sum", "sum", "x"))
@@ -233,31 +234,6 @@ def test_counts_beyond_64_bits_are_kept() -> None:
     ]
 
 
-class CountingStore(MemoryStore):
-    """Counts what is asked for, what scans hand out, and what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = self.handed_out = self.written = 0
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self.asked += len(keys)
-        return super().get_many(keys)
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for entry in super().scan(prefix, start):
-            self.handed_out += 1
-            yield entry
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.written += 1
-        super().put(key, value)
-
-    def delete(self, key: bytes) -> None:
-        self.written += 1
-        super().delete(key)
-
-
 @pytest.mark.parametrize(
     ("aggregate", "row", "diff", "asked", "handed_out", "written"),
     [
@@ -281,11 +257,11 @@ def test_an_update_reads_no_more_than_its_result_gives(
     store = CountingStore()
     rows = [KeyedUpdate(b"k", b'{"x":%d}' % at, 0, 1) for at in range(10_000)]
     reduce.step(store, rows, Interval(0, 1), [aggregate])
-    store.asked = store.handed_out = store.written = 0
+    store.asked = store.scanned = store.written = 0
     reduce.step(store, [KeyedUpdate(b"k", row, 1, diff)], Interval(1, 2), [aggregate])
 
     assert (store.asked, store.written) == (asked, written)
-    assert store.handed_out <= handed_out
+    assert store.scanned <= handed_out
 
 
 def test_a_batch_of_many_times_scans_a_key_once() -> None:
@@ -293,12 +269,12 @@ def test_a_batch_of_many_times_scans_a_key_once() -> None:
     store, least = CountingStore(), [Aggregate("m", "min", "x")]
     rows = [KeyedUpdate(b"k", b'{"x":%d}' % at, 0, 1) for at in range(10_000)]
     reduce.step(store, rows, Interval(0, 1), least)
-    store.handed_out = 0
+    store.scanned = 0
     gone = [KeyedUpdate(b"k", b'{"x":%d}' % at, at + 1, -1) for at in range(1_000)]
     found = reduce.step(store, gone, Interval(1, 2_000), least)
 
     assert found.updates[-1] == KeyedUpdate(b"k", b'{"m":1000}', 1_000, 1)
-    assert store.handed_out == 1_001
+    assert store.scanned == 1_001
 
 
 def test_aggregates_of_one_field_share_its_values() -> None:

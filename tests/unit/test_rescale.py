@@ -83,7 +83,7 @@ def test_where_a_shard_looks_for_what_is_due_does_not_go_to_another() -> None:
 def test_every_entry_is_in_the_shard_of_its_key_and_none_is_lost_or_doubled(
     old: Written, tmp_path: Path, shards: int
 ) -> None:
-    """Values, error slots and waiting symbols of every operator go with their key."""
+    """Values, error slots and waiting upserts of every operator go with their key."""
     _, manifests = old.rescaled(tmp_path / "new", shards)
     placed = found(tmp_path / "new", manifests)
 

@@ -71,7 +71,7 @@ def test_frank_has_six_updates() -> None:
         pytest.param(
             [("k", 1, 3), ("k", 2, 3), ("k", 3, 3)],
             [(b'"k"', b"3", 3, 1)],
-            id="of several symbols at one time the last counts",
+            id="of several upserts at one time the last counts",
         ),
         pytest.param(
             [("k", 1, 3), ("k", TOMBSTONE, 3)], [], id="a tombstone at the same time counts"
@@ -129,7 +129,7 @@ def test_frank_has_six_updates() -> None:
 def test_upserts_say_what_a_key_is(
     records: list[tuple[Any, Any, int]], expected: list[tuple[bytes, bytes, int, int]]
 ) -> None:
-    """The output is the collection that the symbols describe, as updates."""
+    """The output is the collection that the upserts describe, as updates."""
     found = evaluate(plan(), {"names": records})
 
     assert found["errors"] == []
@@ -247,7 +247,7 @@ def test_a_record_without_a_key_goes_to_the_errors_and_wedges_nothing(key: bytes
             [(1, 0), (BAD, 1), (2, 2)],
             [(b"1", 0, 1), (b"1", 2, -1), (b"2", 2, 1)],
             [(2, 1, 1), (2, 2, -1)],
-            id="the next good symbol retracts the error",
+            id="the next good upsert retracts the error",
         ),
         pytest.param(
             [(1, 0), (BAD, 1), (1, 2)],
@@ -283,13 +283,13 @@ def test_a_record_without_a_key_goes_to_the_errors_and_wedges_nothing(key: bytes
             [(1, 0), (BAD, 1), (2, 1)],
             [(b"1", 0, 1), (b"1", 1, -1), (b"2", 1, 1)],
             [],
-            id="a good symbol after it at its time leaves no error",
+            id="a good upsert after it at its time leaves no error",
         ),
         pytest.param(
             [(1, 0), (2, 1), (BAD, 1)],
             [(b"1", 0, 1), (b"1", 1, -1), (b"2", 1, 1)],
             [(3, 1, 1)],
-            id="a good symbol before it at its time is the last good value",
+            id="a good upsert before it at its time is the last good value",
         ),
         pytest.param(
             [(1, 0), (TOMBSTONE, 1), (BAD, 1), (BAD, 1)],
@@ -310,7 +310,7 @@ def test_a_bad_value_leaves_the_value_and_fills_the_error_slot(
     values: list[tuple[bytes, int, int]],
     errors: list[tuple[int, int, int]],
 ) -> None:
-    """A key keeps its last good value; its one error record goes with the next good symbol."""
+    """A key keeps its last good value; its one error record goes with the next good upsert."""
     found = evaluate(plan(), {"names": [("k", value, time) for value, time in records]})
 
     assert [(v, t, d) for _, v, t, d in diffs(found["diffs"])] == values

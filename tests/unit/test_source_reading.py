@@ -8,7 +8,7 @@ import pytest
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.rows.envelope import Tick, unpack
-from ikebana.processor.rows.rows import Ignored, Symbols
+from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.source import SourceConfig, StreamReader
 from ikebana.processor.timing import reclock
@@ -112,7 +112,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
     assert len([row for row in rows if isinstance(row, Tick)]) == 1
     times = [1_001, 1_002] if event else after.upper - 1
     assert [
-        (row.input, row.keys, row.offsets, row.times) for row in rows if isinstance(row, Symbols)
+        (row.input, row.keys, row.offsets, row.times) for row in rows if isinstance(row, Upserts)
     ] == [("b", [b'{"id":1}', b'{"id":2}'], [1, 2], times)]
     assert [(row.counts, row.counted) for row in rows if isinstance(row, Ignored)] == [
         ({"table": 3}, False),

@@ -1,4 +1,4 @@
-"""What state machines mean, sentence by sentence, on literal symbols."""
+"""What state machines mean, sentence by sentence, on literal events."""
 
 import base64
 import copy
@@ -27,28 +27,31 @@ from ikebana.processor.kernels.state_machine import (
 )
 from ikebana.processor.rows.rows import KeyedUpdate
 from machines import CLOSED_SESSIONS, COUNTER, DEBOUNCE, FRAUD, ORDER, SESSIONS, UPSERT
+from support.stores import entries
 
-# A symbol is Python data, written for the kernel, or bytes as they are.
-Symbol = tuple[int, Any]
+# An event is Python data, written for the kernel, or bytes as they are.
+TimedEvent = tuple[int, Any]
 Shown = list[tuple[int, str, int]]
 
 
-def events(symbols: Iterable[Symbol], key: bytes = b"k") -> list[Event]:
-    """Symbols of one key in their order."""
-    return [Event(key, time, (at,), written(said)) for at, (time, said) in enumerate(symbols)]
+def as_events(events: Iterable[TimedEvent], key: bytes = b"k") -> list[Event]:
+    """Upserts of one key in their order."""
+    return [Event(key, time, (at,), written(said)) for at, (time, said) in enumerate(events)]
 
 
 def written(said: Any) -> bytes | None:
-    """A symbol for the kernel."""
+    """An event for the kernel."""
     if said is TOMBSTONE:
         return None
     return said if isinstance(said, bytes) else json.dumps(said).encode()
 
 
-def ran(machine: Machine, symbols: Iterable[Symbol], store: MemoryStore | None = None) -> Changes:
-    """What a machine makes of the symbols of one key, in one batch."""
+def ran(
+    machine: Machine, events: Iterable[TimedEvent], store: MemoryStore | None = None
+) -> Changes:
+    """What a machine makes of the events of one key, in one batch."""
     here = MemoryStore() if store is None else store
-    return state_machine.step(here, events(symbols), Interval(0, 1 << 40), machine)
+    return state_machine.step(here, as_events(events), Interval(0, 1 << 40), machine)
 
 
 def shown(updates: Iterable[KeyedUpdate]) -> Shown:
@@ -59,11 +62,6 @@ def shown(updates: Iterable[KeyedUpdate]) -> Shown:
 def reasons(updates: Iterable[KeyedUpdate]) -> Shown:
     """Updates of error records as (time, reason, diff)."""
     return [(u.time, json.loads(u.value)["reason"], u.diff) for u in updates]
-
-
-def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """Everything in a store."""
-    return list(store.scan(b""))
 
 
 MINUTE = 60_000
@@ -112,7 +110,7 @@ EXAMPLES = [
         COUNTER,
         [(0, "a"), (0, "b"), (4, "a"), (9, TOMBSTONE), (9, "a")],
         [(0, "2", 1), (4, "2", -1), (4, "3", 1), (9, "3", -1), (9, "1", 1)],
-        id="counter: each symbol counts, also those of one time",
+        id="counter: each event counts, also those of one time",
     ),
     pytest.param(
         COUNTER,
@@ -168,28 +166,28 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("machine", "symbols", "expected"), EXAMPLES)
-def test_a_machine_shows(machine: Machine, symbols: list[Symbol], expected: Shown) -> None:
-    """The symbols of a key make the difference that shows at each time."""
-    found = ran(machine, symbols)
+@pytest.mark.parametrize(("machine", "events", "expected"), EXAMPLES)
+def test_a_machine_shows(machine: Machine, events: list[TimedEvent], expected: Shown) -> None:
+    """The events of a key make the difference that shows at each time."""
+    found = ran(machine, events)
 
     assert shown(found.updates) == expected
     assert found.errors == []
 
 
-@pytest.mark.parametrize(("machine", "symbols", "expected"), EXAMPLES)
+@pytest.mark.parametrize(("machine", "events", "expected"), EXAMPLES)
 def test_a_machine_shows_the_same_when_each_symbol_comes_alone(
-    machine: Machine, symbols: list[Symbol], expected: Shown
+    machine: Machine, events: list[TimedEvent], expected: Shown
 ) -> None:
     """All of it can lie in the store between any two times."""
     store, found = MemoryStore(), []
     waited = [
-        state_machine.step(store, [event], Interval(0, 0), machine) for event in events(symbols)
+        state_machine.step(store, [event], Interval(0, 0), machine) for event in as_events(events)
     ]
-    for time in sorted({time for time, _ in symbols}):
+    for time in sorted({time for time, _ in events}):
         found += state_machine.step(store, [], Interval(time, time + 1), machine).updates
 
-    assert waited == [([], [])] * len(symbols)
+    assert waited == [([], [])] * len(events)
     assert shown(found) == expected
 
 
@@ -215,7 +213,7 @@ def test_read_gives_what_shows() -> None:
 def test_the_states_are_a_set() -> None:
     """What a step gives twice, in whatever spelling, is one state; 1 and true are two."""
     store = MemoryStore()
-    ran(Machine(lambda states, symbol, time: [1, True, 1.0, "1", True]), [(0, "x")], store)
+    ran(Machine(lambda states, event, time: [1, True, 1.0, "1", True]), [(0, "x")], store)
 
     assert state_machine.read(store, [b"k"]) == [(b'"1"', b"1", b"true")]
 
@@ -224,8 +222,8 @@ def test_a_step_gets_the_states_in_the_order_of_their_bytes() -> None:
     """A step may rely on the order, which is that of canonical bytes."""
     seen = []
 
-    def noting(states: list[Any], symbol: Any, time: int) -> list[Any]:
-        seen.append((list(states), symbol, time))
+    def noting(states: list[Any], event: Any, time: int) -> list[Any]:
+        seen.append((list(states), event, time))
         return [{"b": 1, "a": []}, "x", 10, 9]
 
     ran(Machine(noting), [(3, {"n": 1}), (4, TOMBSTONE)])
@@ -237,8 +235,8 @@ def test_a_symbol_equal_to_null_is_no_tombstone() -> None:
     """A step is told null as None and a tombstone as what is no data at all."""
     seen = []
 
-    def noting(states: list[Any], symbol: Any, time: int) -> list[Any]:
-        seen.append(symbol)
+    def noting(states: list[Any], event: Any, time: int) -> list[Any]:
+        seen.append(event)
         return []
 
     ran(Machine(noting), [(0, None), (1, TOMBSTONE)])
@@ -253,19 +251,19 @@ def test_there_is_one_tombstone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbols", "updates", "errors"),
+    ("events", "updates", "errors"),
     [
         pytest.param(
             [(0, "place"), (1, "ship"), (2, "pay")],
             [(0, '"placed"', 1), (2, '"placed"', -1), (2, '"paid"', 1)],
             [(1, "illegal transition", 1), (2, "illegal transition", -1)],
-            id="the next symbol that is applied retracts the record",
+            id="the next event that is applied retracts the record",
         ),
         pytest.param(
             [(0, "place"), (1, "ship"), (2, TOMBSTONE)],
             [(0, '"placed"', 1), (2, '"placed"', -1)],
             [(1, "illegal transition", 1), (2, "illegal transition", -1)],
-            id="a tombstone is a symbol like others",
+            id="a tombstone is an event like others",
         ),
         pytest.param(
             [(0, "place"), (1, "ship"), (2, "deliver"), (3, "pay")],
@@ -305,16 +303,16 @@ def test_there_is_one_tombstone() -> None:
     ],
 )
 def test_a_refused_symbol_is_an_error_and_the_states_stay(
-    symbols: list[Symbol], updates: Shown, errors: Shown
+    events: list[TimedEvent], updates: Shown, errors: Shown
 ) -> None:
     """What a machine refuses goes to the key's error slot and moves nothing."""
 
-    def strict(states: list[Any], symbol: Any, time: int) -> Iterable[Any]:
-        if isinstance(symbol, list):
+    def strict(states: list[Any], event: Any, time: int) -> Iterable[Any]:
+        if isinstance(event, list):
             raise Refused("illegal transition of a list")
-        return ORDER.step(states, symbol, time)
+        return ORDER.step(states, event, time)
 
-    found = ran(Machine(strict), symbols)
+    found = ran(Machine(strict), events)
 
     assert shown(found.updates) == updates
     assert reasons(found.errors) == errors
@@ -337,17 +335,17 @@ def test_an_error_record_names_the_operator_the_function_and_what_it_raised() ->
     }
 
 
-def fails_on_secrets(states: list[Any], symbol: Any, time: int) -> list[Any]:
+def fails_on_secrets(states: list[Any], event: Any, time: int) -> list[Any]:
     """Says in its exception what it got."""
-    if symbol == "secret":
-        raise LookupError(f"{symbol} of {states}")
-    return [symbol]
+    if event == "secret":
+        raise LookupError(f"{event} of {states}")
+    return [event]
 
 
-def broken_off(states: list[Any], symbol: Any, time: int) -> Iterable[Any]:
+def broken_off(states: list[Any], event: Any, time: int) -> Iterable[Any]:
     """Gives one state and fails on the second."""
-    yield symbol
-    raise ValueError(symbol)
+    yield event
+    raise ValueError(event)
 
 
 class OddError(Exception):
@@ -355,19 +353,19 @@ class OddError(Exception):
 
 
 def gives(data: Any) -> Callable[..., Any]:
-    """A step that gives the same for every symbol but "good"."""
+    """A step that gives the same for every event but "good"."""
 
-    def given(states: list[Any], symbol: Any, time: int) -> Any:
-        return ["good"] if symbol == "good" else data
+    def given(states: list[Any], event: Any, time: int) -> Any:
+        return ["good"] if event == "good" else data
 
     return given
 
 
 def raises(error: BaseException) -> Callable[..., Any]:
-    """A step that raises the same for every symbol but "good"."""
+    """A step that raises the same for every event but "good"."""
 
-    def raising(states: list[Any], symbol: Any, time: int) -> Any:
-        if symbol == "good":
+    def raising(states: list[Any], event: Any, time: int) -> Any:
+        if event == "good":
             return ["good"]
         raise error
 
@@ -423,7 +421,7 @@ def test_whatever_a_step_does_is_an_error_as_data(
 def test_whatever_a_view_does_is_an_error_as_data(
     hostile: Callable[..., Any], problem: str
 ) -> None:
-    """A symbol whose states cannot be shown is not applied: what was stays and shows."""
+    """An event whose states cannot be shown is not applied: what was stays and shows."""
     store = MemoryStore()
     name = f"view {__name__}:"
 
@@ -459,18 +457,18 @@ def test_a_generator_that_breaks_off_has_given_nothing() -> None:
 
 
 def test_a_function_that_spoils_what_it_gets_spoils_nothing() -> None:
-    """States and symbols are the function's own: after a failure they are as before."""
+    """States and events are the function's own: after a failure they are as before."""
     seen = []
 
-    def spoiling(states: list[Any], symbol: Any, time: int) -> list[Any]:
+    def spoiling(states: list[Any], event: Any, time: int) -> list[Any]:
         seen.append(copy.deepcopy(states))
         for state in states:
             state["n"] = "spoilt"
         states.append("spoilt")
-        symbol["n"] += 1
+        event["n"] += 1
         if time == 1:
             raise LookupError
-        return [symbol]
+        return [event]
 
     def emptying(states: list[Any]) -> list[Any]:
         shows = [state["n"] for state in states]
@@ -494,7 +492,7 @@ def test_a_key_without_states_shows_nothing_whatever_the_view() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "symbols", "kept"),
+    ("machine", "events", "kept"),
     [
         pytest.param(UPSERT, [(0, "a"), (1, TOMBSTONE)], 0, id="no states and no error"),
         pytest.param(ORDER, [(0, "ship")], 1, id="an error alone"),
@@ -503,13 +501,13 @@ def test_a_key_without_states_shows_nothing_whatever_the_view() -> None:
     ],
 )
 def test_the_store_has_an_entry_where_there_is_something_to_keep(
-    machine: Machine, symbols: list[Symbol], kept: int
+    machine: Machine, events: list[TimedEvent], kept: int
 ) -> None:
     """Empty states without an error leave nothing behind, in one batch or in several."""
     at_once, each = MemoryStore(), MemoryStore()
-    ran(machine, symbols, at_once)
-    for symbol in symbols:
-        ran(machine, [symbol], each)
+    ran(machine, events, at_once)
+    for event in events:
+        ran(machine, [event], each)
 
     assert len(entries(at_once)) == kept
     assert entries(each) == entries(at_once)
@@ -558,7 +556,7 @@ def test_a_batch_reads_its_keys_once_and_writes_what_has_changed() -> None:
 
 def test_symbols_of_one_key_and_time_are_applied_in_order() -> None:
     """The order decides, not the arrival; of equal orders the first to arrive comes first."""
-    appended = Machine(lambda states, symbol, time: ["".join(states) + symbol])
+    appended = Machine(lambda states, event, time: ["".join(states) + event])
     arrived = [
         Event(b"k", 0, (1, 0), b'"c"'),
         Event(b"k", 0, (0, 10), b'"b"'),
@@ -580,7 +578,7 @@ def test_times_out_of_order_are_put_in_order() -> None:
 
 def test_symbols_wait_until_their_time_is_closed() -> None:
     """Of several batches, with one order even, none is lost; and the upper is not closed."""
-    appended = Machine(lambda states, symbol, time: ["".join(states) + symbol])
+    appended = Machine(lambda states, event, time: ["".join(states) + event])
     store = MemoryStore()
     early = [
         state_machine.step(store, [Event(b"k", 3, (0,), said)], Interval(upper, upper), appended)
@@ -598,7 +596,7 @@ def test_a_waiting_tombstone_is_one_and_null_is_a_value() -> None:
     """What waits comes out as it went in."""
     store = MemoryStore()
     ran(UPSERT, [(0, "a"), (1, "b")], store)
-    waiting = events([(50, None), (60, TOMBSTONE)])
+    waiting = as_events([(50, None), (60, TOMBSTONE)])
     state_machine.step(store, waiting, Interval(40, 40), UPSERT)
     found = state_machine.step(store, [], Interval(40, 61), UPSERT)
 
@@ -608,15 +606,15 @@ def test_a_waiting_tombstone_is_one_and_null_is_a_value() -> None:
 def test_a_symbol_before_the_lower_is_our_own_fault() -> None:
     """Nobody may give what is late: it is no data error."""
     with pytest.raises(AssertionError, match="time 4 is not beyond the lower 5"):
-        state_machine.step(MemoryStore(), events([(4, "a")]), Interval(5, 9), UPSERT)
+        state_machine.step(MemoryStore(), as_events([(4, "a")]), Interval(5, 9), UPSERT)
 
 
 @pytest.mark.parametrize("key", [b"", b"k", b"w", b"\x00" * 20, b"\xff" * 300])
 def test_every_entry_tells_its_key(key: bytes) -> None:
     """States and what waits both go where the key goes."""
     store = MemoryStore()
-    symbols = [Event(key, 0, (), b"1"), Event(key, 9, (), b"2"), Event(key, 9, (1, 2), None)]
-    state_machine.step(store, symbols, Interval(0, 5), UPSERT)
+    events = [Event(key, 0, (), b"1"), Event(key, 9, (), b"2"), Event(key, 9, (1, 2), None)]
+    state_machine.step(store, events, Interval(0, 5), UPSERT)
 
     assert [state_machine.key_of(*entry) for entry in entries(store)] == [key, key, key]
 
@@ -628,9 +626,9 @@ def renamed(state: Any, version: int) -> Any:
     return {"n": state}
 
 
-def one_more(states: list[Any], symbol: Any, time: int) -> list[Any]:
+def one_more(states: list[Any], event: Any, time: int) -> list[Any]:
     """The counter with objects as states; only "n" counts."""
-    if symbol == "fail":
+    if event == "fail":
         raise LookupError
     (state,) = states or [{"n": 0}]
     return [{"n": state["n"] + 1}]
@@ -721,7 +719,7 @@ def test_states_of_another_version_without_a_migration_stop(version: int, stored
 
 
 def test_what_has_shown_is_retracted_also_under_another_view() -> None:
-    """A view that is changed without a word shows with the next symbol, and sums stay right."""
+    """A view that is changed without a word shows with the next event, and sums stay right."""
     store = MemoryStore()
     ran(Machine(UPSERT.step, view=lambda states: ["old view"]), [(0, "a")], store)
     found = ran(Machine(UPSERT.step, view=lambda states: ["new view"]), [(1, "a")], store)
@@ -736,14 +734,14 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.kernels.state_machine import Event, Machine, step
 
-def letters(states, symbol, time):
-    return {*states, *symbol, frozenset(symbol)} - {min(symbol)}
+def letters(states, event, time):
+    return {*states, *event, frozenset(event)} - {min(event)}
 
 def shown(states):
     return frozenset(map(str.upper, filter(str.isalpha, map(str, states)))) | {tuple(states[:1])}
 
 store = MemoryStore()
-symbols = [
+events = [
     Event(key, time, (at,), word)
     for at, (key, time, word) in enumerate(
         (key, time, word)
@@ -752,8 +750,8 @@ symbols = [
     )
 ]
 for machine in (Machine(letters), Machine(letters, view=shown)):
-    print(step(MemoryStore(), symbols, Interval(0, 9), machine))
-    step(store, symbols, Interval(0, 2), Machine(letters, view=shown))
+    print(step(MemoryStore(), events, Interval(0, 9), machine))
+    step(store, events, Interval(0, 2), Machine(letters, view=shown))
 print(list(store.scan(b"")))
 """
 

@@ -101,10 +101,10 @@ def test_the_error_record_names_output_time_and_key() -> None:
 def upsert_collections(draw: st.DrawFn) -> list[Fact]:
     """Updates of a collection with one value a key, in disorder, some of them for nothing."""
     keys, values = st.sampled_from([b"1", b"2", b"3"]), st.sampled_from([A, B, C])
-    symbol = st.tuples(st.integers(0, 6), keys, st.one_of(st.none(), values))
+    upsert = st.tuples(st.integers(0, 6), keys, st.one_of(st.none(), values))
     current: dict[bytes, bytes] = {}
     updates: list[Fact] = []
-    for time, key, value in sorted(draw(st.lists(symbol, max_size=16)), key=lambda one: one[0]):
+    for time, key, value in sorted(draw(st.lists(upsert, max_size=16)), key=lambda one: one[0]):
         if key in current:
             updates.append((key, current.pop(key), time, -1))
         if value is not None:

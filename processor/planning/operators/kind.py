@@ -128,7 +128,7 @@ class OperatorKind(Generic[O_contra]):
     keeps_contents = False
     """Whether its state has all that its collection is."""
     is_keyed = False
-    """Whether it reads collections by a key, which may take a hop."""
+    """Whether it reads collections by a key, which may take an exchange."""
     sql: tuple[str, ...] = ()
     """The names of its fields that are SQL."""
 

@@ -1,0 +1,116 @@
+"""Keyed upserts in Avro."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast, get_args
+
+from ikebana.codecs import canonical
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.change import Change, Headers, Wanted
+from ikebana.codecs.encodings import encoding
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.framing import Framing, Part
+from ikebana.codecs.row_images import option
+
+
+class AvroUpserts:
+    """Decodes keyed upserts: the Kafka key is the row's key, the value the row.
+
+    A null value is a delete.  A key in Avro or JSON may be any data; a key in bytes is taken as
+    it is.  If `wanted.key` names columns, the key is in the row, and only the key of a delete
+    is taken from the Kafka key.
+
+    `wanted.options` may have "framing", and "reader_schema", the JSON of the schema to pin for
+    values.
+
+    Raises:
+        ConfigError: the framing is not known, or the reader schema is no Avro schema.
+    """
+
+    def __init__(
+        self,
+        schemas: Schemas,
+        wanted: Wanted,
+        key_format: Literal["avro", "json", "bytes"] = "avro",
+    ) -> None:
+        framing = framing_of(wanted)
+        self._key_format = key_format
+        self._columns, self._key_columns = wanted.columns, wanted.key
+        names = (
+            None if self._columns is None else dict.fromkeys((*self._columns, *wanted.key), ALL)
+        )
+        encodings = {name: encoding(given) for name, given in wanted.encodings.items()}
+        self._keys = AvroDecoder(
+            schemas, None, framing, part="key", wanted=Fields(encodings=encodings)
+        )
+        self._values = AvroDecoder(
+            schemas,
+            wanted.options.get("reader_schema"),
+            framing,
+            wanted=Fields(names, encodings),
+        )
+        self._told_by_header = framing == "headers" and key_format == "avro"
+
+    def key(self, key: bytes | None) -> bytes | None:
+        # A schema that a header names is not known here.
+        return None if self._key_columns or self._told_by_header else self._of_kafka(key, None)
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change]:
+        headers = list(headers) if headers else None
+        row_key = None if self._key_columns and value is not None else self._of_kafka(key, headers)
+        if value is None:
+            return [Change("delete", row_key)]
+        try:
+            row = self._values.decode(value, headers)
+            if self._columns is not None or self._key_columns:
+                if not isinstance(row, dict):
+                    raise DecodeError("Avro value", "expected a record")
+                if self._key_columns:
+                    row_key = _key_of(row, self._key_columns, "value")
+                    if self._columns is not None:
+                        row = {name: row[name] for name in self._columns if name in row}
+            return [Change("upsert", row_key, canonical.write(row))]
+        except DecodeError as error:
+            raise DecodeError(error.codec, error.reason, key=row_key) from None
+        except canonical.REFUSALS as error:
+            reason = canonical.refused("Avro value", error).reason
+            raise DecodeError("Avro value", reason, key=row_key) from None
+
+    def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
+        if key is None:
+            raise DecodeError(_KEYS[self._key_format], "it is null")
+        if self._key_format == "bytes":
+            return key
+        try:
+            if self._key_format == "json":
+                data = canonical.decoder(Any)(key)
+            else:
+                data = self._keys.decode(key, headers)
+            return (
+                _key_of(data, self._key_columns, "key")
+                if self._key_columns
+                else canonical.write(data)
+            )
+        except canonical.REFUSALS as error:
+            raise canonical.refused(_KEYS[self._key_format], error) from None
+
+
+_KEYS = {"avro": "Avro key", "json": "JSON key", "bytes": "key"}
+
+
+def framing_of(wanted: Wanted) -> Framing:
+    """Find the framing that the options name, `confluent` if they name none.
+
+    Raises:
+        ConfigError: the framing is not known.
+    """
+    return cast(Framing, option(wanted, "framing", *get_args(Framing)))
+
+
+def _key_of(row: Any, columns: Sequence[str], part: Part) -> bytes:
+    if not isinstance(row, dict) or not all(name in row for name in columns):
+        raise DecodeError(f"Avro {part}", "it lacks a column of the key")
+    return canonical.write({name: row[name] for name in columns})

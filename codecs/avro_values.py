@@ -1,0 +1,138 @@
+"""What fastavro reads, as canonical JSON data.
+
+The semantic types of Kafka Connect and Debezium (`connect.name`) come before Avro's logical types:
+decimals are exact numbers, timestamp-* are in UTC with a "Z", local-timestamp-* without.  A
+duration stays bytes, and bytes become base64 text.
+"""
+
+import struct
+from binascii import b2a_base64
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from msgspec import UNSET
+
+from ikebana.codecs import canonical
+from ikebana.codecs.encodings import Convert, encoding, of_name
+from ikebana.codecs.errors import DecodeError
+
+_LOGICAL = {
+    "date": "date",
+    "time-millis": "time-millis",
+    "time-micros": "time-micros",
+    **{f"{zone}timestamp-{unit}": f"timestamp-{unit}"
+       for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
+}  # fmt: skip
+
+
+class Unfit(Exception):
+    """A value that does not fit its field; `path` has the names, the innermost first."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.path: list[str] = [*getattr(error, "path", ()), name]
+        self.reason: str = getattr(error, "reason", "it is out of range")
+
+
+def meaning_of(schema: Mapping[str, Any]) -> Convert | None:
+    """The conversion that a schema's semantic or logical type asks for, if it has one."""
+    name, logical = schema.get("connect.name"), schema.get("logicalType")
+    if known := of_name(name, schema.get("connect.parameters")):
+        return known
+    kind = schema["type"]
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        return of_name(_DECIMAL, {"scale": str(schema.get("scale", 0))})
+    if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
+        return _uuid
+    if logical in _LOGICAL and kind in ("int", "long"):
+        convert = encoding(_LOGICAL[logical])
+        if logical.startswith("timestamp-"):
+            return lambda value: f"{convert(value)}Z"
+        return convert
+    return None
+
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+def applied(convert: Convert | None, value: Any) -> Any:
+    """Convert a value, if there is a conversion."""
+    return convert(value) if convert else value
+
+
+def after(first: Convert | None, second: Convert) -> Convert:
+    """Compose two conversions."""
+    return second if first is None else lambda value: second(first(value))
+
+
+def unless(absent: Callable[[Any], bool], convert: Convert | None) -> Convert:
+    """A conversion that makes UNSET of a value that passes the test `absent`."""
+    return lambda value: UNSET if absent(value) else applied(convert, value)
+
+
+def picked(names: Sequence[str] | None, converts: Sequence[tuple[str, Convert]]) -> Convert | None:
+    """The conversion of a record: its fields `names`, None for all, some of them converted."""
+    if names is None and not converts:
+        return None
+
+    def record(value: dict[str, Any]) -> dict[str, Any]:
+        # Not in place, because a default is one object that all messages share.
+        made = value.copy() if names is None else {name: value[name] for name in names}
+        name = ""
+        try:
+            for name, convert in converts:
+                if (field := made[name]) is not None:
+                    made[name] = convert(field)
+        except (Unfit, DecodeError, ArithmeticError, ValueError) as error:
+            raise Unfit(name, error) from None
+        return made
+
+    return record
+
+
+def each(convert: Convert | None, kind: type) -> Convert | None:
+    """The conversion of the items of a list, or of the values of a dict."""
+    if convert is None:
+        return None
+    if kind is list:
+        return lambda value: [None if item is None else convert(item) for item in value]
+    return lambda value: {
+        name: None if item is None else convert(item) for name, item in value.items()
+    }
+
+
+def as_bytes(value: bytes | str) -> bytes:
+    """Bytes as they are, or those of a default."""
+    # A default of type bytes is a text, whose code points are the bytes.
+    return value.encode("latin-1") if isinstance(value, str) else value
+
+
+def base64(value: bytes | str) -> str:
+    """Bytes as base64 text."""
+    return b2a_base64(as_bytes(value), newline=False).decode()
+
+
+def _uuid(value: bytes | str) -> str:
+    text = as_bytes(value).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _double(value: float) -> Any:
+    if value.is_integer() and -1e15 < value < 1e15:
+        return int(value)
+    if not isfinite(value):
+        raise DecodeError("Avro", "expected a number, found one that is not finite")
+    return canonical.number(repr(value))
+
+
+def _float(value: float) -> Any:
+    # The shortest decimal that names this float of 32 bits, as Java writes it.
+    if isfinite(value):
+        for digits in range(6, 9):
+            if _FLOAT.unpack(_FLOAT.pack(near := float(f"{value:.{digits}g}")))[0] == value:
+                return _double(near)
+    return _double(value)
+
+
+_FLOAT = struct.Struct("<f")
+CONVERTS: dict[str, Convert] = {"bytes": base64, "float": _float, "double": _double}

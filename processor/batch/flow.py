@@ -1,0 +1,185 @@
+"""The updates of a micro-batch on their way: to outputs, to operators by key, to other shards."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.batch.editing import Editing, Filling, portion, shown_at
+from ikebana.processor.batch.formatting import Formatted, formatted
+from ikebana.processor.batch.held import IN, OUT, Target, far_inlets, far_targets
+from ikebana.processor.batch.joins_before import is_of_before
+from ikebana.processor.batch.waiting import waiting
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.kernels import hold
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.plan import ERRORS, Plan
+from ikebana.processor.planning.planner import Physical
+from ikebana.processor.rows.envelope import Records
+from ikebana.processor.rows.rows import (
+    Errors,
+    Ignored,
+    KeyedUpdate,
+    Seen,
+    Updates,
+    keyed,
+    times_of,
+    updates_of,
+)
+
+
+class Flow:
+    """What a micro-batch has emitted so far, and what operators are to take.
+
+    `emitted` has updates by output; `arriving` those by key for operators of this shard, until
+    they are moved; `hops` those for operators in the shards of other keys, which the next batch
+    hands to them.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        intervals: Mapping[str, Interval],
+        physical: Physical,
+        held: frozenset[Target],
+        editing: Editing | None = None,
+    ) -> None:
+        self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
+        self.arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
+        self.hops: dict[str, list[KeyedUpdate]] = {}
+        self.counted: Counter[str] = Counter()
+        self.seen: list[Seen] = []
+        self.intervals = intervals
+        self._plan = plan
+        self._store = store
+        self._outputs = progress.output_intervals(plan, intervals)
+        self._physical = physical
+        self._held = held
+        self._editing = editing
+        self._far = far_inlets(physical)
+
+    def take(self, rows: Sequence[Records]) -> None:
+        """Take the updates that decoding has computed."""
+        for row in rows:
+            match row:
+                case Errors():
+                    self.emitted[ERRORS] += _error_updates(row)
+                case Updates():
+                    made = list(updates_of(row))
+                    self._deliver(row.outputs, row.inlets, made)
+                    if row.root:
+                        self.flow(row.root, made)
+                case Ignored():
+                    self.counted.update(row.counts)
+                case Seen():
+                    self.seen.append(row)
+
+    def fill(self, editing: Editing, *, takes: bool) -> Filling:
+        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+        of_before = [name for name in self.arriving if is_of_before(name)]
+        arriving = {name: self.arriving.pop(name) for name in of_before}
+        found = portion(editing, self._store, arriving, takes=takes)
+        for name, updates in found.outputs.items():
+            self.emitted[name] += updates
+        for name, updates in found.inlets.items():
+            self.arriving[name] += updates
+        for name, updates in found.hops.items():
+            self.send(name, updates)
+        self.emitted[ERRORS] += found.errors
+        return found
+
+    def send(self, name: str, updates: Iterable[KeyedUpdate]) -> None:
+        """Send updates to an operator in the shards of other keys."""
+        self.hops.setdefault(name, []).extend(updates)
+
+    def arrived(self, name: str, upper: Time | None = None) -> list[KeyedUpdate]:
+        """The updates that have come to an operator, of times that it may be moved through."""
+        arriving = self.arriving.pop(name, [])
+        if (IN, name) not in self._held:
+            return arriving
+        part = self.part(parts.HOLD_IN, name)
+        reach = self.intervals[name].upper if upper is None else upper
+        if all(update.time < reach for update in arriving) and not hold.is_due(part, reach):
+            return arriving
+        step = hold.step if name in self._far else hold.step_in_blocks
+        return step(part, arriving, reach)
+
+    def wait(self, name: str, time: Time) -> None:
+        """Keep what has come to a stage until an edit at a time has been filled.
+
+        Only a new stage gets anything of the times before: what its join will begin with.
+        """
+        later = [update for update in self.arriving.pop(name, []) if update.time >= time]
+        if later:
+            step = hold.step if name in self._far else hold.step_in_blocks
+            step(self.part(parts.HOLD_IN, name), later, time)
+
+    def waiting(self) -> int:
+        """How much waits for its time to be closed, but for what a step has moved far ahead."""
+        if not self._plan.is_dated:
+            return 0
+        held = self._held - far_targets(self._physical)
+        names = [(parts.HOLD if kind == OUT else parts.HOLD_IN) + name for kind, name in held]
+        return waiting(self._plan, self._store, self.intervals, names)
+
+    def release(self) -> None:
+        """Release the due updates of each output, and hold the rest."""
+        for output in self._plan.outputs:
+            self._release(output.name)
+
+    def formatted(self) -> dict[str, Formatted]:
+        """The messages of every output whose format is not `diff`."""
+        messages = {}
+        for output in self._plan.outputs:
+            if not output.traits.as_updates:
+                part = self.part(parts.SHOWN, output.name)
+                found = formatted(self._plan, output, self.emitted[output.name], part)
+                messages[output.name] = found
+                self.emitted[ERRORS] += found.errors
+        return messages
+
+    def release_errors(self) -> None:
+        """Release the due errors; this is last, since any operator may add errors."""
+        self._release(ERRORS)
+
+    def _release(self, name: str) -> None:
+        if (OUT, name) in self._held:
+            part = self.part(parts.HOLD, name)
+            upper = self._outputs[name].upper
+            if self._editing is not None and name in (ERRORS, *self._editing.edit.affected):
+                self.emitted[name] = shown_at(self.emitted[name], self._editing.time)
+            self.emitted[name] = hold.step(part, self.emitted[name], upper)
+
+    def part(self, kind: str, name: str) -> Part:
+        """The part of the store of an operator or an output."""
+        return parts.operator_part(self._store, kind + name)
+
+    def flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
+        """Send updates of a root through its branches."""
+        for branch in self._physical.branches[root]:
+            steps = planner.chain_of(self._plan, branch, self._physical)
+            passed = steps.apply(updates, branch.silent)
+            self.emitted[ERRORS] += passed.errors
+            made = keyed(passed.updates) if branch.inlets else passed.updates
+            self._deliver(branch.outputs, branch.inlets, made)
+            for name in branch.hops:
+                self.send(name, passed.updates)
+
+    def _deliver(
+        self, outputs: Iterable[str], inlets: Iterable[str], updates: Sequence[KeyedUpdate]
+    ) -> None:
+        for name in outputs:
+            self.emitted[name] += updates
+        for name in inlets:
+            self.arriving[name] += updates
+
+
+def _error_updates(row: Errors) -> list[KeyedUpdate]:
+    count = len(row.records)
+    diffs = [1] * count if row.diffs is None else row.diffs
+    times = times_of(row.times, count)
+    return [
+        KeyedUpdate(None, record, time, diff)
+        for record, time, diff in zip(row.records, times, diffs, strict=True)
+    ]

@@ -1,0 +1,198 @@
+"""The operators of a plan, moved through a micro-batch on one shard, each by its kernel."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ikebana.arrangements.frontier import Time
+from ikebana.processor.batch.editing import Editing
+from ikebana.processor.batch.flow import Flow
+from ikebana.processor.batch.joined_batch import JoinedBatch
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.joins.stages import Stage
+from ikebana.processor.kernels import facts, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels.state_machine import Event
+from ikebana.processor.linear.chain import consolidated
+from ikebana.processor.linear.functions import found
+from ikebana.processor.planning import machines, ways
+from ikebana.processor.planning.joined import is_gathered, joined
+from ikebana.processor.planning.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.rows.rows import Facts, Truncate, Upserts, times_of, updates_of
+from ikebana.processor.timing.reclock import FILLED
+
+Chunks = Sequence[Upserts | Truncate]
+
+
+class Operators:
+    """The operators of a plan in a micro-batch; what they come to goes into its flow."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        flow: Flow,
+        hydrating: Mapping[str, Time],
+        *,
+        hydrates: bool,
+        editing: Editing | None = None,
+    ) -> None:
+        self.new_facts: dict[str, dict[int, int]] = {}
+        self.hydrated: list[str] = []
+        self.filled: tuple[int, int] | None = None
+        self._plan = plan
+        self._flow = flow
+        self._operators = {operator.name: operator for operator in plan.operators}
+        self._joined = joined(plan)
+        self._editing = editing
+        filling = editing.edit.takers if editing is not None and editing.fills else ()
+        hydrates = hydrates and not self._fills
+        self._joins = JoinedBatch(
+            plan, flow.intervals, hydrating, hydrates=hydrates, filling=filling
+        )
+        self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
+
+    def fill(self, editing: Editing, *, takes: bool) -> None:
+        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+        found = self._flow.fill(editing, takes=takes)
+        self.filled = found.parts, found.keys
+        if found.done:
+            self.hydrated.append(FILLED)
+
+    @property
+    def _fills(self) -> bool:
+        return self._editing is not None and self._editing.fills
+
+    def learn(self, source: Input, rows: Sequence[Facts]) -> None:
+        """Keep the facts of an input until its frontier has passed them."""
+        name = source.name
+        interval = self._flow.intervals[name]
+        own = [row for row in rows if row.input == name]
+        found = facts.step(
+            self._flow.part(parts.FACTS, name),
+            [update for row in own for update in updates_of(row)],
+            interval,
+            since=min((row.since for row in own if row.since is not None), default=None),
+            # An input that an edit has added also has facts of times before the edit.
+            begins=self._editing is not None and self._editing.time == interval.lower,
+        )
+        self.new_facts[name] = found.counts
+        self._flow.counted["repeated"] += found.repeated
+        self._flow.flow(name, found.updates)
+
+    def move(self, name: str, upserts: Chunks) -> None:
+        """Advance an operator through its interval, after all operators that it waits for."""
+        operator = self._operators.get(name)
+        if operator is not None:
+            _MOVES[type(operator)](self, operator, upserts)
+        elif name in self._joined.stages:
+            self._stage(name)
+        elif name in self._joined.kept:
+            self._arrange(name)
+        # Else it is an input in `mode: diffs`, whose updates have flowed as they were taken.
+
+    def settle(self) -> None:
+        """Write the arrangements, without the history that no lookup needs any more."""
+        self._joins.settle()
+
+    def _upsert(self, operator: Upsert, upserts: Chunks) -> None:
+        chunks = [chunk for chunk in upserts if chunk.input == operator.input]
+        part = self._flow.part("", operator.name)
+        changes = upsert.step(part, chunks, self._flow.intervals[operator.name])
+        self._flow.emitted[ERRORS] += changes.errors
+        self._flow.counted["drift"] += changes.drift
+        if self._joins.looks_up(operator.name):
+            self._joins.keep_upsert(operator.name, part, changes.updates)
+        self._flow.flow(operator.name, changes.updates)
+
+    def _run(self, operator: StateMachine, upserts: Chunks) -> None:
+        chunks = [chunk for chunk in upserts if chunk.input == operator.input]
+        part = self._flow.part(parts.MACHINE, operator.name)
+        interval = self._flow.intervals[operator.name]
+        machine = machines.machine(operator, self._plan.topics)
+        changes = state_machine.step(part, _events(chunks), interval, machine)
+        self._flow.emitted[ERRORS] += changes.errors
+        self._flow.flow(operator.name, changes.updates)
+
+    def _reduce(self, operator: Reduce, _: Chunks) -> None:
+        name, interval = operator.name, self._flow.intervals[operator.name]
+        arriving = self._flow.arrived(name)
+        if operator.function is None:
+            part = self._flow.part(parts.REDUCE, name)
+            aggregates = ways.aggregates_of(self._plan, operator)
+            changes = reduce.step(part, arriving, interval, aggregates, name)
+        else:
+            part = self._flow.part(parts.REDUCE_ROWS, name)
+            changes = reduce_rows.step(part, arriving, interval, found(operator.function), name)
+        self._flow.emitted[ERRORS] += changes.errors
+        self._flow.flow(name, changes.updates)
+
+    def _arrange(self, name: str) -> None:
+        arrived = self._flow.arrived(name)
+        self._joins.arrange(name, self._flow.part(parts.ARRANGE, name), arrived)
+        if self._fills:
+            # A new join begins from what arrangements have when all of them are full.
+            return
+        for stage in self._joined.stages.values():
+            if stage.is_first and stage.rows_from == (name,):
+                self._flow.arriving[stage.name] += arrived
+
+    def _stage(self, name: str) -> None:
+        stage = self._joined.stages[name]
+        if self._editing is not None and self._editing.fills:
+            self._flow.wait(name, self._editing.time)
+            return
+        if self._joins.hydrates(stage):
+            self._hydrate(stage)
+        part = self._flow.part(parts.LOCKED, name)
+        arrived = self._flow.arrived(name, self._joins.reach(stage))
+        for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
+            self._flow.emitted[ERRORS] += errors
+            if to is None:
+                to, hop = stage.join, stage.join in self._gathered
+            if hop:
+                self._flow.send(to, rows)
+            else:
+                self._flow.arriving[to] += rows
+
+    def _hydrate(self, stage: Stage) -> None:
+        part = self._flow.part(parts.HYDRATE, stage.join)
+        begun = self._joins.hydrate(stage, part)
+        self._flow.arriving[stage.name] += begun.near
+        self._flow.send(stage.name, begun.far)
+        self._flow.emitted[ERRORS] += begun.errors
+        if begun.done:
+            self.hydrated.append(stage.join)
+
+    def _join(self, operator: Join, _: Chunks) -> None:
+        """Emit the results of all paths up to their common frontier."""
+        name = operator.name
+        arrived = self._flow.arrived(name)
+        # Where nothing is retracted nothing cancels.
+        cancels = any(update.diff < 0 for update in arrived)
+        self._flow.flow(name, consolidated(arrived) if cancels else arrived)
+
+
+# What moves an operator, by its type; linear ones are passes of others.
+_MOVES: Mapping[type, Callable[[Operators, Any, Chunks], None]] = {
+    Upsert: Operators._upsert,
+    StateMachine: Operators._run,
+    Reduce: Operators._reduce,
+    DeltaJoin: Operators._join,
+    AsOfJoin: Operators._join,
+}
+
+
+def _events(chunks: Iterable[Upserts | Truncate]) -> list[Event]:
+    """Upserts as a machine's events."""
+    events: list[Event] = []
+    for chunk in chunks:
+        # The planner lets only plain messages come to a machine, and pushes nothing there.
+        assert isinstance(chunk, Upserts) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
+        times = times_of(chunk.times, len(chunk.keys))
+        order, bad = (chunk.input_order, chunk.partition), chunk.bad
+        events += [
+            Event(key, time, (*order, offset, index), value, bad.get(index))
+            for index, (time, offset, key, value) in enumerate(
+                zip(times, chunk.offsets, chunk.keys, chunk.values, strict=True)
+            )
+        ]
+    return events

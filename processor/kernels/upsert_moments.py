@@ -1,0 +1,164 @@
+"""The upserts of a batch in the order in which they count: time by time, or one by one.
+
+At equal times the order is that of (input, partition, offset).  What happens at one time is a
+`Moment`: the last upsert of each key, behind a truncate if there is one.
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part
+from ikebana.processor.kernels.upsert_values import (
+    NOTHING_SAID,
+    Row,
+    UpsertValue,
+    combined,
+    rank_of,
+    rows_of,
+    values_of,
+)
+from ikebana.processor.kernels.upsert_waiting import keep, packed, take_due
+from ikebana.processor.rows.rows import Truncate, Upserts
+
+
+class Moment(NamedTuple):
+    """What happens at one time: the last upsert of each key, after a truncate perhaps.
+
+    `olds` has, for each old image, its key, what the upserts before it had said at this
+    time, and its checksum.
+    """
+
+    time: int
+    last: dict[bytes, UpsertValue]
+    truncated: bool = False
+    olds: Sequence[tuple[bytes, UpsertValue, int]] = ()
+
+
+def in_sequence(
+    waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
+) -> list[Upserts] | None:
+    """The chunks in an order in which time goes up with every record, if there is one.
+
+    In the offset domain there mostly is: no two messages have the same time.
+    """
+    full = [chunk for chunk in chunks if isinstance(chunk, Upserts) and chunk.keys]
+    truncated = any(isinstance(chunk, Truncate) for chunk in chunks)
+    if not full or truncated or any(isinstance(chunk.times, int) for chunk in full):
+        return None
+    if next(iter(waiting.scan(b"", packed(interval.lower))), None) is not None:
+        return None
+    ordered = sorted(full, key=_first_time)
+    last = interval.lower - 1
+    for chunk in ordered:
+        times = chunk.times
+        assert isinstance(times, list)
+        if times[0] <= last or not all(map(operator.lt, times, islice(times, 1, None))):
+            return None
+        last = times[-1]
+    return ordered if last < interval.upper else None
+
+
+def _first_time(chunk: Upserts) -> int:
+    return chunk.times if isinstance(chunk.times, int) else chunk.times[0]
+
+
+def by_time(
+    waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
+) -> Iterable[Moment]:
+    """What happens time by time; what is not yet due goes to `waiting`."""
+    due = take_due(waiting, interval)
+    same_time = not due and len({_time_of(chunk) for chunk in chunks}) == 1
+    if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
+        # Nearly every batch in the ingest domain: no row needs a tuple of its own.
+        assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
+        return [_moment(time, sorted(chunks, key=_order))]
+    rows = due
+    waited: Counter[tuple[int, ...]] = Counter()
+    for chunk in chunks:
+        for row in rows_of(chunk):
+            time = row.time
+            assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
+            if time < interval.upper:
+                rows.append(row)
+            else:
+                rank = rank_of(row)
+                keep(waiting, row, waited[rank])
+                waited[rank] += 1
+    rows.sort(key=rank_of)
+    return _moments(rows)
+
+
+def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:
+    """What happens at one time, of chunks in their order."""
+    gathering = _Gathering(time)
+    for chunk in chunks:
+        if isinstance(chunk, Truncate):
+            gathering.truncate()
+        elif chunk.bad or chunk.failed or chunk.partial or chunk.before:
+            before = chunk.before
+            for index, (key, upsert) in enumerate(zip(chunk.keys, values_of(chunk), strict=True)):
+                gathering.add(key, upsert, before.get(index))
+        else:
+            # A later upsert takes the place of an earlier one, not its position.
+            gathering.last.update(zip(chunk.keys, chunk.values, strict=True))
+    return gathering.moment()
+
+
+def _moments(rows: "list[Row]") -> Iterable[Moment]:
+    gathering: _Gathering | None = None
+    for row in rows:
+        if gathering is None or gathering.time != row.time:
+            if gathering is not None:
+                yield gathering.moment()
+            gathering = _Gathering(row.time)
+        if row.key is None:
+            gathering.truncate()
+        else:
+            gathering.add(row.key, row.upsert, row.before)
+    if gathering is not None:
+        yield gathering.moment()
+
+
+class _Gathering:
+    """The upserts of one time, one after the other."""
+
+    def __init__(self, time: int) -> None:
+        self.time = time
+        self.last: dict[bytes, UpsertValue] = {}
+        self._truncated = False
+        self._olds: list[tuple[bytes, UpsertValue, int]] = []
+        # What is said of a key at the beginning.
+        self._first: UpsertValue = NOTHING_SAID
+
+    def add(self, key: bytes, upsert: UpsertValue, before: int | None) -> None:
+        """A further upsert, with the checksum of its old image if it has one."""
+        earlier = self.last.get(key, self._first)
+        if before is not None:
+            self._olds.append((key, earlier, before))
+        self.last[key] = combined(earlier, upsert)
+
+    def truncate(self) -> None:
+        """All that was is gone, also what was said at this time."""
+        self._truncated = True
+        self._first = None
+        self.last = dict.fromkeys(self.last)
+
+    def moment(self) -> Moment:
+        """All of it."""
+        return Moment(self.time, self.last, self._truncated, self._olds)
+
+
+def _order(chunk: Upserts | Truncate) -> tuple[int, int, int]:
+    if isinstance(chunk, Truncate):
+        return chunk.input_order, chunk.partition, chunk.offset
+    return chunk.input_order, chunk.partition, chunk.offsets[0] if chunk.offsets else 0
+
+
+def _time_of(chunk: Upserts | Truncate) -> int | None:
+    if isinstance(chunk, Truncate):
+        return chunk.time
+    return chunk.times if isinstance(chunk.times, int) else None

@@ -1,0 +1,182 @@
+"""A nest of SELECTs, layer by layer, and the columns that each computes.
+
+The innermost layer reads the table `batch`.  In the checked form each expression stands in a TRY
+of its own, and `__bad` has the number of the first one that failed for the row.
+"""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import duckdb
+import pyarrow as pa
+
+from ikebana.processor.linear.database import connection, first_line
+from ikebana.processor.linear.json_text import (
+    BLOB,
+    JSON,
+    SqlType,
+    has_json_form,
+    quoted,
+    to_object,
+    to_text,
+)
+from ikebana.processor.linear.scope import KEY, OURS, VALUE, Scope, StepError
+from ikebana.processor.linear.typed_json import from_json
+
+ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
+# In its place stands the layer below.
+_FROM_BELOW = " FROM (\0)"
+
+
+def field_column(at: int) -> str:
+    """The column of the table with the JSON text of the i-th field that is read."""
+    return f"__field{at}"
+
+
+class Layers:
+    """The layers of a statement over relations of the scope `given`.
+
+    Columns that are computed get names that are ours; `step` is the number of the step that
+    failures and errors are put down to.
+    """
+
+    def __init__(self, given: Scope, *, checked: bool) -> None:
+        self.given, self.checked = given, checked
+        self.step = 0
+        self.fields: dict[str, int] = {}
+        """The fields of the value that are read, with their numbers."""
+        self.base: dict[str, str] = {}
+        """The columns of the innermost layer, with their SQL."""
+        self.failures: list[tuple[int, str]] = []
+        """What it means that `__bad` is 0, 1, ...: the step, and why it failed."""
+        self._layers: list[str] = []
+        self._count = 0
+        # The columns that the last layer computes, if it does nothing else.
+        self._open: list[str] = []
+        self._known: tuple[str, dict[str, SqlType]] = ("", {})
+
+    def add(self, select: str, rest: str = "") -> None:
+        """Put a SELECT around what there is; `rest` stands behind its FROM."""
+        self._open = []
+        self._layers.append(f"{select}{_FROM_BELOW} {rest}".rstrip())
+
+    def sql(self) -> str:
+        """The SQL of all layers."""
+        sql = self._innermost()
+        for layer in self._layers:
+            sql = layer.replace("\0", sql)
+        return sql
+
+    def _innermost(self) -> str:
+        """Every row of the table with the columns that are read of it."""
+        hidden = f"{ROW}, 1::BIGINT AS {DIFF}, NULL::BIGINT AS {BEGIN}, NULL::BIGINT AS {END}"
+        bad = [f"NULL::INTEGER AS {BAD}"] if self.checked else []
+        made = [f"{sql} AS {quoted(name)}" for name, sql in self.base.items()]
+        return f"SELECT {', '.join([hidden, *bad, *made])} FROM batch"
+
+    def derived(self, part: str, sql: str, text: str) -> str:
+        """A column of ours that has what SQL comes to."""
+        name = f"{OURS}c{self._count}"
+        self._count += 1
+        return self._column(name, sql, part, text, f"could not evaluate {part} {text}")
+
+    def _column(self, name: str, sql: str, part: str, text: str, reason: str) -> str:
+        shown = quoted(name)
+        if self.checked:
+            number = self._failure(reason)
+            tried = f"{OURS}t{self._count}"
+            self._count += 1
+            self.add(f"SELECT *, TRY(struct_pack(v := {sql})) AS {tried}")
+            self.add(
+                f"SELECT * EXCLUDE ({tried}) REPLACE (CASE WHEN {BAD} IS NULL AND {tried} IS NULL "
+                f"THEN {number} ELSE {BAD} END AS {BAD}), "
+                # What has failed stays as it was when it did.
+                f"CASE WHEN {BAD} IS NULL THEN ({tried}).v END AS {shown}"
+            )
+        elif self._open and not any(other in sql for other in self._open):
+            # Beside the expressions before it, of which it reads none.
+            start = self._layers[-1].removesuffix(_FROM_BELOW)
+            self._layers[-1] = f"{start}, {sql} AS {shown}{_FROM_BELOW}"
+            self._open.append(name)
+        else:
+            self.add(f"SELECT *, {sql} AS {shown}")
+            self._open = [name]
+        try:
+            self.type_of(name)
+        except duckdb.Error as error:
+            self.refuse(part, first_line(error), text)
+        return name
+
+    def read_input(self, part: str, column: str, kind: str) -> None:
+        """Add a column of the relation, of the type `kind`, if no layer has it."""
+        if column in (KEY, VALUE):
+            raw = self.given.types[column] == BLOB
+            self.base[column] = column if raw else f"{column}::JSON"
+            return
+        text = field_column(self.fields.setdefault(column, len(self.fields)))
+        if kind == JSON:
+            self.base[column] = f"{text}::JSON"
+        elif text not in self.base:
+            self.base[text] = text
+            reason = f'column "{column}" is not of type {kind}'
+            self._column(column, from_json(text, kind), part, column, reason)
+
+    def finite(self, part: str, column: str) -> str:
+        """The column, refused where it holds a number that JSON has no form for."""
+        if (kind := self.type_of(column)) not in ("DOUBLE", "FLOAT"):
+            return column
+        sql = (
+            f"CASE WHEN {column} IS NULL OR isfinite({column}) THEN {column} "
+            f"ELSE CAST({column}::VARCHAR || '!' AS {kind}) END"
+        )
+        return self.derived(part, sql, "as JSON")
+
+    def require_json_form(self, part: str, column: str, text: str | None) -> None:
+        """Refuse a column whose values JSON does not have.  Raises: StepError."""
+        if not has_json_form(self.described()[column]):
+            problem = f"is of type {self.type_of(column)}, which JSON does not have; cast it"
+            self.refuse(part, problem, text)
+
+    def described(self) -> dict[str, SqlType]:
+        """The columns of the last layer, with their types."""
+        written = self.sql()
+        if self._known[0] != written:
+            database = connection()
+            database.register("batch", _empty(self.given, len(self.fields)))
+            relation = database.sql(written)
+            described = dict(zip(relation.columns, relation.types, strict=True))
+            self._known = (written, described)
+        return self._known[1]
+
+    def type_of(self, column: str) -> str:
+        """The SQL type of a column."""
+        return str(self.described()[column])
+
+    def as_json(self, column: str) -> str:
+        """The SQL of a column as JSON."""
+        return f"{to_text(column, self.described()[column])}::JSON"
+
+    def as_object(self, columns: Sequence[str]) -> str:
+        """The JSON text of an object of columns."""
+        types = self.described()
+        return to_object({name: types[name] for name in columns})
+
+    def _failure(self, reason: str) -> int:
+        failure = (self.step, reason)
+        if failure not in self.failures:
+            self.failures.append(failure)
+        return self.failures.index(failure)
+
+    def refuse(self, part: str, problem: str, text: str | None = None) -> NoReturn:
+        """Refuse a part of the step.  Raises: StepError."""
+        shown = "" if text is None else f"{text}: "
+        raise StepError(self.step, part, f"{shown}{problem}")
+
+
+def _empty(scope: Scope, fields: int) -> pa.Table:
+    columns = {ROW: pa.array([], pa.int32())}
+    for name in (KEY, VALUE):
+        columns[name] = pa.array([], pa.binary() if scope.types.get(name) == BLOB else pa.string())
+    for at in range(fields):
+        columns[field_column(at)] = pa.array([], pa.string())
+    return pa.table(columns)
