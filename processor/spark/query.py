@@ -37,6 +37,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
+from ikebana.processor.spark.keyed_operator import Groups
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig, inputs_told
 from ikebana.processor.spark.triggers import Told, listen
@@ -209,7 +210,9 @@ def start(
     on_step("starting the query")
     on_begin()
     ends = once or found.finishes
-    query = _query(running, config, job, birth, taken, settings, on_batch, once=ends)
+    groups = Groups.of(job, spark.owners)
+    sink = _Sink(job, taken, settings, on_batch)
+    query = _query(running, config, groups, f"{plan.name}-{birth.id}", settings, sink, once=ends)
     ui = running.sparkContext.uiWebUrl
     return Running(query, checkpoint, stop, job, ui, taken.waiting, finishes=found.finishes)
 
@@ -261,11 +264,10 @@ def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
 def _query(
     spark: SparkSession,
     config: SourceConfig,
-    job: Job,
-    birth: Birth,
-    taken: Takeover,
+    groups: Groups,
+    name: str,
     settings: Settings,
-    on_batch: Callable[[BatchReport], None],
+    sink: "_Sink",
     *,
     once: bool,
 ) -> StreamingQuery:
@@ -275,17 +277,16 @@ def _query(
         .load()
     )
     found = rows.groupBy("label").applyInPandasWithState(
-        functools.partial(keyed_operator.run_group, job),
+        functools.partial(keyed_operator.run_group, groups),
         keyed_operator.OUTPUT_SCHEMA,
         keyed_operator.STATE_SCHEMA,
         "append",
         "NoTimeout",
     )
-    sink = _Sink(job, taken, settings, on_batch)
     writer = (
         found.writeStream.foreachBatch(sink)
         .option("checkpointLocation", settings.checkpoint)
-        .queryName(f"{job.plan.name}-{birth.id}")
+        .queryName(name)
     )
     if once:
         return writer.trigger(availableNow=True).start()
