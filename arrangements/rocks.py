@@ -214,6 +214,7 @@ class OpenDatabases(LocalDatabases):
         except LocalDamageError:
             database.discard()
             return
+        self.close(database.shard)
         self._open[database.shard] = database
         while len(self._open) > self._most:
             super().release(self._open.pop(next(iter(self._open))))

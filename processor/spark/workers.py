@@ -55,6 +55,11 @@ class Workers:
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
         self.python.chmod(0o700)
 
+    @property
+    def server(self) -> int:
+        """The process id of the fork server."""
+        return self._process.pid
+
     def end(self, within_s: float = 0.0) -> None:
         """End the server and its forks; owners of shards may take some seconds to close them."""
         assert self._process.stdin is not None
