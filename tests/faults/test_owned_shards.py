@@ -1,8 +1,10 @@
 """Processes that keep shards open, and fight over them: each batch counts once."""
 
+import contextlib
 import functools
 import hashlib
 import pickle
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from ikebana.processor import task
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.open_shards import OpenShards
+from ikebana.processor.spark import owner_messages
 from ikebana.processor.spark.owner import PROCESS_NAME
 from ikebana.processor.spark.workers import Workers
 from ikebana.processor.task import Job
@@ -164,6 +167,50 @@ def test_an_owner_that_dies_is_followed_by_another(
     assert before == (4 if adopted else 2)
     assert first != second
     assert_exact(instances, 3)
+
+
+def test_a_task_that_was_given_up_while_it_waited_is_not_run(
+    instances: Instances, start: Callable[[str], Workers]
+) -> None:
+    """Whoever has stopped its query may take the shard over; nobody waits for the answer."""
+    workers = start("run")
+    taken, owner = instances.take_over(), by_owner(workers)
+    instances.mint()
+    for shard in range(SHARDS):
+        instances.run(taken, shard, 0, owner)
+    instances.mint()
+    # The owner waits for what the first connection sends, and the task behind it for the owner.
+    with connected(workers), pytest.raises(GivenUpError):
+        instances.run(taken, 0, 1, functools.partial(_given_up, workers))
+    # Served after the task that was given up.
+    instances.run(taken, 1, 1, owner)
+
+    assert {key for key, _, _ in instances.updates()[len(KEYS) :]} == {KEYS[1]}
+    instances.run(taken, 0, 1, owner)
+    assert_exact(instances, 2)
+
+
+class GivenUpError(Exception):
+    """A task has sent its request, and was killed."""
+
+
+def _given_up(
+    workers: Workers, job: Job, shard: int, state: bytes | None, rows: list[bytes]
+) -> Marker:
+    digest = hashlib.sha256(pickle.dumps(job)).hexdigest()
+    with connected(workers) as connection:
+        ask = owner_messages.Ask(digest, shard, state, [len(row) for row in rows])
+        owner_messages.send(connection, ask, rows)
+    raise GivenUpError
+
+
+@contextlib.contextmanager
+def connected(workers: Workers) -> Iterator[socket.socket]:
+    """A connection to the owner."""
+    assert workers.owners is not None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(workers.owners.address(0))
+        yield connection
 
 
 def test_owners_end_when_the_fork_server_is_killed(
