@@ -77,8 +77,21 @@ def receive(connection: socket.socket, kind: type[Message]) -> Message:
     Raises:
         ClosedError: the connection has ended.
     """
-    length = int.from_bytes(received(connection, _LENGTH), "big")
-    return msgspec.msgpack.decode(received(connection, length), type=kind)
+    return msgspec.msgpack.decode(_content(connection), type=kind)
+
+
+def receive_answer(connection: socket.socket) -> Answer:
+    """Receive an owner's answer.
+
+    Raises:
+        ClosedError: the connection has ended.
+    """
+    answer: Answer = msgspec.msgpack.decode(_content(connection), type=Answer)
+    return answer
+
+
+def _content(connection: socket.socket) -> bytes:
+    return received(connection, int.from_bytes(received(connection, _LENGTH), "big"))
 
 
 def received(connection: socket.socket, size: int) -> bytes:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ikebana.errors import LostError
 from ikebana.processor.spark import owner_messages
 from ikebana.processor.spark.owner_messages import (
-    Answer,
     Ask,
     ClosedError,
     Done,
@@ -24,7 +23,7 @@ class Owners(NamedTuple):
     """The sockets of a run's owners: shard i belongs to owner i modulo their number."""
 
     folder: str
-    count: int
+    processes: int
 
     def address(self, number: int) -> str:
         """Return the path of an owner's socket."""
@@ -43,17 +42,17 @@ class Owners(NamedTuple):
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             try:
-                connection.connect(short(self.address(shard % self.count)))
+                connection.connect(short(self.address(shard % self.processes)))
             except OSError:
                 return None
             ask = Ask(digest, shard, state, [len(row) for row in rows])
             try:
                 owner_messages.send(connection, ask, rows)
-                answer = owner_messages.receive(connection, Answer)  # type: ignore[arg-type]
+                answer = owner_messages.receive_answer(connection)
                 if isinstance(answer, JobIsMissing):
                     sealed = SealedJob(job, dict(os.environ), sys.path)
                     owner_messages.send(connection, sealed)
-                    answer = owner_messages.receive(connection, Answer)  # type: ignore[arg-type]
+                    answer = owner_messages.receive_answer(connection)
             except (ClosedError, OSError) as error:
                 raise LostError(f"the process that owns shard {shard} was lost") from error
         if isinstance(answer, Raised):
