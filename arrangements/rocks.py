@@ -6,6 +6,7 @@ Only this module imports rocksdict.
 """
 
 import contextlib
+import functools
 import shutil
 import time
 import uuid
@@ -35,6 +36,10 @@ _BLOCK_CACHE = 32 << 20
 # Every batch adds a file, and a merge may rewrite much of the data, so it should be rare.
 _FILES_TO_MERGE = 16
 _POLL_S = 0.002
+# An open database writes its memory to disk after this many states or bytes, whichever is first:
+# a killed process then has little to catch up with, and many open databases take little memory.
+_STATES_TO_FLUSH = 64
+_BYTES_TO_FLUSH = 4 << 20
 
 
 class LocalDamageError(Exception):
@@ -44,9 +49,11 @@ class LocalDamageError(Exception):
 class LocalDatabase:
     """One open database in a folder that no other process has open."""
 
-    def __init__(self, path: Path, database: Rdict) -> None:
+    def __init__(self, shard: int, path: Path, database: Rdict) -> None:
+        self.shard = shard
         self.path = path
         self._database = database
+        self._unflushed = 0
         # Without a log, the data on disk are always some earlier state, even when files have
         # lost their ends; a log could be replayed onto a state that it does not follow.
         # Writes that a killed process has not flushed come from the file store again.
@@ -111,6 +118,22 @@ class LocalDatabase:
             put(_STATE, state.encode())
         with _damage():
             self._database.write(batch, self._unlogged)
+        self._unflushed += 1
+
+    def flush(self) -> None:
+        """Write what is in memory to disk; a killed process would lose it."""
+        with _damage():
+            self._database.flush()
+        self._unflushed = 0
+
+    def flush_now_and_then(self) -> None:
+        """Flush if many states, or large ones, are in memory alone."""
+        if self._unflushed and (
+            self._unflushed >= _STATES_TO_FLUSH
+            or self._database.property_int_value("rocksdb.cur-size-all-mem-tables")
+            > _BYTES_TO_FLUSH
+        ):
+            self.flush()
 
     def close(self) -> None:
         """Close the database and unlock the folder; a second call does nothing."""
@@ -151,10 +174,10 @@ class LocalDatabases:
                 path = path.with_name(f"{path.name}-{uuid.uuid4().hex[:8]}")
             else:
                 shutil.rmtree(path, ignore_errors=True)
-            return LocalDatabase(path, _open(path))
+            return LocalDatabase(shard, path, _open(path))
         for stand_in in path.parent.glob(f"{path.name}-*"):
             _sweep(stand_in)
-        return LocalDatabase(path, opened)
+        return LocalDatabase(shard, path, opened)
 
     def release(self, database: LocalDatabase) -> None:
         """Close; keep the folder for the next micro-batch unless it was a temporary one."""
@@ -165,6 +188,52 @@ class LocalDatabases:
             database.close()
         except LocalDamageError:
             database.discard()
+
+
+class OpenDatabases(LocalDatabases):
+    """Local databases that stay open between batches, up to so many.
+
+    The state of an open one is compared with a manifest as that of a closed one is.  While it is
+    open, its folder is locked for all others.
+    """
+
+    def __init__(self, root: Path, checkpoint: str, most: int) -> None:
+        super().__init__(root, checkpoint)
+        self._most = most
+        # In the order of their last use.
+        self._open: dict[int, LocalDatabase] = {}
+
+    def open(self, shard: int) -> LocalDatabase:
+        """Return the open database of a shard, or open it."""
+        return self._open.pop(shard, None) or super().open(shard)
+
+    def release(self, database: LocalDatabase) -> None:
+        """Keep the database open; close the one that was used longest ago if there are many."""
+        try:
+            database.flush_now_and_then()
+        except LocalDamageError:
+            database.discard()
+            return
+        self.close(database.shard)
+        self._open[database.shard] = database
+        while len(self._open) > self._most:
+            super().release(self._open.pop(next(iter(self._open))))
+
+    def close(self, shard: int) -> None:
+        """Close the database of a shard, if it is open."""
+        if (database := self._open.pop(shard, None)) is not None:
+            super().release(database)
+
+    def close_all(self) -> None:
+        """Close all databases."""
+        for shard in list(self._open):
+            self.close(shard)
+
+
+@functools.cache
+def _block_cache() -> Cache:
+    # One for all databases of this process.
+    return Cache(_BLOCK_CACHE)
 
 
 def _open(path: Path) -> Rdict:
@@ -181,7 +250,7 @@ def _open(path: Path) -> Rdict:
     options.set_stats_dump_period_sec(0)
     table = BlockBasedOptions()
     table.set_bloom_filter(10, False)  # noqa: FBT003 - rocksdict's own signature
-    table.set_block_cache(Cache(_BLOCK_CACHE))
+    table.set_block_cache(_block_cache())
     options.set_block_based_table_factory(table)
     # The column family is named, or an existing database would keep its old options.
     return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())

@@ -144,6 +144,8 @@ class Shard:
             yield from self._database.scan(b"")
 
         with suppress(LocalDamageError):
+            # A base cannot bring an older copy up to date, so a killed process should leave none.
+            self._database.flush()
             return runs.write(self._files, head, entries(), "base")
         self._rebuild()
         return runs.write(self._files, head, entries(), "base")

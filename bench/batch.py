@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import psutil
 
 from ikebana.processor.kafka.broker import running
+from ikebana.processor.spark import owner
 from support.pipeline_processes import Pipeline, Run, create, produce, upserts
 
 PROGRAMS = ("chmod", "readlink", "ls", "bash")
@@ -170,6 +171,8 @@ def _kind(process: psutil.Process) -> str:
         line = " ".join(process.cmdline())
         if process.name() == "java":
             return "JVM"
+        if process.name() == owner.PROCESS_NAME:
+            return "owners of shards"
         parent = process.ppid()
     except psutil.Error:
         return "gone"
@@ -181,7 +184,11 @@ def _kind(process: psutil.Process) -> str:
 def _thread(kind: str, name: str) -> str:
     if kind != "JVM":
         return (
-            "rdkafka" if name.startswith(("rdk", "kafka")) else "Python" if "py" in name else name
+            "rdkafka"
+            if name.startswith(("rdk", "kafka"))
+            else "Python"
+            if "py" in name or name == owner.PROCESS_NAME
+            else name
         )
     for prefix, group in (
         ("stream execut", "query"),

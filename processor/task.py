@@ -11,7 +11,8 @@ the end.  Order of events:
 4. return the marker; Spark commits the state row that holds its manifest.
 
 A crash before the commit in 3 leaves nothing that counts; after it, the replay takes
-way 2.  Nothing here knows Spark.
+way 2.  `open_shards` goes through the same steps, and keeps open what they need.  Nothing here
+knows Spark.
 """
 
 import functools
@@ -70,6 +71,24 @@ class Job:
     edit: Edit | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A batch of a shard: its tick, its records, and the manifest in Spark's state."""
+
+    shard: int
+    tick: Tick
+    records: Sequence[Records]
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a shard's files and its local database are."""
+
+    files: Folder
+    databases: LocalDatabases
+
+
 def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
     """Bring one shard through one batch; see the module's description.
 
@@ -77,21 +96,67 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         FencedError: a newer instance of the pipeline has taken over.
         CheckpointError: the state is not the one that the marker before says.
     """
-    tick, records = unpacked(rows)
+    asked = request(job, shard, state, rows)
+    producer, found = begun(job, asked)
+    return found.marker if isinstance(found, Adopt) else computed(job, producer, asked, found)
+
+
+def request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Request:
+    """Unpack what a shard is asked to do; `state` is the manifest in Spark's state row."""
+    return Request(shard, *unpacked(rows), _committed(job, shard, state))
+
+
+def begun(job: Job, asked: Request) -> tuple[TransactionalProducer, Adopt | Compute]:
+    """Fence all others of a shard, then look at its last marker and decide what to do.
+
+    Raises:
+        FencedError: a newer instance of the pipeline has taken over.
+        CheckpointError: the state is not the one that the marker before says.
+    """
     producer = TransactionalProducer(
         {**job.kafka, **job.sink_kafka},
-        markers.task_id(job.checkpoint, shard),
+        markers.task_id(job.checkpoint, asked.shard),
         job.max_batch_s,
     )
-    last = markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard)
-    holder = Holder(job.plan, job.epoch, job.incarnation, shard)
-    match verdict(holder, tick, last, _committed(job, shard, state)):
-        case Refusal() as refusal:
-            raise refusal.error()
-        case Adopt(marker):
-            return marker
-        case Compute(manifest):
-            return _send(job, producer, compute(job, tick, manifest, records))
+    found = verdict(holder(job, asked), asked.tick, last_marker(job, asked.shard), asked.manifest)
+    if isinstance(found, Refusal):
+        raise found.error()
+    return producer, found
+
+
+def holder(job: Job, asked: Request) -> Holder:
+    """The instance that runs a shard."""
+    return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
+
+
+def last_marker(job: Job, shard: int) -> Marker | None:
+    """Read the last marker of a shard."""
+    return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard)
+
+
+def place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> Place:
+    """Say where a shard is; by default its local database is opened for a batch and closed."""
+    return Place(
+        Folder.at(job.location, "shards", f"{shard:04d}"),
+        databases or LocalDatabases(Path(job.local), name_of_copies(job)),
+    )
+
+
+def name_of_copies(job: Job) -> str:
+    """Name the folder of the local databases of a checkpoint's shards."""
+    return f"{job.checkpoint}-{job.epoch}"
+
+
+def computed(
+    job: Job,
+    producer: TransactionalProducer,
+    asked: Request,
+    found: Compute,
+    place: Place | None = None,
+) -> Marker:
+    """Compute a batch, and commit it."""
+    done = compute(job, asked.tick, found.manifest, asked.records, place)
+    return _send(job, producer, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +170,17 @@ class Computed:
     watch: Stopwatch
 
 
-def compute(job: Job, tick: Tick, manifest: Manifest, records: Sequence[Records]) -> Computed:
+def compute(
+    job: Job,
+    tick: Tick,
+    manifest: Manifest,
+    records: Sequence[Records],
+    place: Place | None = None,
+) -> Computed:
     """Run the kernels on the state that a manifest names, and write what they change."""
-    files = Folder.at(job.location, "shards", f"{manifest.shard:04d}")
-    local = LocalDatabases(Path(job.local), f"{job.checkpoint}-{job.epoch}")
+    place = place or place_of(job, manifest.shard)
     watch = Stopwatch()
-    with opened(files, local, manifest) as store:
+    with opened(place.files, place.databases, manifest) as store:
         watch.lap("catch_up")
         store.clean(tick.batch, job.retained)
         watch.lap("store")

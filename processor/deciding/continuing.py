@@ -82,3 +82,18 @@ def verdict(
             _ROLLED_BACK,
         )
     return Compute(state)
+
+
+def goes_on(holder: Holder, tick: Tick, kept: Marker | None, state: Manifest) -> Compute | None:
+    """Decide whether a task can compute its batch without looking at the shard's last marker.
+
+    `kept` is the marker that was last when the process fenced the shard's other writers, or that
+    it has committed since, with a producer that is still open.  Unless that producer has been
+    fenced, nobody has committed another one; and if it has been fenced, it cannot commit the
+    batch.  In all other cases, also if the batch was committed already, the task has to fence,
+    look, and ask for a `verdict`.
+    """
+    if kept is None:
+        return None
+    found = verdict(holder, tick, kept, state)
+    return found if isinstance(found, Compute) else None

@@ -4,11 +4,13 @@ A start of Spark runs half a dozen Python processes, each of which would spend t
 CPU seconds on imports.  One kind of them must answer within ten seconds, and no setting of
 Spark's changes that.  A fork of this process takes milliseconds and shares its memory.
 
-    python -m ikebana.processor.spark.fork_server DESCRIPTOR MODULE…
+    python -m ikebana.processor.spark.fork_server DESCRIPTOR,… MODULE…
 
 The server imports the modules, listens on an inherited socket for the requests of `stand_in`,
-and ends at the end of its standard input.  It has one thread, and opens only files that a fork
-can use.
+and ends at the end of its standard input.  The further sockets are those of the processes that
+own shards (`owner`): each is forked when somebody connects to its socket, and again if it dies;
+it ends when the server does.  The server has one thread, and opens only files that a fork can
+use.
 """
 
 import gc
@@ -20,10 +22,18 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from ikebana.processor.spark.stand_in import INT, STREAMS
+
+# Owners finish a batch and close their databases before they end; the driver waits as long.
+END_OF_OWNERS_S = 5.0
+_LOOK_EVERY_S = 0.005
+# The longest name of a process that Linux shows.
+_NAME = 15
 
 
 class Request(NamedTuple):
@@ -35,25 +45,41 @@ class Request(NamedTuple):
     streams: list[int]
 
 
+class Owner(NamedTuple):
+    """What a process that owns shards needs: its socket, and a pipe that ends with the server."""
+
+    listener: socket.socket
+    lifeline: int
+
+
 def main() -> None:
-    """Serve requests; in a forked process, run the requested module."""
-    listener = socket.socket(fileno=int(sys.argv[1]))
+    """Serve requests; in a forked process, run the requested module, or own shards."""
+    listener, *owners = (socket.socket(fileno=int(number)) for number in sys.argv[1].split(","))
     for module in sys.argv[2:]:
         importlib.import_module(module)
     # All forks share the objects of this process; a garbage collection would copy their pages.
     gc.collect()
     gc.freeze()
-    request = _Server(listener).serve()
-    if request is not None:
-        _become(request)
+    match _Server(listener, owners).serve():
+        case Request() as request:
+            _become(request)
+        case Owner(own, lifeline):
+            # Not at the top: a server without owners may have imported nothing else of ours.
+            from ikebana.processor.spark import owner
+
+            owner.serve(own, lifeline)
 
 
 class _Server:
     """Forks a process for each request, and reports the exit status to the requester."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, owners: list[socket.socket]) -> None:
         self._listener = listener
         self._askers: dict[int, socket.socket] = {}
+        # The sockets whose owner has not been forked, and the others by their owner.
+        self._unowned = set(owners)
+        self._owners: dict[int, socket.socket] = {}
+        self._lifeline, self._life = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._ended, wake = socket.socketpair()
         self._wake = wake
@@ -62,18 +88,25 @@ class _Server:
         self._selector.register(sys.stdin, selectors.EVENT_READ)
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(self._ended, selectors.EVENT_READ)
+        for each in owners:
+            self._selector.register(each, selectors.EVENT_READ)
 
-    def serve(self) -> Request | None:
-        """Serve until the end; return the request in a forked process, None in the server."""
+    def serve(self) -> Request | Owner | None:
+        """Serve until the end; return what to do in a forked process, None in the server."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno())
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is sys.stdin:
                     if not os.read(0, 1024):
+                        self._end_owners()
                         return None
                 elif key.fileobj is self._ended:
                     self._reap()
+                elif key.fileobj is not self._listener:
+                    assert isinstance(key.fileobj, socket.socket)
+                    if (owner := self._fork_owner(key.fileobj)) is not None:
+                        return owner
                 elif (request := self._accept()) is not None:
                     return request
 
@@ -83,6 +116,11 @@ class _Server:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 process, status = ended
+                if (owned := self._owners.pop(process, None)) is not None:
+                    # Whoever connects to it next, or has connected already, gets another owner.
+                    self._unowned.add(owned)
+                    self._selector.register(owned, selectors.EVENT_READ)
+                    continue
                 code = os.waitstatus_to_exitcode(status)
                 _tell(self._askers.pop(process), code if code >= 0 else 128 - code)
 
@@ -94,7 +132,9 @@ class _Server:
             return None
         process = os.fork()
         if process == 0:
-            self._forget(asker)
+            asker.close()
+            self._forget()
+            os.close(self._lifeline)
             return request
         for stream in request.streams:
             os.close(stream)
@@ -103,12 +143,41 @@ class _Server:
             asker.sendall(process.to_bytes(INT, "big"))
         return None
 
-    def _forget(self, asker: socket.socket) -> None:
-        """Close the server's own files in a forked process."""
+    def _fork_owner(self, listener: socket.socket) -> Owner | None:
+        """Fork the owner that belongs to a socket; it accepts the connections that wait."""
+        process = os.fork()
+        self._unowned.discard(listener)
+        if process == 0:
+            self._forget()
+            return Owner(listener, self._lifeline)
+        self._owners[process] = listener
+        self._selector.unregister(listener)
+        return None
+
+    def _end_owners(self) -> None:
+        """Let the owners end, and wait for them a while."""
+        os.close(self._life)
+        deadline = time.monotonic() + END_OF_OWNERS_S
+        while self._owners and time.monotonic() < deadline:
+            for process in list(self._owners):
+                if os.waitpid(process, os.WNOHANG)[0]:
+                    del self._owners[process]
+            time.sleep(_LOOK_EVERY_S)
+
+    def _forget(self) -> None:
+        """Close the server's own files in a forked process, but for an owner's."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
-        for end in (self._listener, self._ended, self._wake, asker, *self._askers.values()):
+        os.close(self._life)
+        for end in (
+            self._listener,
+            self._ended,
+            self._wake,
+            *self._askers.values(),
+            *self._unowned,
+            *self._owners.values(),
+        ):
             end.close()
 
 
@@ -149,6 +218,8 @@ def _become(request: Request) -> None:
     ]
     sys.path[:0] = added
     module, *_ = sys.argv = request.arguments
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(module[:_NAME])
     # The module runs again, as the main module.
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)

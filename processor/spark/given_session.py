@@ -24,6 +24,9 @@ class GivenSpark:
     do not affect the user's queries.
     """
 
+    # The session's Python workers are the user's, and open the shards themselves.
+    owners: None = None
+
     def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
         """Check a session and keep it.
 

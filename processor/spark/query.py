@@ -10,7 +10,6 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.checkpoint.layout import Layout
@@ -27,6 +26,8 @@ from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
+from ikebana.processor.spark.keyed_operator import Groups
+from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig, filled_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
@@ -167,7 +168,8 @@ def start(
     on_step("starting the query")
     on_begin()
     ends = once or found.finishes
-    query = _query(running, config, job, birth, taken, settings, on_batch, once=ends)
+    sink = _Sink(job, taken, settings, on_batch)
+    query = _query(running, config, job, spark.owners, settings, sink, once=ends)
     ui = running.sparkContext.uiWebUrl
     return Running(
         query, found.layout, stop, job, ui, taken.waiting, told, precedes=found.precedes
@@ -190,10 +192,9 @@ def _query(
     spark: SparkSession,
     config: SourceConfig,
     job: Job,
-    birth: Birth,
-    taken: Takeover,
+    owners: Owners | None,
     settings: Settings,
-    on_batch: Callable[[BatchReport], None],
+    sink: "_Sink",
     *,
     once: bool,
 ) -> StreamingQuery:
@@ -203,17 +204,16 @@ def _query(
         .load()
     )
     found = rows.groupBy("label").applyInPandasWithState(
-        functools.partial(keyed_operator.run_group, job),
+        functools.partial(keyed_operator.run_group, Groups.of(job, owners)),
         keyed_operator.OUTPUT_SCHEMA,
         keyed_operator.STATE_SCHEMA,
         "append",
         "NoTimeout",
     )
-    sink = _Sink(job, taken, settings, on_batch)
     writer = (
         found.writeStream.foreachBatch(sink)
         .option("checkpointLocation", job.location)
-        .queryName(f"{job.plan.name}-{birth.id}")
+        .queryName(f"{job.plan.name}-{job.checkpoint}")
     )
     if once:
         return writer.trigger(availableNow=True).start()

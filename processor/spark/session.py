@@ -6,6 +6,7 @@ number of state partitions.  The others can change at each restart.
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
+from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.workers import Workers
 
@@ -168,6 +170,11 @@ class Spark:
         return self._folder.path
 
     @property
+    def owners(self) -> Owners | None:
+        """The processes that own the shards; None if Spark's Python workers open them."""
+        return None if self._workers is None else self._workers.owners
+
+    @property
     def alive(self) -> bool:
         """Whether the JVM runs."""
         return self._jvm is not None and self._jvm.alive
@@ -198,7 +205,8 @@ class Spark:
             if "SPARK_LOCAL_DIRS" not in os.environ:
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
-                self._workers = Workers(Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+                folder = Path(tempfile.mkdtemp(dir=self.folder))
+                self._workers = Workers(folder, self._log, owners=owners(settings))
                 # The folder may be mounted noexec; then Spark runs Python itself.
                 if not os.access(self._workers.python, os.X_OK):
                     self._end(within_s=0.0)
@@ -258,7 +266,19 @@ class Spark:
                 jvm.end(within_s)
         finally:
             if workers is not None:
-                workers.end()
+                workers.end(within_s)
+
+
+def owners(settings: Settings) -> int:
+    """Choose the number of processes that own shards, for a local run.
+
+    Spark runs as many tasks at a time as the master has slots.  With twice as many owners, two
+    tasks that run at a time seldom need the same one: shards follow one another in turn.
+    """
+    named = re.fullmatch(r"local\[(\d+|\*)(?:,.*)?\]", settings.master)
+    slots = "1" if named is None else named[1]
+    at_a_time = (os.cpu_count() or 1) if slots == "*" else int(slots)
+    return max(1, min(settings.shards, 2 * at_a_time))
 
 
 def is_news(record: logging.LogRecord) -> bool:

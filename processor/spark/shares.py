@@ -10,6 +10,8 @@ from ikebana.processor.timing.reclock import Slice
 
 # The cost of passing on a packed row, as a number of records that are read and decoded.
 _HOP_SIZE = 500
+# A further task costs 15 to 20 ms of CPU time, in which so many records are read and decoded.
+_TASK_SIZE = 1_000
 
 
 @dataclass
@@ -22,7 +24,7 @@ class Share(InputPartition):  # type: ignore[misc]
 
 
 def shares_of(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> list[Share]:
-    """Distribute slices and hops over tasks by size; a task costs more than a partition.
+    """Distribute slices and hops over tasks by size, with as few tasks as are worth their cost.
 
     Inputs with the same offsets form one piece, whose offsets are read once.
     """
@@ -30,7 +32,8 @@ def shares_of(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> l
     for each in slices:
         by_range.setdefault(range_of(each), []).append(each)
     pieces: list[list[Slice] | Range] = [*by_range.values(), *hops]
-    count = max(1, min(readers, len(pieces)))
+    worth = 1 + sum(map(_size, pieces)) // _TASK_SIZE
+    count = max(1, min(readers, len(pieces), worth))
     shares = [Share([], [], []) for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=_size, reverse=True):

@@ -6,10 +6,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from ikebana.processor.spark import stand_in
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
+from ikebana.processor.spark.fork_server import END_OF_OWNERS_S
+from ikebana.processor.spark.owners import Owners
 
 # The modules that Spark's Python processes run, and those of ours that they load.
 MODULES = (
@@ -19,6 +22,7 @@ MODULES = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "ikebana.processor.spark.keyed_operator",
+    "ikebana.processor.spark.owner",
     "ikebana.processor.spark.source",
 )
 _BACKLOG = 64
@@ -27,44 +31,68 @@ _BACKLOG = 64
 class Workers:
     """A fork server, and the program that Spark runs as its Python.
 
-    `folder` gets the server's socket and the program, `log` the output of the server.  The
-    server imports `modules` beforehand.
+    `folder` gets the server's sockets and the program, `log` the output of the server.  The
+    server imports `modules` beforehand.  `owners` is the number of processes that own shards.
     """
 
-    def __init__(self, folder: Path, log: Path | None, modules: Sequence[str] = MODULES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        log: Path | None,
+        modules: Sequence[str] = MODULES,
+        owners: int = 0,
+    ) -> None:
         address = folder / "workers"
         self.python = folder / "python"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            # Requests that come before the imports are done wait in the backlog.
-            listener.bind(stand_in.short(str(address)))
-            listener.listen(_BACKLOG)
-            self._process = _served(listener, log, modules)
+        self.owners = Owners(str(folder), owners) if owners else None
+        addresses = [str(address)]
+        if self.owners is not None:
+            addresses += [self.owners.address(number) for number in range(owners)]
+        with ExitStack() as open_here:
+            listeners = [open_here.enter_context(_listening(each)) for each in addresses]
+            self._process = _served(listeners, log, modules)
         program = [sys.executable, "-I", "-S", stand_in.__file__, str(address)]
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
         self.python.chmod(0o700)
 
-    def end(self) -> None:
-        """End the server and its forks."""
+    @property
+    def server(self) -> int:
+        """The process id of the fork server."""
+        return self._process.pid
+
+    def end(self, within_s: float = 0.0) -> None:
+        """End the server and its forks; owners of shards may take some seconds to close them."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with undisturbed():
+            if within_s and self.owners is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(min(within_s, END_OF_OWNERS_S))
             kill_session(self._process)
 
 
+def _listening(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Requests that come before the imports are done wait in the backlog.
+    listener.bind(stand_in.short(address))
+    listener.listen(_BACKLOG)
+    return listener
+
+
 def _served(
-    listener: socket.socket, log: Path | None, modules: Sequence[str]
+    listeners: Sequence[socket.socket], log: Path | None, modules: Sequence[str]
 ) -> "subprocess.Popen[bytes]":
-    number = listener.fileno()
+    numbers = [listener.fileno() for listener in listeners]
     # Threads of a library would be missing in forks; Spark gives its Pythons this hash seed.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "ikebana.processor.spark.fork_server"]
-    command += [str(number), *modules]
+    command += [",".join(map(str, numbers)), *modules]
     with undisturbed(), open(log or os.devnull, "ab") as told:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stderr=told if log else None,
             env=environment,
-            pass_fds=[number],
+            pass_fds=numbers,
             start_new_session=True,
         )

@@ -28,7 +28,7 @@ from pyarrow import fs
 from ikebana.arrangements import manifest as manifests
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
+from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases, OpenDatabases
 from ikebana.arrangements.shard import Shard, entries, opened, verify
 from ikebana.arrangements.store import Store
 from ikebana.errors import StateFileError
@@ -37,7 +37,9 @@ RETAINED = 3
 MERGE_WIDTH = 3
 SHARD = 7
 KEYS = [b"", b"\x00", b"\xff", b"\xff\xff", *(b"key %d" % number for number in range(8))]
-HOSTS = 2
+# The last host keeps its database open between batches.
+HOSTS = 3
+*CLOSING, KEEPING = range(HOSTS)
 # Above this many files beside those that a restorable manifest names, some are forgotten.
 FEW_ORPHANS = 60
 
@@ -194,9 +196,10 @@ class ShardProtocol(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="shard-protocol-"))
         self.folder = Folder(fs.LocalFileSystem(), str(self.root / "state"))
         self.files = CrashingFolder(self.folder)
-        self.hosts = [
-            LocalDatabases(self.root / f"host {host}", "checkpoint") for host in range(HOSTS)
-        ]
+        self.hosts = [LocalDatabases(self.root / f"host {host}", "checkpoint") for host in CLOSING]
+        # Its folder is locked for as long as its database is open.
+        self.keeping = OpenDatabases(self.root / f"host {KEEPING}", "checkpoint", 1)
+        self.hosts.append(self.keeping)
         self.zombies: list[Zombie] = []
         self.locks: dict[int, LocalDatabase] = {}
         self.copies = 0
@@ -217,6 +220,12 @@ class ShardProtocol(RuleBasedStateMachine):
 
     def held(self, host: int) -> bool:
         return host in self.locks or any(zombie.host == host for zombie in self.zombies)
+
+    def free(self, host: int) -> bool:
+        """Whether nobody has the host's folder open, after closing what is kept open."""
+        if host == KEEPING:
+            self.keeping.close_all()
+        return not self.held(host)
 
     def adopt(self, manifest: Manifest, changes: Changes, host: int) -> None:
         """Commit the batch, as Spark does, and see that all is as it should be."""
@@ -281,6 +290,8 @@ class ShardProtocol(RuleBasedStateMachine):
                     copies.append((path, self.root / f"copy {path.name}"))
                     copy_folder(*copies[-1])
             shard.close()
+            if killed and host == KEEPING:
+                self.keeping.close_all()
             for path, copy in copies:
                 shutil.rmtree(path, ignore_errors=True)
                 copy.rename(path)
@@ -339,14 +350,24 @@ class ShardProtocol(RuleBasedStateMachine):
             self.zombies.remove(zombie)
             zombie.shard.close()
 
+    @rule()
+    def process_that_keeps_its_database_open_is_killed(self) -> None:
+        """What it leaves is what lies on disk; the rest was in memory."""
+        local, copy = self.local(KEEPING), self.root / "killed"
+        if self.held(KEEPING) or not local.exists():
+            return
+        copy_folder(local, copy)
+        self.keeping.close_all()
+        copy_folder(copy, local)
+
     @rule(host=_hosts)
     def local_folder_is_lost(self, host: int) -> None:
-        if not self.held(host):
+        if self.free(host):
             shutil.rmtree(self.local(host), ignore_errors=True)
 
     @rule(host=_hosts)
     def local_folder_is_copied(self, host: int) -> None:
-        if self.local(host).exists() and not self.held(host):
+        if self.free(host) and self.local(host).exists():
             copy_folder(self.local(host), self.root / f"older {self.copies % 4}")
             self.copies += 1
 
@@ -354,12 +375,12 @@ class ShardProtocol(RuleBasedStateMachine):
     @rule(host=_hosts, copy=st.integers(0, 3))
     def local_folder_is_put_back(self, host: int, copy: int) -> None:
         """An older copy of whichever host; its state may be none of the line."""
-        if not self.held(host):
+        if self.free(host):
             copy_folder(self.root / f"older {copy % min(4, self.copies)}", self.local(host))
 
     @rule(host=_hosts, damages=st.lists(_damages, min_size=1, max_size=3))
     def local_files_are_damaged(self, host: int, damages: list[Damage]) -> None:
-        if not self.held(host):
+        if self.free(host):
             for damage in damages:
                 self.damage_local(host, damage, "*")
 
@@ -372,7 +393,7 @@ class ShardProtocol(RuleBasedStateMachine):
 
     @rule(host=_hosts)
     def local_folder_is_locked(self, host: int) -> None:
-        if not self.held(host):
+        if self.free(host):
             self.locks[host] = self.hosts[host].open(SHARD)
 
     @precondition(lambda self: self.locks)
@@ -423,6 +444,7 @@ class ShardProtocol(RuleBasedStateMachine):
                 database.close()
             self.zombies.clear()
             self.locks.clear()
+            self.keeping.close_all()
             self.orphans_are_removed_in_the_end()
             self.stand_ins_are_removed_in_the_end()
         finally:
@@ -443,6 +465,7 @@ class ShardProtocol(RuleBasedStateMachine):
         for host in range(HOSTS):
             with opened(self.folder, self.hosts[host], self.manifest):
                 assert list(self.local(host).parent.glob("*")) == [self.local(host)]
+        self.keeping.close_all()
 
 
 _THOROUGH = os.environ.get("IKEBANA_HYPOTHESIS") == "thorough"

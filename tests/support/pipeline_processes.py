@@ -32,6 +32,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ikebana.processor.spark import owner
 from support.output_judge import Progress, committed, progress_of
 from support.process_trees import Family, kill, name_of
 from support.waiting import patient, wait_until
@@ -278,13 +279,17 @@ class Run:
         return self.wait(timeout_s)
 
     def workers(self) -> list[psutil.Process]:
-        """The Python workers that Spark's daemon has forked."""
+        """The Python workers that Spark's daemon has forked, and the owners of shards."""
         found = []
         for process in self.family.alive():
             with contextlib.suppress(psutil.Error):
-                daemon = "pyspark.daemon" in " ".join(process.cmdline())
-                if daemon and not process.children():
+                if name_of(process) == owner.PROCESS_NAME:
                     found.append(process)
+                elif _is_daemon(process) and not process.children():
+                    parent = process.parent()
+                    # Where there is a fork server, another program stands in for the daemon.
+                    if parent is not None and _is_daemon(parent):
+                        found.append(process)
         return found
 
     def kill_driver(self) -> None:
@@ -305,6 +310,11 @@ class Run:
         """Kill everything that it has started, and return when nothing is left of it."""
         self.family.kill()
         self._process.wait(10)
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    daemon = "pyspark.daemon"
+    return name_of(process) == daemon or daemon in " ".join(process.cmdline())
 
 
 class Load(threading.Thread):

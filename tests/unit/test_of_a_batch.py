@@ -14,7 +14,7 @@ from ikebana.codecs.progress import pack_times
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor import task
 from ikebana.processor.deciding.commits import Marker, first_marker, hydrated_in
-from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, verdict
+from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, goes_on, verdict
 from ikebana.processor.deciding.publishing import closings
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.trimming import Unread
@@ -83,6 +83,32 @@ def test_a_task_adopts_computes_or_stops(
     made = verdict(Holder(PLAN, 0, 1, 0), asked, found, state)
 
     assert (made.reason if isinstance(made, Refusal) else made) == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "state", "expected"),
+    [
+        pytest.param(last(4), tick(5), STATE, Compute(STATE), id="the next batch"),
+        pytest.param(None, tick(5), STATE, None, id="nothing is kept"),
+        pytest.param(last(5), tick(5), OTHER_STATE, None, id="committed already"),
+        pytest.param(last(5), tick(5), STATE, None, id="committed, and Spark does not know"),
+        pytest.param(last(3), tick(5), STATE, None, id="another process ran one"),
+        pytest.param(last(5), tick(4), STATE, None, id="one of before"),
+        pytest.param(last(4), tick(5, adopted=True), STATE, None, id="adopted and not there"),
+        pytest.param(last(4), tick(5), OTHER_STATE, None, id="another state"),
+        pytest.param(last(4, incarnation=0), tick(5), STATE, None, id="of an older instance"),
+        pytest.param(last(4, incarnation=2), tick(5), STATE, None, id="of a newer instance"),
+        pytest.param(last(5, offset="other"), tick(5), STATE, None, id="another offset"),
+        pytest.param(
+            last(4, epoch=0), tick(5), OTHER_STATE, None, id="of before a rescaling, other state"
+        ),
+    ],
+)
+def test_a_process_goes_on_only_from_the_batch_right_before(
+    kept: Marker | None, asked: Tick, state: Manifest, expected: object
+) -> None:
+    """R5, R19. In every other case it fences and looks, and what it finds decides."""
+    assert goes_on(Holder(PLAN, 0, 1, 0), asked, kept, state) == expected
 
 
 def test_after_a_rescaling_the_state_is_a_new_one() -> None:

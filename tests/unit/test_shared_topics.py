@@ -189,9 +189,9 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
     """Its offsets are fetched once; other partitions go to other tasks."""
     plan = plan_of(A, B, ASIDE)
     before = positions(plan, t={0: 0, 1: 0}, others={0: 0})
-    ends = {"t": {0: 9, 1: 5}, "others": {0: 10}}
+    ends = {"t": {0: 9_000, 1: 5_000}, "others": {0: 10_000}}
     batch = reclock.mint(plan, before, reclock.Look(ends, {}), limit=None, now_ms=0)
-    hop = Range("p.loopback", 0, 0, 1)
+    hop = Range("p.loopback", 0, 0, 60)
 
     shares = shares_of(list(reclock.slices(plan, before, batch)), [hop], 3)
 
@@ -204,6 +204,21 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
         [("a", "t", 1), ("b", "t", 1), ("aside", "others", 0)],
     ]
     assert shares[0].hops == [hop]
+
+
+@pytest.mark.parametrize(("records", "tasks"), [(1, 1), (333, 1), (334, 2), (1_000, 3)])
+def test_few_records_are_read_by_few_tasks(records: int, tasks: int) -> None:
+    """A task costs as much as reading a thousand records."""
+    plan = plan_of(ASIDE)
+    partitions = range(3)
+    before = positions(plan, others=dict.fromkeys(partitions, 0))
+    ends = {"others": dict.fromkeys(partitions, records)}
+    batch = reclock.mint(plan, before, reclock.Look(ends, {}), limit=None, now_ms=0)
+
+    shares = shares_of(list(reclock.slices(plan, before, batch)), [], 3)
+
+    assert len(shares) == tasks
+    assert sum(each.size for share in shares for each in share.slices) == 3 * records
 
 
 def test_an_error_is_one_of_the_input_that_cannot_read_the_record() -> None:

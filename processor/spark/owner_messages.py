@@ -1,0 +1,110 @@
+"""The messages between Spark's Python workers and the processes that own shards.
+
+Every connection over a unix socket carries one request: the worker sends an `Ask` and the rows;
+if the owner does not know the job, it says so and gets it; then the owner sends `Done` or
+`Raised`.
+"""
+
+import socket
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+Message = TypeVar("Message")
+_LENGTH = 8
+# What is shorter is sent in one piece.
+_SMALL = 1 << 16
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A batch of a shard: the digest of the job, the state row, and the sizes of the rows."""
+
+    job: str
+    shard: int
+    state: bytes | None
+    rows: list[int]
+
+
+class SealedJob(msgspec.Struct, frozen=True):
+    """A pickled job, and what the functions of a user may read in a worker of Spark's."""
+
+    job: bytes
+    environment: dict[str, str]
+    path: list[str]
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The state row and the marker after a batch, as JSON."""
+
+    state: bytes
+    marker: bytes
+
+
+class Raised(msgspec.Struct, frozen=True, tag=True):
+    """An error: the module and the name of its class, its text, and the whole traceback."""
+
+    module: str
+    name: str
+    text: str
+    traceback: str
+
+
+class JobIsMissing(msgspec.Struct, frozen=True, tag=True):
+    """The owner wants the job before it goes on."""
+
+
+Answer = Done | Raised | JobIsMissing
+
+
+class ClosedError(Exception):
+    """The other end has closed the connection."""
+
+
+def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[bytes] = ()) -> None:
+    """Send a message, and rows behind it."""
+    content = msgspec.msgpack.encode(message)
+    parts = [len(content).to_bytes(_LENGTH, "big"), content, *rows]
+    if sum(map(len, parts)) < _SMALL:
+        parts = [b"".join(parts)]
+    for part in parts:
+        connection.sendall(part)
+
+
+def receive(connection: socket.socket, kind: type[Message]) -> Message:
+    """Receive a message.
+
+    Raises:
+        ClosedError: the connection has ended.
+    """
+    return msgspec.msgpack.decode(_content(connection), type=kind)
+
+
+def receive_answer(connection: socket.socket) -> Answer:
+    """Receive an owner's answer.
+
+    Raises:
+        ClosedError: the connection has ended.
+    """
+    answer: Answer = msgspec.msgpack.decode(_content(connection), type=Answer)
+    return answer
+
+
+def _content(connection: socket.socket) -> bytes:
+    return received(connection, int.from_bytes(received(connection, _LENGTH), "big"))
+
+
+def received(connection: socket.socket, size: int) -> bytes:
+    """Receive so many bytes.
+
+    Raises:
+        ClosedError: the connection has ended before.
+    """
+    content = bytearray(size)
+    view, at = memoryview(content), 0
+    while at < size:
+        count = connection.recv_into(view[at:])
+        if not count:
+            raise ClosedError
+        at += count
+    return bytes(content)

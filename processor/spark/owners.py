@@ -1,0 +1,78 @@
+"""Pass batches of shards on to the processes that own them."""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ikebana.errors import LostError
+from ikebana.processor.spark import owner_messages
+from ikebana.processor.spark.owner_messages import (
+    Ask,
+    ClosedError,
+    Done,
+    JobIsMissing,
+    Raised,
+    SealedJob,
+)
+from ikebana.processor.spark.stand_in import short
+
+
+class Owners(NamedTuple):
+    """The sockets of a run's owners: shard i belongs to owner i modulo their number."""
+
+    folder: str
+    processes: int
+
+    def address(self, number: int) -> str:
+        """Return the path of an owner's socket."""
+        return f"{self.folder}/owner-{number}"
+
+    def run(
+        self, job: bytes, digest: str, shard: int, state: bytes | None, rows: Sequence[bytes]
+    ) -> Done | None:
+        """Have its owner run the batch of a shard; None if no owner can be reached.
+
+        `job` is pickled, and `digest` is that of its bytes.
+
+        Raises:
+            LostError: the owner ended before it answered; the batch may be committed.
+            Exception: the owner's error, by a class of the same name and with the same text.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                connection.connect(short(self.address(shard % self.processes)))
+            except OSError:
+                return None
+            ask = Ask(digest, shard, state, [len(row) for row in rows])
+            try:
+                owner_messages.send(connection, ask, rows)
+                answer = owner_messages.receive_answer(connection)
+                if isinstance(answer, JobIsMissing):
+                    sealed = SealedJob(job, dict(os.environ), sys.path)
+                    owner_messages.send(connection, sealed)
+                    answer = owner_messages.receive_answer(connection)
+            except (ClosedError, OSError) as error:
+                raise LostError(f"the process that owns shard {shard} was lost") from error
+        if isinstance(answer, Raised):
+            raise _raised(answer) from OwnerTraceback(answer.traceback)
+        assert isinstance(answer, Done), answer
+        return answer
+
+
+class OwnerTraceback(Exception):
+    """The traceback of an error in an owner, as the cause of the error in the worker."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _raised(answer: Raised) -> Exception:
+    """Make an exception that is printed as the owner's.
+
+    Spark passes on nothing but the text, and not every error can be pickled.
+    """
+    kind = type(answer.name, (Exception,), {"__module__": answer.module})
+    made: Exception = kind(answer.text)
+    return made

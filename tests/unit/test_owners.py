@@ -1,0 +1,88 @@
+"""What a worker hears of a process that owns shards: errors as they were raised there."""
+
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ikebana.arrangements.files import file_system
+from ikebana.errors import CheckpointError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.spark import session
+from ikebana.processor.spark.failures import from_text
+from ikebana.processor.spark.owners import Owners
+from ikebana.processor.spark.workers import Workers
+
+
+@pytest.fixture(scope="module")
+def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owners]:
+    """One owner."""
+    folder = tmp_path_factory.mktemp("owners")
+    made = Workers(folder, None, ["ikebana.processor.spark.owner"], owners=1)
+    assert made.owners is not None
+    yield made.owners
+    made.end()
+
+
+class Called:
+    """What calls a function when it is unpickled."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
+        self._call = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return self._call
+
+
+def raised(owners: Owners, job: object) -> list[str]:
+    """What Spark's worker would tell of the error that a job raises in its owner."""
+    content = pickle.dumps(job)
+    with pytest.raises(Exception) as found:  # noqa: PT011 -- its class is made of names
+        owners.run(content, repr(content), 3, None, [])
+    return traceback.format_exception(found.value)
+
+
+def test_an_error_in_an_owner_is_told_as_it_would_be_in_a_worker(owners: Owners) -> None:
+    """Spark passes on the text alone, in which the error and its remedy are found again."""
+    told = raised(owners, Called(int, "no number"))
+    ours = raised(owners, Called(file_system, "nowhere://at/all"))
+
+    assert told[-1] == "ValueError: invalid literal for int() with base 10: 'no number'\n"
+    assert any("in _opened" in line for line in told)
+    assert isinstance(from_text("".join(ours)), CheckpointError)
+    assert 'cannot use checkpoint location "nowhere://at/all"' in str(from_text("".join(ours)))
+
+
+def test_an_owner_that_has_told_an_error_serves_the_next_request(owners: Owners) -> None:
+    """A job that cannot be opened does not stay, either."""
+    first = raised(owners, Called(int, "a"))[-1]
+    second = raised(owners, Called(int, "b"))[-1]
+
+    assert ("'a'" in first, "'b'" in second) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("master", "shards", "expected"),
+    [
+        pytest.param("local[2]", 4, 4, id="one a shard"),
+        pytest.param("local[2]", 64, 4, id="twice the slots"),
+        pytest.param("local[3,8]", 64, 6, id="with a number of attempts"),
+        pytest.param("local", 8, 2, id="one slot"),
+        pytest.param("local[2]", 1, 1, id="one shard"),
+    ],
+)
+def test_there_are_owners_for_the_tasks_that_run_at_a_time(
+    master: str, shards: int, expected: int
+) -> None:
+    """Twice as many, so that two tasks seldom wait for one owner."""
+    settings = Settings("here", {"bootstrap.servers": "b:1"}, shards=shards, master=master)
+
+    assert session.owners(settings) == expected
+
+
+def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
+    """Such as on the executor of a cluster, which then runs the batch itself."""
+    assert Owners(str(tmp_path), 2).run(b"", "", 0, None, []) is None
