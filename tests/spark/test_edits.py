@@ -196,7 +196,11 @@ def rated(name: str, least: int | None, behind: str | None) -> str:
     if behind is not None:
         operators["few"] = {"linear": "rated", "where": behind}
     last = list(operators)[-1]
-    outputs = {"rated": {"from": last, "topic": f"{name}.rated"}}
+    # With an output of whole rows, decoding keeps them, whatever the join reads.
+    outputs = {
+        "all": {"from": "order", "topic": f"{name}.all"},
+        "rated": {"from": last, "topic": f"{name}.rated"},
+    }
     return json.dumps({"inputs": inputs, "operators": operators, "outputs": outputs})
 
 
