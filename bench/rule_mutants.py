@@ -30,6 +30,7 @@ CLIENTS = "tests/unit/test_kafka_clients.py"
 ON_DISK = "tests/unit/test_state_on_disk.py"
 MINTING = "tests/unit/test_minting.py"
 JOINS = "tests/unit/test_batches_of_joins.py"
+EDITED_JOINS = "tests/unit/test_edited_joins.py"
 PLAN = "tests/unit/test_plan.py::test_a_plan_has_one_axis_of_time"
 QUERY = "tests/unit/test_query.py::test_a_batch_that_fails_as_a_whole"
 
@@ -497,8 +498,20 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "hydration goes on while hops are left": (
         MINTING,
         _RECLOCK,
-        "hydrates=bool(hydrating) and all_hops",
-        "hydrates=bool(hydrating)",
+        "hydrates=(bool(hydrating) or edit.fills) and all_hops",
+        "hydrates=bool(hydrating) or edit.fills",
+    ),
+    "what a join has begun with counts as shown": (
+        EDITED_JOINS,
+        _RECLOCK,
+        "if at >= least}",
+        "if at > least}",
+    ),
+    "results of before stay in the shards of their last lookups": (
+        EDITED_JOINS,
+        "processor/batch/joins_before.py",
+        "return is_gathered(edit.before, join) or (stays and is_gathered(edit.after, join))",
+        "return False",
     ),
     "a join has begun while hops are left": (
         MINTING,

@@ -101,13 +101,13 @@ def portion(
     at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
     if (at.time, at.number) != (begin.time, begin.number):
         at = begin
-    filling, left = Filling(parts=at.part), PORTION if takes else 0
-    if takes and not at.cleared:
-        # An earlier part of the same name may not be deleted completely yet.
-        at.cleared = parts.release(store, _new_parts(edit))
-        place.put(_AT, msgspec.msgpack.encode(at))
-        if not at.cleared:
-            return filling
+    filling, left = Filling(), PORTION if takes else 0
+    if not at.cleared:
+        # An earlier part of the same name may not be deleted completely yet.  From the next batch
+        # on other shards may send to the new one, so nothing is left for later.
+        while not parts.release(store, _new_parts(edit)):
+            pass
+        at.cleared = True
     joins = JoinsBefore(edit, time, store)
     joins.arrive(arriving or {})
     while left > 0 and at.part < len(edit.scanned):

@@ -7,6 +7,7 @@ were counted.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import msgspec
 
@@ -24,7 +25,7 @@ from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core, read_again
-from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.edits import Edit, can_be_recomputed
 from ikebana.processor.planning.edits_resolved import over
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
@@ -272,7 +273,8 @@ class _Description:
         name = self._name(root)
         if plan is self._edit.after and root in self._edit.fresh:
             return Origin("operator", name)
-        return Origin("state", name, self._sizes.keys_of_root(plan, root))
+        kind: Literal["join", "state"] = "join" if can_be_recomputed(plan, root) else "state"
+        return Origin(kind, name, self._sizes.keys_of_root(plan, root))
 
     def _arranged(self, name: str) -> Origin:
         shared = joined(self._edit.after).kept[name]

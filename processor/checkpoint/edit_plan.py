@@ -27,11 +27,13 @@ class Origin(msgspec.Struct, frozen=True):
     """The source from which a fresh part is filled.
 
     This is the `state` of an operator, an `arrangement` of joins, a `topic` from its beginning,
-    or another `operator` that begins with the same edit.  `rows` is the number of keys to read
-    there, None if they were not counted.
+    or another `operator` that begins with the same edit.  Of a `join` of the plan before it is
+    the results, which are not kept: they are computed once more from its arrangements.  `rows`
+    is the number of keys to read there, None if they were not counted; of a join, those of its
+    first input.
     """
 
-    kind: Literal["state", "arrangement", "topic", "operator"]
+    kind: Literal["state", "arrangement", "topic", "operator", "join"]
     name: str
     rows: int | None = None
 
@@ -199,7 +201,12 @@ class EditPlan(msgspec.Struct, frozen=True):
             yield f"filled from {_listed(list(origins))}{count}"
 
 
-_KINDS = {"state": "the state of", "arrangement": "arrangement", "topic": "topic"}
+_KINDS = {
+    "state": "the state of",
+    "arrangement": "arrangement",
+    "topic": "topic",
+    "join": "the results of",
+}
 _COUNTED: dict[Does, str] = {
     "new": "new",
     "replaced": "replaced",

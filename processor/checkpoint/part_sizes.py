@@ -17,7 +17,13 @@ class PartSizes:
         self._parts = None if figures is None else figures.parts
 
     def keys_of_root(self, plan: Plan, root: str) -> int | None:
-        """Count the keys in the collection of a root."""
+        """Count the keys that are read for the collection of a root.
+
+        Those of a join are in the arrangement of its first input.
+        """
+        stages = joined(plan)
+        if (origin := stages.origins.get(root)) is not None:
+            return self.keys_of_arrangement(origin, stages.kept[origin])
         return self._keys(_part_of(plan, root))
 
     def keys_of_arrangement(self, name: str, shared: Shared) -> int | None:

@@ -135,6 +135,7 @@ def _origin(origin: Origin) -> str:
         "arrangement": f"arrangement {origin.name}",
         "topic": f'topic "{origin.name}"',
         "operator": f"the new operator {origin.name}",
+        "join": f"the results of {origin.name}, computed once more",
     }[origin.kind]
     return words if origin.rows is None else f"{words} ({counted(origin.rows, 'row')})"
 

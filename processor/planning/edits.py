@@ -124,7 +124,10 @@ class Edit:
 
     def passes_differ(self, root: str) -> bool:
         """Whether the steps after a root change, so that other rows may fail on them."""
-        old, new = ({branch.steps for branch in branches_of(plan, root)} for plan, _ in self.sides)
+        old, new = (
+            {branch.steps for branch in branches_of(plan, root) if branch.steps}
+            for plan, _ in self.sides
+        )
         return old != new
 
 

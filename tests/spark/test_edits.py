@@ -233,6 +233,74 @@ def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
     assert shown(servers, f"{name}.slim") == counted(new)
 
 
+def rated(name: str, least: int | None, behind: str | None) -> str:
+    """A file whose output shows orders with their levels, or without a join as they are."""
+    inputs = {"orders": {"topic": f"{name}.orders", "columns": ORDERS}}
+    operators: dict[str, Any] = {"order": {"upsert": "orders"}}
+    if least is not None:
+        inputs["customers"] = {"topic": f"{name}.customers", "columns": {"level": "BIGINT"}}
+        operators["customer"] = {"upsert": "customers"}
+        operators["rated"] = {
+            "delta_join": {"o": "order", "c": "customer"},
+            "where": ["o.customer = c.key::BIGINT", f"o.amount > {least}"],
+            "select": {"amount": "o.amount", "level": "c.level"},
+        }
+    if behind is not None:
+        operators["few"] = {"linear": "rated", "where": behind}
+    last = list(operators)[-1]
+    # With an output of whole rows, decoding keeps them, whatever the join reads.
+    outputs = {
+        "all": {"from": "order", "topic": f"{name}.all"},
+        "rated": {"from": last, "topic": f"{name}.rated"},
+    }
+    return json.dumps({"inputs": inputs, "operators": operators, "outputs": outputs})
+
+
+def test_an_output_follows_a_join_that_changes_and_goes(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A condition, a filter behind, no join and so no exchange any more, one of which dies."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    for relation in ("orders", "customers"):
+        create(servers, f"{name}.{relation}", 2)
+    orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows)
+    customers = [(b"%d" % key, json.dumps({"level": 10 * key}).encode()) for key in range(4)]
+    produce(servers, f"{name}.customers", customers)
+
+    def joined(least: int, level: int) -> Collection:
+        found = [
+            (key, {"amount": row["amount"], "level": 10 * row["customer"]})
+            for key, row in orders.items()
+            if row["amount"] > least and level < 10 * row["customer"] < 40
+        ]
+        return counted(found)
+
+    pipeline = written(tmp_path, servers, name, {})
+    replace(pipeline, sections=rated(name, 10, None)).drained()
+    assert shown(servers, f"{name}.rated") == joined(10, -1)
+
+    changed = replace(pipeline, sections=rated(name, 20, None))
+    with changed.start("--once", fault="after_commit*2:0:1:all") as run:
+        run.wait(120)
+    assert run.once.exists(), run.text
+    changed.drained()
+    assert shown(servers, f"{name}.rated") == joined(20, -1)
+
+    replace(pipeline, sections=rated(name, 20, "level > 10")).drained()
+    assert shown(servers, f"{name}.rated") == joined(20, 10)
+
+    alone = replace(pipeline, sections=rated(name, None, None))
+    alone.drained()
+    orders |= {40: {"customer": 1, "amount": 40}}
+    produce(servers, f"{name}.orders", [(b"40", json.dumps(orders[40]).encode())])
+    alone.drained()
+    assert shown(servers, f"{name}.rated") == counted(list(orders.items()))
+    records = progress_of(servers, f"{name}.rated")
+    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+
+
 def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
     return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
 

@@ -186,6 +186,23 @@ def test_an_output_that_gets_a_difference_says_of_what() -> None:
     assert part(found, "operator", "totals").why == "since it is defined otherwise"
 
 
+def test_an_output_of_a_join_says_that_results_are_computed_once_more() -> None:
+    """Those of before are no state; what stays of a join is made so for a new output, too."""
+    wider = JOINED.replace("product: o.product,", "product: o.product, q: o.quantity,")
+    found = edit(JOINED, wider)
+
+    assert found.result == "changes"
+    assert changed(found) == {
+        ("operator", "named"): ("replaced", "nothing"),
+        ("output", "named"): ("replaced", "difference"),
+    }
+    assert origins(found, "output", "named") == [("join", "named"), ("operator", "named")]
+    told = " ".join(" ".join(line.text.split()) for line in edit_lines(found))
+    assert "made of the results of named, computed once more and the new operator named" in told
+    more = edit(JOINED, JOINED + "  more: {from: named, topic: more}\n")
+    assert origins(more, "output", "more") == [("join", "named")]
+
+
 def test_what_reads_another_collection_says_which() -> None:
     """It is not the user's change of it, but one before it."""
     found = edit(FIRST, FIRST.replace("quantity > 3", "quantity > 5"))
@@ -209,6 +226,9 @@ def test_what_is_kept_of_rows_is_told_where_less_would_do() -> None:
     )
 
 
+AS_OF = JOINED.replace("delta_join", "as_of_join").replace("where: [o.", "on: [o.")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "paths"),
     [
@@ -218,9 +238,9 @@ def test_what_is_kept_of_rows_is_told_where_less_would_do() -> None:
             ["inputs.orders", "operators.order"],
         ),
         (
-            JOINED,
-            JOINED.replace("product: o.product,", "product: o.product, q: o.quantity,"),
-            ["outputs.named"],
+            AS_OF,
+            AS_OF + "  more: {from: named, topic: more}\n",
+            ["outputs.more"],
         ),
     ],
 )

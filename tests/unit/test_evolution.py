@@ -82,22 +82,26 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
     ("new", "reason"),
     [
         pytest.param(
-            plan_of(msgspec.structs.replace(FIRST, where=("o.ck = c.ck", "o.n > 0"))),
-            'outputs.first shows other data of "first", and it keeps no results',
-            id="a changed join",
+            plan_of(FIRST, msgspec.structs.replace(PRICED, on=("o.ck = c.ck", "o.n > 0"))),
+            'outputs.priced shows other data of "priced", and the results of an as-of join depend',
+            id="a changed as-of join",
         ),
         pytest.param(
-            plan_of(FIRST, Reduce("totals", "first", (("n", "count(*)"),))),
-            'operators.totals is new, and reads "first": it keeps no results',
+            plan_of(FIRST, PRICED, Reduce("totals", "priced", (("n", "count(*)"),))),
+            'operators.totals is new, and reads "priced": the results of an as-of join depend',
             id="a reduction of what has been",
         ),
         pytest.param(
-            plan_of(FIRST, outputs=(*plan_of(FIRST).outputs, Output("more", "first", "more"))),
-            'outputs.more shows other data of "first", and it keeps no results',
+            plan_of(
+                FIRST,
+                PRICED,
+                outputs=(*plan_of(FIRST, PRICED).outputs, Output("m", "priced", "m")),
+            ),
+            'outputs.m shows other data of "priced", and the results of an as-of join depend',
             id="an output of what has been",
         ),
         pytest.param(
-            plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",)))),
+            plan_of(FIRST, PRICED, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",)))),
             "inputs.customers_in was changed: it reads another topic",
             id="another topic",
         ),
@@ -106,9 +110,35 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
 def test_all_else_may_not(new: Plan, reason: str) -> None:
     """The reason is told, by the name of what is at fault."""
     with pytest.raises(CheckpointError) as error:
-        evolved(born(plan_of(FIRST)), new)
+        evolved(born(plan_of(FIRST, PRICED)), new)
 
     assert reason in error.value.message
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        pytest.param(
+            plan_of(msgspec.structs.replace(FIRST, where=("o.ck = c.ck", "o.n > 0"))),
+            id="a changed join",
+        ),
+        pytest.param(
+            plan_of(FIRST, Reduce("totals", "first", (("n", "count(*)"),))),
+            id="a reduction of what has been",
+        ),
+        pytest.param(
+            plan_of(FIRST, outputs=(*plan_of(FIRST).outputs, Output("more", "first", "more"))),
+            id="an output of what has been",
+        ),
+    ],
+)
+def test_what_a_delta_join_had_is_computed_once_more(new: Plan) -> None:
+    """It is a function of what its inputs are now."""
+    evolved(born(plan_of(FIRST)), new)
+
+    edit = edit_to(born(plan_of(FIRST)), new)
+    assert edit is not None
+    assert edit.joins_before == ("first",)
 
 
 def test_an_as_of_join_needs_what_its_left_has_been() -> None:
