@@ -92,6 +92,7 @@ KINDS: Mapping[str, AggregateKind] = {
     "min": AggregateKind(result=_extreme, keeps="ascending"),
     "max": AggregateKind(result=_extreme, keeps="descending"),
     "top": AggregateKind(result=_top, type="JSON", keeps="descending", is_limited=True),
+    "bottom": AggregateKind(result=_top, type="JSON", keeps="ascending", is_limited=True),
     "distinct": AggregateKind(
         result=_count, type="BIGINT", keeps="ascending", is_of_distinct=True
     ),
