@@ -75,6 +75,7 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.planning.unread import ALL_READ, Unread
+from ikebana.processor.relational.deriving import Derived, from_sql, resolved
 
 
 class Part(BaseModel):
@@ -225,6 +226,7 @@ class OperatorPart(StepPart):
     """`operators.<name>`."""
 
     upsert: Text | None = None
+    sql: Expression | None = None
     linear: Text | None = None
     concat: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     state_machine: Text | None = None
@@ -258,8 +260,8 @@ class OperatorPart(StepPart):
         own = {name: kind for name, kind in super().keys().items() if name not in steps}
         return {**own, **steps}
 
-    def operators(self, name: str) -> tuple[Operator, ...]:
-        """The operators that this section describes.  Raises: PlanError."""
+    def operators(self, name: str) -> tuple[Operator | Derived, ...]:
+        """The operators that this section describes, or how it is made.  Raises: PlanError."""
         kinds = [kind for kind in KINDS if getattr(self, kind)]
         path = f"operators.{name}"
         if len(kinds) != 1:
@@ -337,7 +339,11 @@ class OperatorPart(StepPart):
             raise PlanError(name, problems)
         return (Linear(name, source, tuple(steps)),)
 
-    def as_far_as_read(self, name: str, unread: Unread) -> tuple[Operator, ...]:
+    def as_sql(self, name: str, text: str) -> tuple[Derived, ...]:
+        """What `sql` becomes."""
+        return (from_sql(name, text, self.key),)
+
+    def as_far_as_read(self, name: str, unread: Unread) -> tuple[Operator | Derived, ...]:
         """The operators, of which something was not read; none if nothing is known of them.
 
         What steps behind one that was not read may name, nobody knows.
@@ -374,7 +380,7 @@ class _Section(NamedTuple):
     """
 
     keys: tuple[str, ...]
-    made: Callable[[OperatorPart, str, Any], tuple[Operator, ...]]
+    made: Callable[[OperatorPart, str, Any], tuple[Operator | Derived, ...]]
 
 
 _SECTIONS: Mapping[str, _Section] = {
@@ -389,6 +395,7 @@ _SECTIONS: Mapping[str, _Section] = {
     "as_of_join": _Section(
         ("on", "select", "key", "at", "outer", "retract"), OperatorPart.as_join
     ),
+    "sql": _Section(("key",), OperatorPart.as_sql),
 }
 KINDS = tuple(_SECTIONS)
 
@@ -463,7 +470,7 @@ class PlanPart(Part):
         Raises: PlanError.
         """
         problems: list[tuple[str, str]] = []
-        operators: list[Operator] = []
+        operators: list[Operator | Derived] = []
         lost: set[str] = set()
         for name, part in self.operators.items():
             if unread.may_have("operators", name):
@@ -475,7 +482,11 @@ class PlanPart(Part):
             except PlanError as error:
                 lost.add(f"operators.{name}")
                 problems += error.problems
-        of_operators = tuple(operators)
+        inputs = [source.input(name) for name, source in self.inputs.items()]
+        found = resolved(inputs, operators)
+        of_operators = found.operators
+        problems += found.problems
+        lost |= {f"operators.{name}" for name in found.lost}
         if not lost and not unread.paths:
             return checked(self._made(of_operators))
         # There, and not above, since it looks into the steps, for which it needs DuckDB.

@@ -1,6 +1,7 @@
 """Queries that DuckDB parses and binds over tables without rows: trees, types and problems."""
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -87,7 +88,7 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
 
 
 def common_type(kinds: Iterable[str]) -> str:
-    """The type that columns of several types have together in a union.  Raises: ExpressionError."""
+    """The type of a column of a union, from those of its parts.  Raises: ExpressionError."""
     both = " UNION ALL ".join(f"SELECT NULL::{kind}" for kind in dict.fromkeys(kinds))
     try:
         ((_, kind, *_),) = connection().execute(f"DESCRIBE {both}").fetchall()
@@ -99,7 +100,7 @@ def common_type(kinds: Iterable[str]) -> str:
 def _placed(error: str, text: str) -> tuple[str, int | None]:
     """The problem, and where it is: DuckDB shows the line, and carets below the place."""
     problem, lines = first_line(error), error.split("\n")
-    for shown, caret in zip(lines, lines[1:], strict=False):
+    for shown, caret in pairwise(lines):
         number, _, excerpt = shown.removeprefix("LINE ").partition(": ")
         if not shown.startswith("LINE ") or set(caret.strip()) != {"^"} or not number.isdigit():
             continue

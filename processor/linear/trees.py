@@ -115,4 +115,8 @@ def conjuncts(node: Node | None) -> Iterator[Node]:
 
 def struct_text(fields: Iterable[tuple[str, str]]) -> str:
     """SQL of a struct of named expressions."""
-    return "{" + ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': {sql}" for name, sql in fields) + "}"
+    return (
+        "{"
+        + ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': {sql}" for name, sql in fields)
+        + "}"
+    )

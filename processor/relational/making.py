@@ -19,6 +19,11 @@ from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Concat, Input, Linear, Operator, Plan, Reduce, Upsert
 
 Types = Mapping[str, str]
+# What a plan raises of which a part has a problem, or is not there.
+_OF_OTHERS = (
+    *(ChainError, JoinError, AggregateError, ExpressionError, PlanError),
+    *(KeyError, StopIteration),
+)
 
 
 class UnmadeError(Exception):
@@ -48,9 +53,18 @@ class Relation:
 
 
 class Known:
-    """The inputs and operators of a pipeline that others may be made of."""
+    """The inputs and operators of a pipeline that others may be made of.
 
-    def __init__(self, inputs: Iterable[Input], operators: Iterable[Operator]) -> None:
+    `pending` are the names of those that are still to be made.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[Input],
+        operators: Iterable[Operator],
+        pending: Iterable[str] = (),
+    ) -> None:
+        self.pending = set(pending)
         self.inputs = {source.name: source for source in inputs}
         self.operators = {operator.name: operator for operator in operators}
         self._relations: dict[str, Relation] = {}
@@ -69,12 +83,14 @@ class Known:
             UnmadeError: it has a problem of its own, or what it reads is not there.
             MakingError: its columns are not declared.
         """
+        if name in self.pending:
+            raise UnmadeError
         if name not in self._relations:
             plan = Plan("", tuple(self.inputs.values()), tuple(self.operators.values()), ())
             try:
                 scope = Graph(plan).relation(name).scope
-            except (ChainError, JoinError, AggregateError, ExpressionError, KeyError, PlanError) as e:
-                raise UnmadeError from e
+            except _OF_OTHERS as error:
+                raise UnmadeError from error
             self._relations[name] = _relation(name, scope)
         return self._relations[name]
 
@@ -83,8 +99,12 @@ def _relation(name: str, scope: Scope) -> Relation:
     if UNKNOWN in scope.types.values():
         raise UnmadeError
     if scope.open:
-        where = f"declare them under {scope.declare}" if scope.declare else (
-            "read a linear operator with a select of casts, such as {amount: amount::BIGINT}"
+        where = (
+            f"declare them under {scope.declare}"
+            if scope.declare
+            else (
+                "read a linear operator with a select of casts, such as {amount: amount::BIGINT}"
+            )
         )
         raise MakingError(f'the columns of "{name}" are not known; {where}')
     if BLOB in (scope.types[KEY], scope.types[VALUE]):
@@ -125,6 +145,10 @@ class Making:
         """A collection with the opposite counts."""
         return self.linear(source, what, Negate())
 
+    def is_whole(self, source: Relation) -> bool:
+        """Whether values have the columns that are known of them and no others."""
+        return source.name in self._made and not isinstance(self._made[source.name], Upsert)
+
     def together(self, what: str, *sources: Relation) -> Relation:
         """The sum of collections."""
         return self._add(Concat(self._free(what), tuple(source.name for source in sources)))
@@ -142,16 +166,32 @@ class Making:
         what: str,
         by: Iterable[tuple[str, str, str]],
         aggregates: Iterable[tuple[str, str]],
-        types: Types | None = None,
+        then: Sql | None = None,
     ) -> Relation:
         """The aggregates of each group, with columns for what the groups are by.
 
-        `by` are triples (column, SQL over the source, its type), `types` those of aggregates of
-        which the reduction knows none.
+        `by` are triples (column, SQL over the source, its type).  `then` has conditions and a
+        diff over aggregates alone; behind it, only the columns that groups are by are left.
         """
         by, listed = tuple(by), tuple(aggregates)
         reduced = self.reduced(source, what, by, listed)
-        return self._grouped(reduced, what, by, [name for name, _ in listed], types or {})
+        kept = [(name, quoted(name)) for name, _ in listed] if then is None else []
+        begin = then or Sql()
+        if len(by) < 2:
+            of_key = [(name, as_type("key", kind)) for name, _, kind in by]
+            step = msgspec.structs.replace(begin, select=(*of_key, *kept))
+            return self.linear(reduced, f"{what}.rows", step)
+        group = "g"
+        while group in (name for name, _ in listed):
+            group += "_"
+        whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
+        parsed = ((group, f"key::STRUCT({whole})"), *kept)
+        columns = [(name, f"{quoted(group)}.{quoted(name)}") for name, _, _ in by]
+        steps = (
+            msgspec.structs.replace(begin, select=parsed),
+            Sql(select=(*columns, *kept)),
+        )
+        return self.linear(reduced, f"{what}.rows", *steps)
 
     def reduced(
         self,
@@ -163,36 +203,6 @@ class Making:
         """The aggregates of each group alone; the key is what they are by."""
         key = _key_of(tuple(by))
         return self._add(Reduce(self._free(what), source.name, tuple(aggregates), key))
-
-    def _grouped(
-        self,
-        reduced: Relation,
-        what: str,
-        by: tuple[tuple[str, str, str], ...],
-        aggregates: list[str],
-        types: Types,
-    ) -> Relation:
-        own = [
-            (name, f"{quoted(name)}::{types[name]}" if name in types else quoted(name))
-            for name in aggregates
-        ]
-        if not by:
-            return self.select(reduced, f"{what}.rows", own)
-        if len(by) == 1:
-            ((name, _, kind),) = by
-            return self.select(reduced, f"{what}.rows", [(name, as_type("key", kind)), *own])
-        group = "g" if "g" not in aggregates else "g."
-        whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
-        steps = (
-            Sql(select=((group, f"key::STRUCT({whole})"), *own)),
-            Sql(
-                select=(
-                    *((name, f"{quoted(group)}.{quoted(name)}") for name, _, _ in by),
-                    *((name, quoted(name)) for name in aggregates),
-                )
-            ),
-        )
-        return self.linear(reduced, f"{what}.rows", *steps)
 
     def join(
         self,
@@ -232,7 +242,9 @@ class Making:
             return self._name if name == last.name else name
 
         found = (kind_of(each).with_sources(each, named) for each in made.values())
-        return tuple(msgspec.structs.replace(each, name=named(each.name)) for each in found)
+        renamed = (msgspec.structs.replace(each, name=named(each.name)) for each in found)
+        # Stable: whatever it reads comes before the last one.
+        return tuple(sorted(renamed, key=lambda each: each.name == self._name))
 
     def _readers(self, name: str) -> int:
         return sum(name in kind_of(each).sources(each) for each in self._made.values())
@@ -300,4 +312,3 @@ def _numbered(name: str) -> Iterator[str]:
     while True:
         yield f"{name}{number}"
         number += 1
-

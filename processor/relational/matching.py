@@ -7,14 +7,18 @@ other than equalities decide what matches, the matching rows of the left are mad
 take the place of the keys.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown
 from ikebana.processor.linear.trees import column, columns, renamed, text_of
 from ikebana.processor.relational.making import Making, Relation, struct
 from ikebana.processor.relational.rows import distinct
+
+Listed = list[tuple[str, Node]]
+"""Expressions by the names of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,6 @@ def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Nod
     return None
 
 
-def of_one(making: Making, side: Side, what: str, conditions: Sequence[Node]) -> Relation:
-    """What of one input meets conditions over it alone."""
-    own = [text_of(without(side.alias, condition)) for condition in conditions]
-    return making.where(side.relation, what, *own)
-
-
 def without(alias: str, node: Node) -> Node:
     """An expression over one input, without its alias."""
     names = {(names[0], names[1]): (names[1],) for names in columns(node) if names[0] == alias}
@@ -109,54 +107,89 @@ def without(alias: str, node: Node) -> Node:
     return made
 
 
-def met(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Relation:
-    """The rows of the left for which there is a row of the right: a semi-join."""
-    select = [(name, f"{shown(left.alias)}.{quoted(name)}") for name in left.relation.types]
+def met(
+    making: Making,
+    left: Side,
+    right: Side,
+    on: Conditions,
+    what: str,
+    select: Listed | None = None,
+) -> Relation:
+    """The rows of the left for which there is a row of the right: a semi-join.
+
+    `select` are expressions over the left, by default its columns.
+    """
+    shown_ = select or own_columns(left)
+    listed = [(name, text_of(node)) for name, node in shown_]
     if on.others:
-        matches = making.join(
-            f"{what}.matches",
-            ((left.alias, left.relation), (right.alias, right.relation)),
-            map(text_of, on.all),
-            select,
-            cartesian=not on.equalities,
-        )
-        rows = distinct(making, matches, f"{what}.rows")
-        both = (left.alias, left.relation), (right.alias, rows)
-        one, other = (
-            struct((name, f"{shown(side.alias)}.{quoted(name)}") for name in left.relation.types)
-            for side in (left, right)
-        )
-        return making.join(what, both, [f"{one} = {other}"], select)
+        return _met_by_rows(making, left, right, on, what, listed)
     conditions, keys = keys_of(making, right, on, what)
     wanted = [*map(text_of, on.left), *map(text_of, conditions)]
     both = (left.alias, left.relation), (right.alias, keys)
-    return making.join(what, both, wanted, select, cartesian=not on.equalities)
+    return making.join(what, both, wanted, listed, cartesian=not on.equalities)
 
 
-def keys_of(
-    making: Making, right: Side, on: Conditions, what: str
-) -> tuple[list[Node], Relation]:
+def own_columns(side: Side) -> Listed:
+    """All columns of a side, each under its own name."""
+    return [(name, column(side.alias, name)) for name in side.relation.types]
+
+
+def _met_by_rows(
+    making: Making,
+    left: Side,
+    right: Side,
+    on: Conditions,
+    what: str,
+    listed: list[tuple[str, str]],
+) -> Relation:
+    """The same by rows of the left that match, each of them once."""
+    matches = making.join(
+        f"{what}.matches",
+        ((left.alias, left.relation), (right.alias, right.relation)),
+        map(text_of, on.all),
+        [(name, text_of(node)) for name, node in own_columns(left)],
+        cartesian=not on.equalities,
+    )
+    rows = distinct(making, matches, f"{what}.rows")
+    both = (left.alias, left.relation), (right.alias, rows)
+    one, other = (
+        struct((name, f"{shown(side.alias)}.{quoted(name)}") for name in left.relation.types)
+        for side in (left, right)
+    )
+    return making.join(what, both, [f"{one} = {other}"], listed)
+
+
+def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[list[Node], Relation]:
     """The distinct keys of the right, and the equalities of the left with them.
 
     Without equalities it is one row if the right has any.
     """
-    there = of_one(making, right, f"{what}.right", on.right)
-    keys = [(f"k{at}", own) for at, (_, own) in enumerate(on.equalities)]
-    select = [(name, text_of(without(right.alias, own))) for name, own in keys] or [("k0", "true")]
-    selected = making.select(there, f"{what}.keys", select)
-    if keys:
-        # Null is equal to nothing.
-        nonnull = [f"{quoted(name)} IS NOT NULL" for name, _ in keys]
-        selected = making.where(selected, f"{what}.keys", *nonnull)
-    conditions = [
-        equal(own, column(right.alias, f"k{at}")) for at, (own, _) in enumerate(on.equalities)
+    names = [f"k{at}" for at, _ in enumerate(on.equalities)]
+    keys = [text_of(without(right.alias, own)) for _, own in on.equalities]
+    # Null is equal to nothing.
+    nonnull = [f"({key}) IS NOT NULL" for key in keys]
+    conditions = [text_of(without(right.alias, condition)) for condition in on.right]
+    select = tuple(zip(names, keys, strict=True)) or (("k0", "true"),)
+    step = Sql(where=(*conditions, *nonnull), select=select)
+    selected = making.linear(right.relation, f"{what}.keys", step)
+    equalities = [
+        equal(own, column(right.alias, name))
+        for (own, _), name in zip(on.equalities, names, strict=True)
     ]
-    return conditions, distinct(making, selected, f"{what}.keys")
+    return equalities, distinct(making, selected, f"{what}.keys.once")
 
 
 def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Relation:
     """The rows of the left for which there is no row of the right: an anti-join."""
-    matched = met(making, left, right, on, f"{what}.met")
-    own = [(name, quoted(name)) for name in left.relation.types]
-    rows = making.select(left.relation, f"{what}.rows", own)
-    return making.together(what, rows, making.negated(matched, f"{what}.met.negated"))
+    return making.together(what, *unmet_parts(making, left, right, on, what, own_columns(left)))
+
+
+def unmet_parts(
+    making: Making, left: Side, right: Side, on: Conditions, what: str, select: Listed
+) -> list[Relation]:
+    """Collections whose sum are expressions over the rows of an anti-join: all less those met."""
+    matched = met(making, left, right, on, f"{what}.met", select)
+    own = [(name, text_of(without(left.alias, node))) for name, node in select]
+    is_all = select == own_columns(left) and making.is_whole(left.relation)
+    rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)
+    return [rows, making.negated(matched, f"{what}.less")]

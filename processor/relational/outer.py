@@ -10,8 +10,7 @@ from ikebana.processor.relational.making import Making, MakingError, Relation
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,
-    unmet,
-    without,
+    unmet_parts,
 )
 
 Outer = Literal["left", "right", "full"]
@@ -39,9 +38,9 @@ def outer_join(
     )
     found = [matched]
     if kind in ("left", "full"):
-        found.append(_alone(making, left, right, on, select, f"{kind}.left"))
+        found += _alone(making, left, right, on, select, f"{kind}.left")
     if kind in ("right", "full"):
-        found.append(_alone(making, right, left, on.turned(), select, f"{kind}.right"))
+        found += _alone(making, right, left, on.turned(), select, f"{kind}.right")
     types = matched.types
     for each in found[1:]:
         if each.types != types:
@@ -59,13 +58,10 @@ def _alone(
     on: Conditions,
     select: Sequence[tuple[str, Node]],
     what: str,
-) -> Relation:
-    """The rows of a side without a match, selected with nulls for the other side."""
-    rows = unmet(making, side, other, on, what)
-    columns = [
-        (name, text_of(without(side.alias, _with_nulls(node, other)))) for name, node in select
-    ]
-    return making.select(rows, f"{what}.alone", columns)
+) -> list[Relation]:
+    """Collections whose sum are the rows of a side without a match, with nulls for the other."""
+    columns = [(name, _with_nulls(node, other)) for name, node in select]
+    return unmet_parts(making, side, other, on, what, columns)
 
 
 def _with_nulls(node: Node, other: Side) -> Node:
@@ -80,4 +76,3 @@ def _with_nulls(node: Node, other: Side) -> Node:
 
     made: Node = changed(node, change)
     return made
-

@@ -38,7 +38,7 @@ def first_rows(
     reduced = making.reduced(source, what, by, [("rows", f"{aggregate}({limit}, {pair})")])
     row = ", ".join(f"{quoted(name)} {kind}" for name, kind in source.types.items())
     listed = ", ".join(f"o{at} {kind}" for at, kind in enumerate(kinds))
-    whole = f"STRUCT({listed}{', ' if listed else ''}\"row\" STRUCT({row}))"
+    whole = f'STRUCT({listed}{", " if listed else ""}"row" STRUCT({row}))'
     steps = (
         Sql(flat_map=("row", '"rows"'), select=(("r", f'("row"::{whole})."row"'),)),
         Sql(select=tuple((name, f"r.{quoted(name)}") for name in source.types)),

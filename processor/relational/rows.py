@@ -19,10 +19,9 @@ _COUNT = "n"
 def distinct(making: Making, source: Relation, what: str = "distinct") -> Relation:
     """Each row once, as often as it may be there; the row is its own key."""
     count = _free(_COUNT, source)
-    reduced = making.reduce(source, what, _by_row(source), [(count, "count(*)")])
-    select = tuple((name, quoted(name)) for name in source.types)
     # A count below zero is of rows that have been retracted more often than inserted.
-    return making.linear(reduced, f"{what}.once", Sql(where=(f"{quoted(count)} > 0",), select=select))
+    once = Sql(where=(f"{quoted(count)} > 0",))
+    return making.reduce(source, what, _by_row(source), [(count, "count(*)")], once)
 
 
 def all_of(making: Making, sources: Sequence[Relation]) -> Relation:
@@ -82,20 +81,18 @@ def _of_two(
     both = making.together(f"{operation}.both", *marked)
     lefts, rows = _free("lefts", left), _free("rows", left)
     counts = [(lefts, f"count({quoted(side)})"), (rows, "count(*)")]
-    reduced = making.reduce(both, operation, _by_row(left), counts)
     in_left = f"greatest({quoted(lefts)}, 0)"
     in_right = f"greatest({quoted(rows)} - {quoted(lefts)}, 0)"
-    select = tuple((name, quoted(name)) for name in left.types)
     match operation, every:
         case "except", True:
-            step = Sql(diff=f"greatest({in_left} - {in_right}, 0)", select=select)
+            step = Sql(diff=f"greatest({in_left} - {in_right}, 0)")
         case "except", False:
-            step = Sql(where=(f"{in_left} > 0", f"{in_right} = 0"), select=select)
+            step = Sql(where=(f"{in_left} > 0", f"{in_right} = 0"))
         case _, True:
-            step = Sql(diff=f"least({in_left}, {in_right})", select=select)
+            step = Sql(diff=f"least({in_left}, {in_right})")
         case _:
-            step = Sql(where=(f"{in_left} > 0", f"{in_right} > 0"), select=select)
-    return making.linear(reduced, f"{operation}.left", step)
+            step = Sql(where=(f"{in_left} > 0", f"{in_right} > 0"))
+    return making.reduce(both, operation, _by_row(left), counts, step)
 
 
 def _by_row(source: Relation) -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.making import Known, Making, MakingError
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_select import select
-from ikebana.processor.relational.sql_whole import Query
+from ikebana.processor.relational.sql_whole import Query, within
 
 
 def sql_operators(
@@ -42,3 +42,12 @@ def sql_operators(
         raise QueryError(str(error)) from None
     except RecursionError:
         raise QueryError("it is nested too deeply") from None
+
+
+def tables_of(text: str) -> list[str]:
+    """All names that stand in FROM of a query; none if it cannot be parsed."""
+    try:
+        node = query_tree(text)
+    except QueryError:
+        return []
+    return [each["table_name"] for each in within(node, "table_name")]

@@ -60,7 +60,9 @@ def parts_of(node: Node) -> Parts:
     place = call.place
     if make is None:
         listed = ", ".join(sorted(_MADE))
-        raise QueryError(f"the aggregate {call.name}() is not supported; there are {listed}", place)
+        raise QueryError(
+            f"the aggregate {call.name}() is not supported; there are {listed}", place
+        )
     if call.is_distinct and call.name not in _DISTINCT:
         raise QueryError(
             f"{call.name}(DISTINCT …) is not supported; take it of a query with SELECT DISTINCT",

@@ -24,7 +24,7 @@ def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Nam
             waiting.append(condition)
         else:
             names.froms.conditions.append(names.resolved(condition))
-    subqueries = Subqueries(query, views, names)
+    subqueries = Subqueries(query, views, names, conjuncts(node["where_clause"]))
     # What is added to the join first, then what is taken away from its results.
     for condition in sorted(waiting, key=subqueries.takes_away):
         subqueries.add(condition)

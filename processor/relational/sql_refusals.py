@@ -3,9 +3,7 @@
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
 
-_ORDER = (
-    "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
-)
+_ORDER = "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
 _LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
 
 

@@ -13,7 +13,7 @@ from ikebana.processor.relational.making import Relation
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A collection in FROM: under an alias that no other one has, with what its columns are called.
+    """A collection in FROM, under an alias that no other one has, with the names of its columns.
 
     `columns` are triples (qualifier, column, field of the collection).  A collection that is made
     of others has the columns of all of them, each with the qualifier that it had there.

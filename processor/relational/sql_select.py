@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, conjuncts
+from ikebana.processor.linear.trees import bare, columns, conjuncts, own_nodes
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import Relation
 from ikebana.processor.relational.ranking import Order, first_rows
@@ -48,6 +48,16 @@ def select(query: Query, node: Node, views: Views) -> Relation:
     return _Select(query, node, views, names).relation()
 
 
+def _refuse_windows(node: Node) -> None:
+    for each in own_nodes(node):
+        if each["class"] == "WINDOW":
+            raise QueryError(
+                f"a window in the select list is not supported; for the first rows {_FIRST}, for "
+                "sums join a query with GROUP BY",
+                each.get("query_location"),
+            )
+
+
 class _Select:
     def __init__(self, query: Query, node: Node, views: Views, names: Names) -> None:
         self._query = query
@@ -60,11 +70,21 @@ class _Select:
         is_grouped = node["group_expressions"] or node["having"]
         is_grouped = is_grouped or node["aggregate_handling"] == "FORCE_AGGREGATES"
         if is_grouped or calls([node["select_list"], node["qualify"], node["modifiers"]]):
-            names.froms = Froms([self._query.item(names.froms, "where")], [], names.froms.merged)
+            item = self._query.item(names.froms, "where", self._read())
+            names.froms = Froms([item], [], names.froms.merged)
             return self._of_groups()
         listed = output_names(self._listed())
         ranked = [*self._windows(), *self._limits(listed)]
         return self._shown(names.froms, listed, ranked)
+
+    def _read(self) -> set[tuple[str, ...]] | None:
+        """The columns that are read behind WHERE, as pairs (alias, field); None: it may be all."""
+        node = self._node
+        parts = [node[part] for part in ("select_list", "group_expressions", "having", "qualify")]
+        parts.append(node["modifiers"])
+        if has_subquery(parts) or any(each["class"] == "STAR" for each in node["select_list"]):
+            return None
+        return {tuple(names[:2]) for names in columns(self._names.resolved({"all": parts}))}
 
     def _of_groups(self) -> Relation:
         node, names = self._node, self._names
@@ -106,6 +126,7 @@ class _Select:
                     "LEFT JOIN (SELECT k, sum(x) AS s FROM … GROUP BY k) t ON t.k = …",
                     each.get("query_location"),
                 )
+            _refuse_windows(each)
             name = each.get("alias") or ""
             if not name and each["class"] == "COLUMN_REF":
                 name = each["column_names"][-1]
@@ -196,8 +217,9 @@ class _Select:
             )
             for each in ranked
         ]
-        after = by[len(self._node["qualify"] and [*conjuncts(self._node["qualify"])] or []) :]
-        before = by[: len(by) - len(after)] if is_distinct else by
+        # LIMIT is of what DISTINCT leaves, QUALIFY of what it gets.
+        of_qualify = sum(1 for _ in conjuncts(self._node["qualify"]))
+        before, after = (by[:of_qualify], by[of_qualify:]) if is_distinct else (by, [])
         relation = self._query.selected(froms, [*listed, *hidden], "select")
         for partitions, orders, limit in before:
             relation = first_rows(making, relation, partitions, orders, limit)

@@ -8,9 +8,11 @@ not to be there is taken away from its results.
 on either side.
 """
 
+from collections.abc import Iterable
+
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import changed, column, conjuncts, nodes, own_nodes, tree
+from ikebana.processor.linear.trees import bare, changed, column, conjuncts, nodes, own_nodes, tree
 from ikebana.processor.relational.making import Relation
 from ikebana.processor.relational.matching import (
     Conditions,
@@ -43,10 +45,13 @@ def has_subquery(value: object) -> bool:
 class Subqueries:
     """Adds what conditions with subqueries mean to what a query has brought together."""
 
-    def __init__(self, query: Query, views: Views, names: Names) -> None:
+    def __init__(
+        self, query: Query, views: Views, names: Names, beside: Iterable[Node] = ()
+    ) -> None:
         self._query = query
         self._views = views
         self._names = names
+        self._nonnull = nonnull(beside)
 
     def takes_away(self, condition: Node) -> bool:
         """Whether a condition is that something is not there."""
@@ -70,7 +75,7 @@ class Subqueries:
                 if is_negative:
                     self._not_in(found)
                 else:
-                    right, on = self._matching(found, self._names.resolved(found["child"]))
+                    right, on = self._matching(found, found["child"])
                     self._keep(right, on, is_negative=False)
             case None if found["type"] in _COMPARISONS and not is_negative:
                 self._compare(found)
@@ -110,48 +115,44 @@ class Subqueries:
         self._names.froms = Froms([made], [], self._names.froms.merged)
 
     def _not_in(self, node: Node) -> None:
-        """Take away what is equal to a row, and, if one is null, what has the same correlation."""
+        """Take away what is equal to a row, and, if either is null, what there are rows for.
+
+        What a condition beside it says is not null needs no look at nulls.
+        """
         making = self._query.making
         inner = self._inner(node)
         (shown,) = inner.shown()
         child = self._names.resolved(node["child"])
         aliases = self._names.aliases()
         right = Side(inner.item.alias, inner.item.relation)
-        conditions = (
-            (equal(child, shown),),
-            (_is_null(shown),),
-            (_is_null(child),),
-        )
-        for own in conditions:
-            on = told_apart((*inner.resolved(), *own), aliases, {right.alias})
+        conditions = [equal(child, shown)]
+        if not inner.has_no_nulls:
+            conditions.append(_is_null(shown))
+        if bare(node["child"]) not in self._nonnull:
+            conditions.append(_is_null(child))
+        for condition in conditions:
+            on = told_apart((*inner.resolved(), condition), aliases, {right.alias})
             left = self._left()
             self._replace(unmet(making, left, right, on, "not"))
 
     def _matching(self, node: Node, child: Node | None) -> tuple[Side, Conditions]:
-        """The right of a semi-join, and what decides a match."""
+        """The right of a semi-join, and what decides a match; of IN, also `child = column`."""
         inner = self._inner(node)
+        on = self._conditions(inner, child)
+        if on.others or on.left:
+            # The left becomes one collection, whose columns have other names.
+            self._left()
+            on = self._conditions(inner, child)
+        return Side(inner.item.alias, inner.item.relation), on
+
+    def _conditions(self, inner: "_Found", child: Node | None) -> Conditions:
         conditions = list(inner.resolved())
         if child is not None:
             (shown,) = inner.shown()
-            conditions.append(equal(child, shown))
+            conditions.append(equal(self._names.resolved(child), shown))
         aliases = self._names.aliases()
         self._refuse_further(conditions, aliases | {inner.item.alias})
-        on = told_apart(conditions, aliases, {inner.item.alias})
-        if on.others or on.left:
-            # The left becomes one collection, under another alias.
-            self._left()
-            return self._matching_of_one(inner, node, child is not None)
-        return Side(inner.item.alias, inner.item.relation), on
-
-    def _matching_of_one(
-        self, inner: "_Found", node: Node, is_in: bool
-    ) -> tuple[Side, Conditions]:
-        conditions = list(inner.resolved())
-        if is_in:
-            (shown,) = inner.shown()
-            conditions.append(equal(self._names.resolved(node["child"]), shown))
-        on = told_apart(conditions, self._names.aliases(), {inner.item.alias})
-        return Side(inner.item.alias, inner.item.relation), on
+        return told_apart(conditions, aliases, {inner.item.alias})
 
     def _refuse_further(self, conditions: list[Node], aliases: set[str]) -> None:
         for condition in conditions:
@@ -259,8 +260,16 @@ class Subqueries:
 class _Found:
     """What a subquery brings together as one item, and what of it reads the query around it."""
 
-    def __init__(self, names: Names, correlated: tuple[Node, ...], shown: list[Node]) -> None:
+    def __init__(
+        self,
+        names: Names,
+        correlated: tuple[Node, ...],
+        shown: list[Node],
+        *,
+        has_no_nulls: bool = False,
+    ) -> None:
         self.names = names
+        self.has_no_nulls = has_no_nulls
         self._correlated = correlated
         self._shown = shown
 
@@ -294,12 +303,22 @@ def _found(query: Query, views: Views, inner: Node, outer: Names) -> _Found:
         else:
             correlated.append(condition)
     within.froms.conditions += own
-    subqueries = Subqueries(query, views, within)
+    subqueries = Subqueries(query, views, within, conjuncts(inner["where_clause"]))
     for condition in sorted(waiting, key=subqueries.takes_away):
         subqueries.add(condition)
     within.froms = Froms([query.item(within.froms, "sub")], [], within.froms.merged)
+    known = nonnull(conjuncts(inner["where_clause"]))
+    has_no_nulls = all(bare({**each, "alias": ""}) in known for each in inner["select_list"])
     shown = [] if any(e["class"] == "STAR" for e in inner["select_list"]) else inner["select_list"]
-    return _Found(within, tuple(correlated), [{**each, "alias": ""} for each in shown])
+    columns = [{**each, "alias": ""} for each in shown]
+    return _Found(within, tuple(correlated), columns, has_no_nulls=has_no_nulls)
+
+
+def nonnull(conditions: Iterable[Node]) -> list[Node]:
+    """What conditions say is not null, without places."""
+    return [
+        bare(each["children"][0]) for each in conditions if each["type"] == "OPERATOR_IS_NOT_NULL"
+    ]
 
 
 def _is_plain(node: Node) -> bool:
@@ -321,7 +340,9 @@ def _refuse_total(node: Node) -> None:
     for each in nodes(node):
         is_one = each["class"] in ("COLUMN_REF", "CONSTANT", "CAST", "TYPE")
         name = str(each.get("function_name", "")).lower()
-        is_function = each["class"] == "FUNCTION" and (name in _ARITHMETIC or calls(each)[:1] == [each])
+        is_function = each["class"] == "FUNCTION" and (
+            name in _ARITHMETIC or calls(each)[:1] == [each]
+        )
         if is_one or is_function:
             continue
         if any(each is inner for call in calls(node) for inner in nodes(call)):

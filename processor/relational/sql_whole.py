@@ -1,6 +1,6 @@
 """A SQL query as a whole: its tables, its views, and the collections that it is made of."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ class Query:
             if each["class"] == "COLUMN_REF"
             for name in each["column_names"]
         }
-        for using in _all(node, "using_columns"):
+        for using in within(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
         self.tables = dict(self._tables(node))
 
@@ -97,7 +97,9 @@ class Query:
             view.made = self.query(view.node, view.views)
             own = list(view.made.types)
             if view.names:
-                columns = zip([*view.names, *own[len(view.names) :]], map(quoted, own), strict=True)
+                columns = zip(
+                    [*view.names, *own[len(view.names) :]], map(quoted, own), strict=True
+                )
                 view.made = self.making.select(view.made, "named", columns)
         return view.made
 
@@ -106,17 +108,21 @@ class Query:
         name = free("".join(c if c.isalnum() else "_" for c in wanted) or "t", self._aliases)
         return name
 
-    def wanted(self, items: Sequence[Item]) -> tuple[Listed, list[tuple[str, str, str]]]:
+    def wanted(
+        self, items: Sequence[Item], only: Collection[tuple[str, ...]] | None = None
+    ) -> tuple[Listed, list[tuple[str, str, str]]]:
         """The columns of items that the query may read, to be selected from them together.
 
         They are pairs of a new name and what it is of, and columns of an item that has these.
+        With `only`, pairs (alias, field), these are all that is read.
         """
         listed: Listed = []
         columns: list[tuple[str, str, str]] = []
         used: set[str] = set()
         for item in items:
             for of, name, each in item.columns:
-                if not ((self._stars and name != KEY) or name.lower() in self._mentioned):
+                is_read = (self._stars and name != KEY) or name.lower() in self._mentioned
+                if not is_read or (only is not None and (item.alias, each) not in only):
                     continue
                 plain = name if name.lower() not in (*used, KEY) else f"{of}_{name}"
                 own = free(plain, used)
@@ -125,11 +131,13 @@ class Query:
         # A row is there, even if nothing of it is read.
         return listed or [("there", tree("true"))], columns
 
-    def item(self, froms: Froms, what: str) -> Item:
+    def item(
+        self, froms: Froms, what: str, only: Collection[tuple[str, ...]] | None = None
+    ) -> Item:
         """One collection in place of several and their conditions, with all that may be read."""
         if len(froms.items) == 1 and not froms.conditions:
             return froms.items[0]
-        listed, columns = self.wanted(froms.items)
+        listed, columns = self.wanted(froms.items, only)
         relation = self.selected(froms, listed, what)
         return Item(self.free_alias(what), relation, tuple(columns))
 
@@ -137,6 +145,9 @@ class Query:
         """The collection of expressions over items for which the conditions are true."""
         if len(froms.items) == 1:
             (item,) = froms.items
+            as_it_is = [(name, column(item.alias, name)) for name in item.relation.types]
+            if not froms.conditions and listed == as_it_is and self.making.is_whole(item.relation):
+                return item.relation
             conditions = tuple(text_of(without(item.alias, each)) for each in froms.conditions)
             select = tuple((name, text_of(without(item.alias, node))) for name, node in listed)
             return self.making.linear(item.relation, what, Sql(where=conditions, select=select))
@@ -177,8 +188,10 @@ class Query:
 
     def _tables(self, node: Node) -> Iterator[tuple[str, Relation]]:
         """All collections that the query names, but for the views of its own."""
-        seen = {view["key"].lower() for each in _all(node, "cte_map") for view in _views_of(each)}
-        for each in _all(node, "table_name"):
+        seen = {
+            view["key"].lower() for each in within(node, "cte_map") for view in _views_of(each)
+        }
+        for each in within(node, "table_name"):
             name, place = each["table_name"], each.get("query_location")
             if name.lower() in seen:
                 continue
@@ -191,13 +204,14 @@ class Query:
             yield name, self._collection(name, place)
 
     def _collection(self, name: str, place: int | None) -> Relation:
-        known = {**self._known.inputs, **self._known.operators}
+        pending = dict.fromkeys(self._known.pending)
+        known: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
         alike = [each for each in known if each.lower() == name.lower()]
         if not alike:
             raise no_table(name, known, place)
         actual = name if name in alike else alike[0]
         try:
-            if actual in self._known:
+            if actual in self._known or actual in pending:
                 return self._known.relation(actual)
             return self.making.rows_of(actual)
         except MakingError as error:
@@ -231,16 +245,16 @@ def free(name: str, used: set[str]) -> str:
     return found
 
 
-def _all(value: Any, part: str) -> Iterator[Node]:
+def within(value: Any, part: str) -> Iterator[Node]:
     """Everything in a tree that has a part of this name, in the order of the text."""
     if isinstance(value, list):
         for item in value:
-            yield from _all(item, part)
+            yield from within(item, part)
     elif isinstance(value, dict):
         if part in value:
             yield value
         for item in value.values():
-            yield from _all(item, part)
+            yield from within(item, part)
 
 
 def _is_connected(froms: Froms) -> bool:
@@ -255,4 +269,3 @@ def _is_connected(froms: Froms) -> bool:
             for alias in united:
                 groups[alias] = united
     return len(groups[froms.items[0].alias]) == len(froms.items)
-

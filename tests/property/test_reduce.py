@@ -31,6 +31,7 @@ AGGREGATES = (
     Aggregate("a max", "max", "a"),
     Aggregate("b max", "max", "b"),
     Aggregate("a top", "top", "a", 3),
+    Aggregate("a bottom", "bottom", "a", 2),
     Aggregate("a distinct", "distinct", "a"),
     Aggregate("b distinct", "distinct", "b"),
     Aggregate("a or", "bool_or", "a"),
@@ -166,6 +167,8 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return in_order[-1] if in_order else None
         case "top":
             return in_order[::-1][: aggregate.limit]
+        case "bottom":
+            return in_order[: aggregate.limit]
         case "distinct":
             return len(there)
         case "bool_or":

@@ -1,4 +1,4 @@
-"""Views in SQL against DuckDB: what a query gives at a time is what DuckDB says of the tables then."""
+"""Views in SQL against DuckDB: what it answers over the tables as they are at a time."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
