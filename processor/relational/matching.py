@@ -82,8 +82,8 @@ def told_apart(conditions: Iterable[Node], lefts: set[str], rights: set[str]) ->
 
 
 def aliases_of(node: object) -> set[str]:
-    """The aliases that an expression reads."""
-    return {names[0] for names in columns(node)}
+    """The aliases that an expression reads; a name alone is a parameter of a lambda."""
+    return {names[0] for names in columns(node) if len(names) > 1}
 
 
 def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:

@@ -22,6 +22,8 @@ class Call(NamedTuple):
     """SQL, whether descending, whether nulls come first."""
     condition: str | None
     place: int | None
+    type_of: Callable[[str], str]
+    """The SQL type of an expression over the same columns."""
 
     def only(self, sql: str) -> str:
         """The argument where the FILTER is true, else null."""
@@ -53,9 +55,9 @@ def calls(value: object) -> list[Node]:
     return [node for node in own_nodes(value) if is_aggregate(node)]
 
 
-def parts_of(node: Node) -> Parts:
+def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
     """What a call over fields is made of.  Raises: QueryError."""
-    call = _call(node)
+    call = _call(node, type_of)
     make = _MADE.get(call.name)
     place = call.place
     if make is None:
@@ -73,7 +75,7 @@ def parts_of(node: Node) -> Parts:
     return make(call)
 
 
-def _call(node: Node) -> Call:
+def _call(node: Node, type_of: Callable[[str], str]) -> Call:
     arguments = tuple(text_of(each["expression"]) for each in node["arguments"])
     orders = tuple(
         (text_of(each["expression"]), *direction(each)) for each in node["order_bys"]["orders"]
@@ -81,7 +83,7 @@ def _call(node: Node) -> Call:
     name = node["function_name"].lower()
     condition = None if node["filter"] is None else text_of(node["filter"])
     place = node.get("query_location")
-    return Call(name, arguments, node["distinct"], orders, condition, place)
+    return Call(name, arguments, node["distinct"], orders, condition, place, type_of)
 
 
 def direction(order: Node) -> tuple[bool, bool]:
@@ -126,6 +128,55 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
     return made
 
 
+def _listed(call: Call) -> Parts:
+    """All values in their order, nulls among them; without an order, in that of the values."""
+    return Parts(*_in_order(call, call.arguments[0]))
+
+
+def _string(call: Call) -> Parts:
+    """Texts that are not null, one behind another."""
+    if call.is_distinct:
+        raise QueryError(f"{call.name}(DISTINCT …) is not supported", call.place)
+    text, separator = (*call.arguments, "','")[:2]
+    aggregates, listed = _in_order(call, f"({text})::VARCHAR", without_nulls=True)
+    return Parts(aggregates, f"array_to_string({listed}, {separator})")
+
+
+def _in_order(call: Call, shown: str, *, without_nulls: bool = False) -> tuple[tuple[str], str]:
+    """An aggregate that lists values in an order, and SQL of the list; null if there are none."""
+    ways = {descending for _, descending, _ in call.orders}
+    if len(ways) > 1:
+        raise QueryError("ORDER BY in two directions in an aggregate is not supported", call.place)
+    is_turned = ways == {True}
+    parts = []
+    for sql, _, nulls_first in call.orders:
+        # In a list nulls come last; it may be turned around.
+        parts += [f"({sql}) IS NOT NULL"] * (nulls_first != is_turned) + [sql]
+    parts.append(shown)
+    pair = struct((f"o{at}", sql) for at, sql in enumerate(parts))
+    kinds = ", ".join(f"o{at} {call.type_of(sql)}" for at, sql in enumerate(parts))
+    there = f"CASE WHEN ({shown}) IS NOT NULL THEN {pair} END" if without_nulls else pair
+    whole = f"CAST({{0}} AS STRUCT({kinds})[])"
+    whole = f"list_reverse({whole})" if is_turned else whole
+    last = f"o{len(parts) - 1}"
+    # Alike in everything, so that only this name is not a column.
+    listed = f"nullif(list_transform({whole}, lambda x: x['{last}']), [])"
+    return (f"list({call.only(there)})",), listed
+
+
+def _quantile(name: str) -> Callable[[Call], Parts]:
+    """What DuckDB makes of the list of all values that are not null."""
+
+    def made(call: Call) -> Parts:
+        shown, *fraction = call.arguments
+        kind = call.type_of(shown)
+        given = "".join(f", {each}" for each in fraction)
+        whole = f"CAST({{0}} AS {kind}[])"
+        return Parts((f"list({call.only(shown)})",), f"list_aggregate({whole}, '{name}'{given})")
+
+    return made
+
+
 _MADE: Mapping[str, Callable[[Call], Parts]] = {
     "count": _count,
     "count_star": _count,
@@ -133,6 +184,12 @@ _MADE: Mapping[str, Callable[[Call], Parts]] = {
     "sum": _plain("sum", is_typed=False),
     "avg": _plain("avg"),
     "mean": _plain("avg"),
+    **{name: _plain(name) for name in ("var_samp", "var_pop", "stddev_samp", "stddev_pop")},
+    "variance": _plain("var_samp"),
+    "stddev": _plain("stddev_samp"),
+    **dict.fromkeys(("list", "array_agg"), _listed),
+    **dict.fromkeys(("string_agg", "group_concat", "listagg"), _string),
+    **{name: _quantile(name) for name in ("median", "quantile_cont", "quantile_disc")},
     "min": _plain("min"),
     "max": _plain("max"),
     "any_value": _plain("min"),
@@ -142,11 +199,13 @@ _MADE: Mapping[str, Callable[[Call], Parts]] = {
     **dict.fromkeys(("arg_max", "max_by", "argmax"), _of_extreme("max")),
 }
 _DISTINCT = {"count", "min", "max", "bool_or", "bool_and", "any_value"}
-_ORDERED: set[str] = set()
+_ORDERED = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
 
 
 def result_tree(parts: Parts, names: list[str], alias: str, kind: str) -> Node:
     """The expression of a result over the columns of a reduction."""
     columns = [f"{quoted(alias)}.{quoted(name)}" for name in names]
-    text = parts.result.format(*columns)
+    text = parts.result
+    for at, each in enumerate(columns):
+        text = text.replace(f"{{{at}}}", each)
     return tree(text if parts.is_typed else f"CAST({text} AS {kind})")

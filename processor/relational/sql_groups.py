@@ -7,7 +7,7 @@ from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, nodes, text_of
-from ikebana.processor.relational.matching import aliases_of, without
+from ikebana.processor.relational.matching import without
 from ikebana.processor.relational.sql_aggregates import calls, is_aggregate, parts_of, result_tree
 from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import Listed, Query, free
@@ -26,18 +26,15 @@ class Grouped:
 
         def change(found: Node) -> Node | None:
             plain = bare(found)
-            return next((made for each, made in self.known if each == plain), None)
+            made = next((made for each, made in self.known if each == plain), None)
+            # A name alone is a parameter of a lambda.
+            if made is None and found["class"] == "COLUMN_REF" and len(found["column_names"]) > 1:
+                name = ".".join(found["column_names"][1:])
+                problem = f'"{name}" is neither grouped by nor in an aggregate'
+                raise QueryError(problem, found.get("query_location"))
+            return made
 
         made: Node = changed(node, change)
-        if aliases_of(made) - {self.item.alias}:
-            stray = next(
-                each
-                for each in nodes(made)
-                if each["class"] == "COLUMN_REF" and each["column_names"][0] != self.item.alias
-            )
-            name = ".".join(stray["column_names"][1:])
-            place = stray.get("query_location")
-            raise QueryError(f'"{name}" is neither grouped by nor in an aggregate', place)
         return made
 
 
@@ -65,7 +62,7 @@ def grouped(
         if inner:
             raise QueryError("an aggregate of an aggregate", inner[0].get("query_location"))
         own = without(item.alias, call)
-        parts = parts_of(own)
+        parts = parts_of(own, lambda sql: types_of([sql], columns)[0])
         for text in parts.aggregates:
             if text not in named:
                 named[text] = free(call["function_name"].lower(), used)
@@ -85,8 +82,9 @@ _NUMBERS = ("INTEGER", "DOUBLE", "FLOAT", "DECIMAL", "INT")
 
 
 def _refuse_other_types(call: Node, own: Node, kind: str, columns: dict[str, str]) -> None:
-    """Refuse sums and averages of what are no numbers, such as intervals or booleans."""
-    if call["function_name"].lower() not in ("sum", "avg", "mean"):
+    """Refuse sums, averages and the like of what are no numbers, such as intervals or booleans."""
+    name = call["function_name"].lower()
+    if name not in ("sum", "avg", "mean") and not name.startswith(("var", "stddev")):
         return
     (of,) = types_of([text_of(own["arguments"][0]["expression"])], columns)
     if not any(word in of for word in _NUMBERS) or of.endswith("]") or of == "INTERVAL":

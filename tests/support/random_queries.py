@@ -153,6 +153,12 @@ class Drawing:
                 f"min({column})",
                 f"max({column})",
                 f"bool_or({number} > 0)",
+                f"var_pop({number})",
+                f"stddev({number})",
+                f"median({number})",
+                f"list({column} ORDER BY {column} DESC NULLS FIRST)",
+                f"string_agg({column}, '-' ORDER BY {column})",
+                f"max({number})",
             ]
         )
         return made + (f" FILTER (WHERE {number} >= 0)" if self.choice.random() < 0.2 else "")
