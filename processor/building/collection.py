@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,10 @@ from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.steps import Sql, Step
 from ikebana.processor.planning.plan import Concat, Linear, OnChange, Operator, Output, Reduce
+
+if TYPE_CHECKING:
+    from ikebana.processor.relational.deriving import Derived
+    from ikebana.processor.relational.rows import SetOperation
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -292,6 +296,94 @@ class Collection(Generic[Key, Value]):
         join = AsOfJoin(own, *inputs, conditions(on), columns, key, at, outer, retract)
         return made(self.parts, join)
 
+    def distinct(self, *columns: str, name: str | None = None) -> "Collection[Any, Any]":
+        """Keep each row once, as these columns or all that are declared; the row is the key.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> columns = [ik.Column("product", "VARCHAR"), ik.Column("quantity", "BIGINT")]
+        >>> orders = shop.topic("orders", columns=columns).upsert()
+        >>> _ = orders.distinct("product").to("products")
+        >>> tea, more = {"product": "tea", "quantity": 1}, {"product": "tea", "quantity": 9}
+        >>> shop.evaluate(orders=[(1, tea, 0), (2, more, 5)])["products"]
+        [Update(data=('tea', {'product': 'tea'}), time=0, diff=1)]
+        """
+        source = self.built()
+        select = steps.project(*columns).select if columns else None
+        return self._made(lambda s: s.distinct(name or f"{source}_distinct", source, select))
+
+    def union(
+        self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
+    ) -> "Collection[Any, Any]":
+        """Return the rows of all collections: each once, or with `every` as often as there."""
+        return self._of_sets("union", "union", others, name, every=every)
+
+    def minus(
+        self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
+    ) -> "Collection[Any, Any]":
+        """Return the rows that are in none of the others: what SQL calls EXCEPT, or EXCEPT ALL."""
+        return self._of_sets("minus", "except", others, name, every=every)
+
+    def intersect(
+        self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
+    ) -> "Collection[Any, Any]":
+        """Return the rows that are in all collections: INTERSECT of SQL, or INTERSECT ALL."""
+        return self._of_sets("intersect", "intersect", others, name, every=every)
+
+    def semi_join(
+        self,
+        right: "Collection[Any, Any]",
+        *,
+        on: str | Iterable[str],
+        aliases: tuple[str, str] = ("l", "r"),
+        name: str | None = None,
+    ) -> "Collection[Key, Value]":
+        """Keep the rows for which there is a row of `right` that makes the conditions true."""
+        return self._matching("semi_join", right, on, aliases, name)
+
+    def anti_join(
+        self,
+        right: "Collection[Any, Any]",
+        *,
+        on: str | Iterable[str],
+        aliases: tuple[str, str] = ("l", "r"),
+        name: str | None = None,
+    ) -> "Collection[Key, Value]":
+        """Keep the rows for which there is no row of `right` that makes the conditions true."""
+        return self._matching("anti_join", right, on, aliases, name)
+
+    def outer_join(
+        self,
+        right: "Collection[Any, Any]",
+        *,
+        on: str | Iterable[str],
+        select: Mapping[str, str],
+        kind: Literal["left", "right", "full"] = "left",
+        aliases: tuple[str, str] = ("l", "r"),
+        name: str | None = None,
+    ) -> "Collection[Any, dict[str, Any]]":
+        """Join, and keep the rows without a match of one side or both, with nulls for the other.
+
+        `on` and `select` are SQL over columns with an alias in front: `l.product`, `r.price`.
+        """
+        left, met = self.built(), right.built_in(self.parts)
+        own, columns = name or f"{left}_{kind}_{met}", tuple(select.items())
+        inputs = tuple(zip(aliases, (left, met), strict=True))
+        return self._made(lambda s: s.outer(own, kind, inputs, conditions(on), columns))
+
+    def first(
+        self,
+        count: int = 1,
+        *,
+        order: str | Iterable[str],
+        partition: Iterable[str] = (),
+        name: str | None = None,
+    ) -> "Collection[Any, Any]":
+        """Keep the first rows in an order, such as `amount DESC`, of each partition."""
+        source, by = self.built(), tuple(partition)
+        own = name or f"{source}_first"
+        return self._made(lambda s: s.first(own, source, by, conditions(order), count))
+
     def to(
         self,
         topic: str,
@@ -338,6 +430,39 @@ class Collection(Generic[Key, Value]):
                 hint="Publish it there, and read its topic here.",
             )
         return self.built()
+
+    def _of_sets(
+        self,
+        kind: str,
+        operation: "SetOperation",
+        others: "tuple[Collection[Any, Any], ...]",
+        name: str | None,
+        *,
+        every: bool,
+    ) -> "Collection[Any, Any]":
+        sources = (self.built(), *(each.built_in(self.parts) for each in others))
+        own = name or f"_{kind}_".join(sources)
+        return self._made(lambda s: s.set_operation(own, kind, operation, sources, every=every))
+
+    def _matching(
+        self,
+        kind: str,
+        right: "Collection[Any, Any]",
+        on: str | Iterable[str],
+        aliases: tuple[str, str],
+        name: str | None,
+    ) -> "Collection[Any, Any]":
+        left, met = self.built(), right.built_in(self.parts)
+        inputs = tuple(zip(aliases, (left, met), strict=True))
+        own = name or f"{left}_{kind}_{met}"
+        return self._made(lambda s: s.matching(own, kind, inputs, conditions(on)))
+
+    def _made(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
+        """Add the operators that a section of `relational.sections` becomes."""
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.building.views import derived
+
+        return derived(self.parts, section)
 
     def _then(self, step: Step) -> "Collection[Any, Any]":
         """Append a step; conditions merge into the step that follows them, as in a file."""

@@ -212,6 +212,32 @@ class Pipeline:
         join = DeltaJoin(own, aliases, texts, columns, key, paths, cartesian, strategy)
         return made(self._parts, join)
 
+    def sql(self, query: str, *, name: str, key: str | None = None) -> Collection[Any, Any]:
+        """Make a view of a SQL query, and keep its result current.
+
+        The names in FROM are those of inputs, operators and views of this pipeline; names of
+        collections are given by `name` and `named`.  `key` is SQL over the columns of the result:
+        its key.  What is supported: docs/sql.md.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> columns = [ik.Column("product", "VARCHAR"), ik.Column("quantity", "BIGINT")]
+        >>> _ = shop.topic("orders", columns=columns).upsert()
+        >>> sold = shop.sql(
+        ...     "SELECT product, sum(quantity) AS sold FROM orders GROUP BY product", name="sold"
+        ... )
+        >>> _ = sold.to("sold")
+        >>> shop.evaluate(orders=[(1, {"product": "tea", "quantity": 2}, 0)])["sold"]
+        [Update(data=('tea', {'product': 'tea', 'sold': 2}), time=0, diff=1)]
+
+        Raises:
+            ConfigError: the query is refused, with its place and what to write instead.
+        """
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.building.views import view
+
+        return view(self._parts, name, query, key)
+
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
     ) -> Collection[Any, Any]:

@@ -26,6 +26,7 @@ from ikebana.processor.configuring.values import (
     Text,
     Whole,
     as_aggregates,
+    as_by,
     as_flag,
     as_flat_mapped,
     as_joined,
@@ -53,6 +54,10 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.planning.unread import ALL_READ, Unread
+from ikebana.processor.relational import sections
+from ikebana.processor.relational.deriving import Derived, from_sql, resolved
+from ikebana.processor.relational.outer import Outer
+from ikebana.processor.relational.rows import SetOperation
 
 _PYTHON: tuple[Kind, ...] = get_args(Kind)
 
@@ -110,6 +115,7 @@ class OperatorPart(StepPart):
     """`operators.<name>`."""
 
     upsert: Text | None = None
+    sql: Expression | None = None
     linear: Text | None = None
     concat: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     state_machine: Text | None = None
@@ -119,11 +125,26 @@ class OperatorPart(StepPart):
     view: Text | None = None
     version: Whole = 1
     migrate: Text | None = None
-    by: Expression | None = None
+    by: Annotated[str | None, BeforeValidator(as_by)] = None
+    having: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_aggregates)] = ()
     function: Text | None = None
     delta_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
     as_of_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    distinct: Text | None = None
+    union: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
+    minus: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
+    intersect: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
+    all: Annotated[bool, BeforeValidator(as_flag)] = False
+    semi_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    anti_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    left_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    right_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    full_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
+    first: Text | None = None
+    count: Whole = 1
+    partition: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
+    order: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     on: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     at: Annotated[At, choice(At)] = "alt"
     outer: Annotated[bool, BeforeValidator(as_flag)] = False
@@ -143,8 +164,8 @@ class OperatorPart(StepPart):
         own = {name: kind for name, kind in super().keys().items() if name not in steps}
         return {**own, **steps}
 
-    def operators(self, name: str) -> tuple[Operator, ...]:
-        """The operators that this section describes.  Raises: PlanError."""
+    def operators(self, name: str) -> tuple[Operator | Derived, ...]:
+        """The operators that this section describes, or how it is made.  Raises: PlanError."""
         kinds = [kind for kind in KINDS if getattr(self, kind)]
         path = f"operators.{name}"
         if len(kinds) != 1:
@@ -172,8 +193,11 @@ class OperatorPart(StepPart):
         return (Concat(name, sources),)
 
     def as_reduce(self, name: str, source: str) -> tuple[Operator, ...]:
-        """What `reduce` becomes."""
-        return (Reduce(name, source, self.aggregates, self.by, self.function),)
+        """What `reduce` becomes; its conditions are a linear operator behind it."""
+        groups = f"{name}.groups" if self.having else name
+        reduce = Reduce(groups, source, self.aggregates, self.by, self.function)
+        step = Sql(where=self.having)
+        return (reduce, Linear(name, groups, (step,))) if self.having else (reduce,)
 
     def as_machine(self, name: str, source: str) -> tuple[Operator, ...]:
         """What `state_machine` becomes.  Raises: PlanError."""
@@ -222,7 +246,37 @@ class OperatorPart(StepPart):
             raise PlanError(name, problems)
         return (Linear(name, source, tuple(steps)),)
 
-    def as_far_as_read(self, name: str, unread: Unread) -> tuple[Operator, ...]:
+    def as_sql(self, name: str, text: str) -> tuple[Derived, ...]:
+        """What `sql` becomes."""
+        return (from_sql(name, text, self.key),)
+
+    def as_distinct(self, name: str, source: str) -> tuple[Derived, ...]:
+        """What `distinct` becomes."""
+        return (sections.distinct(name, source, self.select),)
+
+    def as_set_operation(self, name: str, sources: tuple[str, ...]) -> tuple[Derived, ...]:
+        """What `union`, `minus` and `intersect` become."""
+        if self.union:
+            return (sections.set_operation(name, "union", "union", sources, every=self.all),)
+        kind = "minus" if self.minus else "intersect"
+        operation: SetOperation = "except" if self.minus else "intersect"
+        return (sections.set_operation(name, kind, operation, sources, every=self.all),)
+
+    def as_matching(self, name: str, inputs: tuple[tuple[str, str], ...]) -> tuple[Derived, ...]:
+        """What `semi_join` and `anti_join` become."""
+        kind = "semi_join" if self.semi_join else "anti_join"
+        return (sections.matching(name, kind, inputs, self.on),)
+
+    def as_outer(self, name: str, inputs: tuple[tuple[str, str], ...]) -> tuple[Derived, ...]:
+        """What `left_join`, `right_join` and `full_join` become."""
+        kind: Outer = "left" if self.left_join else "right" if self.right_join else "full"
+        return (sections.outer(name, kind, inputs, self.on, self.select),)
+
+    def as_first(self, name: str, source: str) -> tuple[Derived, ...]:
+        """What `first` becomes."""
+        return (sections.first(name, source, self.partition, self.order, self.count),)
+
+    def as_far_as_read(self, name: str, unread: Unread) -> tuple[Operator | Derived, ...]:
         """The operators, of which something was not read; none if nothing is known of them.
 
         What steps behind one that was not read may name, nobody knows.
@@ -259,7 +313,7 @@ class _Section(NamedTuple):
     """
 
     keys: tuple[str, ...]
-    made: Callable[[OperatorPart, str, Any], tuple[Operator, ...]]
+    made: Callable[[OperatorPart, str, Any], tuple[Operator | Derived, ...]]
 
 
 _SECTIONS: Mapping[str, _Section] = {
@@ -267,13 +321,24 @@ _SECTIONS: Mapping[str, _Section] = {
     "linear": _Section((), OperatorPart.as_linear),
     "concat": _Section((), OperatorPart.as_concat),
     "state_machine": _Section(("step", "view", "version", "migrate"), OperatorPart.as_machine),
-    "reduce": _Section(("by", "aggregates", "function"), OperatorPart.as_reduce),
+    "reduce": _Section(("by", "aggregates", "function", "having"), OperatorPart.as_reduce),
     "delta_join": _Section(
         ("where", "select", "key", "orders", "cartesian", "strategy"), OperatorPart.as_join
     ),
     "as_of_join": _Section(
         ("on", "select", "key", "at", "outer", "retract"), OperatorPart.as_join
     ),
+    "sql": _Section(("key",), OperatorPart.as_sql),
+    "distinct": _Section(("select",), OperatorPart.as_distinct),
+    **dict.fromkeys(
+        ("union", "minus", "intersect"), _Section(("all",), OperatorPart.as_set_operation)
+    ),
+    **dict.fromkeys(("semi_join", "anti_join"), _Section(("on",), OperatorPart.as_matching)),
+    **dict.fromkeys(
+        ("left_join", "right_join", "full_join"),
+        _Section(("on", "select"), OperatorPart.as_outer),
+    ),
+    "first": _Section(("count", "partition", "order"), OperatorPart.as_first),
 }
 KINDS = tuple(_SECTIONS)
 
@@ -318,7 +383,7 @@ class PlanPart(Part):
         Raises: PlanError.
         """
         problems: list[tuple[str, str]] = []
-        operators: list[Operator] = []
+        operators: list[Operator | Derived] = []
         lost: set[str] = set()
         for name, part in self.operators.items():
             if unread.may_have("operators", name):
@@ -330,7 +395,11 @@ class PlanPart(Part):
             except PlanError as error:
                 lost.add(f"operators.{name}")
                 problems += error.problems
-        of_operators = tuple(operators)
+        inputs = [source.input(name) for name, source in self.inputs.items()]
+        found = resolved(inputs, operators)
+        of_operators = found.operators
+        problems += found.problems
+        lost |= {f"operators.{name}" for name in found.lost}
         if not lost and not unread.paths:
             return checked(self._made(of_operators))
         # There, and not above, since it looks into the steps, for which it needs DuckDB.

@@ -54,6 +54,7 @@ _SECONDS = _any(_FINITE, _DURATION, _VARIABLE)
 # What each of these takes.
 _TAKEN: Mapping[Callable[[Any], object], Schema] = {
     values.as_aggregates: _mapping(_SCALAR),
+    values.as_by: _any(_SCALAR, _list({"type": "string", "pattern": r"^\w+$"}, 1)),
     values.as_finite_seconds: _SECONDS,
     values.as_flag: _any({"enum": [True, False, "true", "false"]}, _VARIABLE),
     values.as_flat_mapped: _any(

@@ -145,6 +145,18 @@ def as_expression(value: object) -> object:
     return value if isinstance(value, str) else shown(value)
 
 
+def as_by(value: object) -> object:
+    """A SQL expression, or a list of columns, which are the fields of an object."""
+    if not isinstance(value, list):
+        return as_expression(value)
+    if not value or not all(isinstance(name, str) and name.isidentifier() for name in value):
+        refuse(value, "a SQL expression or a list of columns")
+    if len(value) == 1:
+        return f'"{value[0]}"'
+    fields = ", ".join(f"'{name}': \"{name}\"" for name in value)
+    return f"{{{fields}}}"
+
+
 def _as_one_expression(value: object) -> str:
     """How to write several columns as one expression, if these are columns."""
     pairs: list[tuple[object, object]] = []

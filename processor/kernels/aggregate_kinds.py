@@ -6,7 +6,7 @@ total, and perhaps the values in an order; a kind says which of them, and what t
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Literal
 
 from ikebana.processor.kernels.order import canonical_of, decimal_of
@@ -22,6 +22,8 @@ class AggregateKind:
 
     result: Callable[[int, Decimal, First, int], Any]
     """The result, of the count, the total, the values and how many an aggregate lists of them."""
+    of_squares: Callable[[int, Decimal, Decimal], Any] | None = None
+    """The result in place of that, of the count, the total and the total of squares."""
     type: str = ""
     """The SQL type of results; empty: that of the arguments."""
     term: Callable[[Any], Decimal | None] | None = None
@@ -39,6 +41,10 @@ class AggregateKind:
 
 
 _AVERAGE = Context(prec=15)
+_FINE = Context(prec=60)
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+# More than any key has.
+_EVERY = 1 << 62
 # 1e-999999 and 1 have a sum of a million digits: what lies further out is not added.
 _SUMMED_DIGITS = 2_000
 
@@ -77,12 +83,37 @@ def _all(count: int, total: Decimal, _: First, __: int) -> bool | None:
     return False if count > total else True if total > 0 else None
 
 
+def _spread(
+    *, of_sample: bool, is_root: bool
+) -> Callable[[int, Decimal, Decimal], Decimal | int | float | None]:
+    """How far numbers lie apart, of exact totals: the variance, or its square root."""
+
+    def found(count: int, total: Decimal, squares: Decimal) -> Decimal | int | float | None:
+        by = count - 1 if of_sample else count
+        if by < 1:
+            return None
+        # Exact, so that no digits cancel; only the quotient is rounded.
+        apart = _EXACT.subtract(_EXACT.multiply(squares, count), _EXACT.multiply(total, total))
+        if apart < 0:
+            # Of counts below zero; there are no numbers that lie so.
+            return None
+        variance = _FINE.divide(apart, Decimal(count * by))
+        # Rounded once more, to the digits of an average.
+        return canonical_of(_AVERAGE.plus(_FINE.sqrt(variance) if is_root else variance))
+
+    return found
+
+
 def _extreme(_: int, __: Decimal, first: First, ___: int) -> Any:
     return next(iter(first(1)), None)
 
 
 def _top(_: int, __: Decimal, first: First, limit: int) -> list[Any]:
     return first(limit)
+
+
+def _list(_: int, __: Decimal, first: First, ___: int) -> list[Any]:
+    return first(_EVERY)
 
 
 KINDS: Mapping[str, AggregateKind] = {
@@ -92,9 +123,26 @@ KINDS: Mapping[str, AggregateKind] = {
     "min": AggregateKind(result=_extreme, keeps="ascending"),
     "max": AggregateKind(result=_extreme, keeps="descending"),
     "top": AggregateKind(result=_top, type="JSON", keeps="descending", is_limited=True),
+    "bottom": AggregateKind(result=_top, type="JSON", keeps="ascending", is_limited=True),
+    "list": AggregateKind(result=_list, type="JSON", keeps="ascending"),
     "distinct": AggregateKind(
         result=_count, type="BIGINT", keeps="ascending", is_of_distinct=True
     ),
     "bool_or": AggregateKind(result=_any, type="BOOLEAN", term=_boolean, takes="boolean"),
     "bool_and": AggregateKind(result=_all, type="BOOLEAN", term=_boolean, takes="boolean"),
+    **{
+        name: AggregateKind(
+            result=_count,
+            of_squares=_spread(of_sample=of_sample, is_root=is_root),
+            type="DOUBLE",
+            term=_number,
+            takes="number",
+        )
+        for name, of_sample, is_root in (
+            ("var_samp", True, False),
+            ("var_pop", False, False),
+            ("stddev_samp", True, True),
+            ("stddev_pop", False, True),
+        )
+    },
 }

@@ -180,12 +180,13 @@ def _start(key: bytes, number: bytes) -> bytes:
 class _Change:
     """What the updates of one key and time add to its sums, and to the counts of values."""
 
-    __slots__ = ("counts", "rows", "totals", "values")
+    __slots__ = ("counts", "rows", "squares", "totals", "values")
 
     def __init__(self, aggregates: int) -> None:
         self.rows = 0
         self.counts = [0] * aggregates
         self.totals = [_ZERO] * aggregates
+        self.squares: dict[int, Decimal] = {}
         self.values: dict[_Order, dict[bytes, int]] = {}
 
     def places(self) -> Iterator[bytes]:
@@ -208,6 +209,9 @@ class _Change:
                     wrong.append(aggregate)
                     continue
                 self.totals[at] = _EXACT.fma(term, Decimal(diff), self.totals[at])
+                if traits.of_squares is not None:
+                    squares, square = self.squares.get(at, _ZERO), _EXACT.multiply(term, term)
+                    self.squares[at] = _EXACT.fma(square, Decimal(diff), squares)
             self.counts[at] += diff
         return wrong
 
@@ -265,7 +269,8 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 class _State(msgspec.Struct, array_like=True):
     """What is kept of a key beside its result and its values; by aggregate count and total.
 
-    The counts are those of rows, of values that are there, or of distinct ones.
+    The counts are those of rows, of values that are there, or of distinct ones.  Behind the totals
+    of all aggregates are the totals of squares, of those that have one.
     """
 
     rows: int
@@ -291,6 +296,8 @@ class _Group:
     ) -> None:
         self._place = _STATE + key
         self._aggregates = aggregates
+        of_squares = (at for at, each in enumerate(aggregates) if each.traits.of_squares)
+        self._squares = {at: len(aggregates) + place for place, at in enumerate(of_squares)}
         self._values = {
             order: Values(store, _start(key, number)) for order, number in orders.items()
         }
@@ -303,7 +310,7 @@ class _Group:
             self._state, self.result = _split(entry)
         else:
             none = len(self._aggregates)
-            self._state = _State(0, [0] * none, [_ZERO] * none)
+            self._state = _State(0, [0] * none, [_ZERO] * (none + len(self._squares)))
         for change in changes:
             for order, diffs in change.values.items():
                 self._values[order].load({place: found[place] for place in diffs})
@@ -317,6 +324,9 @@ class _Group:
             if total:
                 # Normalized: a total that comes back to a number comes back to its bytes.
                 state.totals[at] = _EXACT.normalize(_EXACT.add(state.totals[at], total))
+        for at, total in change.squares.items():
+            place = self._squares[at]
+            state.totals[place] = _EXACT.normalize(_EXACT.add(state.totals[place], total))
         for order, diffs in change.values.items():
             more = self._values[order].add(diffs)
             for at, aggregate in enumerate(self._aggregates):
@@ -340,6 +350,8 @@ class _Group:
 
     def _result(self, at: int) -> Any:
         aggregate, state = self._aggregates[at], self._state
+        if (of_squares := aggregate.traits.of_squares) is not None:
+            return of_squares(state.counts[at], state.totals[at], state.totals[self._squares[at]])
         order = _order_of(aggregate)
         first = _none if order is None else self._values[order].first
         return aggregate.traits.result(state.counts[at], state.totals[at], first, aggregate.limit)

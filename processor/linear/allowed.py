@@ -82,8 +82,8 @@ def _refuse_aggregate(name: str, arguments: list[Node]) -> None:
         if argument.get("class") != "CONSTANT":
             raise ExpressionError(f"{name}() needs the aggregate's name as a constant")
         named = text_of(argument)
-        if named not in _SAMPLING and named not in _aggregates():
-            meant = hint(named, _aggregates())
+        if named not in _SAMPLING and named not in aggregates():
+            meant = hint(named, aggregates())
             raise ExpressionError(f'there is no aggregate "{named}"{meant}')
     if any(text_of(argument) in _SAMPLING for argument in arguments[1:]):
         raise ExpressionError(f"{name}() with a sample {_WITHIN}")
@@ -96,7 +96,8 @@ def text_of(node: Node) -> str:
 
 
 @functools.cache
-def _aggregates() -> frozenset[str]:
+def aggregates() -> frozenset[str]:
+    """The names of all aggregates."""
     rows = asked(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
     )

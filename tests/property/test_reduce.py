@@ -32,8 +32,14 @@ AGGREGATES = (
     Aggregate("a max", "max", "a"),
     Aggregate("b max", "max", "b"),
     Aggregate("a top", "top", "a", 3),
+    Aggregate("a bottom", "bottom", "a", 2),
+    Aggregate("a list", "list", "a"),
     Aggregate("a distinct", "distinct", "a"),
     Aggregate("b distinct", "distinct", "b"),
+    Aggregate("a var", "var_samp", "a"),
+    Aggregate("b var", "var_pop", "b"),
+    Aggregate("a dev", "stddev_samp", "a"),
+    Aggregate("b dev", "stddev_pop", "b"),
     Aggregate("a or", "bool_or", "a"),
     Aggregate("a and", "bool_and", "a"),
 )
@@ -161,12 +167,18 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return quotient(total, 1, 2_000) if added else None
         case "avg":
             return quotient(total, added, 15) if added else None
+        case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop" as kind:
+            return spread(kind, numbers, added, total)
         case "min":
             return in_order[0] if in_order else None
         case "max":
             return in_order[-1] if in_order else None
         case "top":
             return in_order[::-1][: aggregate.limit]
+        case "list":
+            return in_order
+        case "bottom":
+            return in_order[: aggregate.limit]
         case "distinct":
             return len(there)
         case "bool_or":
@@ -175,6 +187,22 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return min(booleans, default=None)
         case unknown:
             raise AssertionError(unknown)
+
+
+def spread(
+    kind: str, numbers: Sequence[tuple[Fraction, int]], count: int, total: Fraction
+) -> Decimal | None:
+    """The mean square of the distances from the mean, or its root, with 15 digits."""
+    by = count - 1 if kind.endswith("samp") else count
+    if by < 1:
+        return None
+    apart = sum(((x - total / count) ** 2 * n for x, n in numbers), Fraction(0))
+    if apart < 0:
+        # Where counts are below zero.
+        return None
+    variance = quotient(apart, by, 60)
+    root = variance.sqrt(Context(prec=60)) if kind.startswith("stddev") else variance
+    return Context(prec=15).plus(root)
 
 
 def quotient(total: Fraction, by: int, digits: int) -> Decimal:

@@ -92,10 +92,10 @@ def test_commas_of_calls_in_flow_style_are_told(written: str, place: str, quoted
     ("operator", "problem"),
     [
         pytest.param(
-            "{reduce: o, by: b, aggregates: {n: count(*)}, having: n > 3}",
-            "having: there is no such setting here; write a linear operator that reads this one, "
-            "with the condition as its where",
-            id="having",
+            "{reduce: o, by: b, aggregates: {n: count(*)}, limit: 3}",
+            "limit: there is no such setting here; the first rows by an order are a first "
+            "operator, with order, count and partition",
+            id="limit",
         ),
         pytest.param(
             "{join: {x: o, y: o}, on: x.a = y.a}",
@@ -103,9 +103,9 @@ def test_commas_of_calls_in_flow_style_are_told(written: str, place: str, quoted
             id="join",
         ),
         pytest.param(
-            "{reduce: o, by: [a, b], aggregates: {n: count(*)}}",
-            "by: must be a SQL expression; is a list; several columns are one object, in quotes: "
-            "\"{'a': a, 'b': b}\"",
+            "{reduce: o, by: {x: a, y: b}, aggregates: {n: count(*)}}",
+            "by: must be a SQL expression; is a mapping; several columns are one object, in "
+            "quotes: \"{'x': a, 'y': b}\"",
             id="by several columns",
         ),
         pytest.param(

@@ -24,6 +24,7 @@ ORDER = (
     "processor/kernels",
     "processor/joins",
     "processor/planning",
+    "processor/relational",
     "processor/timing",
     "processor/reading",
     "processor/configuring",

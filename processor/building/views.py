@@ -1,0 +1,40 @@
+"""Views in SQL, and operators made of others, of a pipeline written in Python."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ikebana.errors import ConfigError
+from ikebana.processor.building.collection import Collection
+from ikebana.processor.building.parts import Parts
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.relational import sections
+from ikebana.processor.relational.deriving import Derived, from_sql
+from ikebana.processor.relational.making import Known, MakingError, UnmadeError
+
+
+def view(parts: Parts, name: str, query: str, key: str | None) -> Collection[Any, Any]:
+    """The collection of a query over the collections that there are.  Raises: ConfigError."""
+    return _added(parts, from_sql(name, query, key))
+
+
+def derived(parts: Parts, section: Callable[[Any], Derived]) -> Collection[Any, Any]:
+    """The collection of an operator made of others, by `sections`.  Raises: ConfigError."""
+    return _added(parts, section(sections))
+
+
+def _added(parts: Parts, made: Derived) -> Collection[Any, Any]:
+    """Add operators that are made together, and return the collection of the last."""
+    known = Known(parts.inputs.values(), parts.operators.values())
+    try:
+        operators = made.make(known)
+    except (MakingError, ExpressionError) as error:
+        part = getattr(error, "part", "") or made.kind
+        raise ConfigError(f'cannot make "{made.name}": {part}: {error}') from None
+    except UnmadeError:
+        raise ConfigError(
+            f'cannot make "{made.name}": it reads a collection that has a problem of its own',
+            hint="Look at `plan()` without it: it lists every problem.",
+        ) from None
+    for operator in operators:
+        parts.add(operator)
+    return Collection(parts, operators[-1].name)

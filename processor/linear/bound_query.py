@@ -1,0 +1,114 @@
+"""Queries that DuckDB parses and binds over tables without rows: trees, types and problems."""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import msgspec
+
+from ikebana.processor.linear.database import connection, first_line
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.syntax import TOO_DEEP, Node
+
+Tables = Mapping[str, Mapping[str, str]]
+"""The types of columns, by the tables' names."""
+
+
+class QueryError(Exception):
+    """A query is refused; `at` is the place of what is refused in its text, in characters."""
+
+    def __init__(self, problem: str, at: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+
+    def told(self, text: str) -> str:
+        """The problem with its place in the query."""
+        if self.at is None or not 0 <= self.at <= len(text):
+            return self.problem
+        before = text[: self.at]
+        line, start = before.count("\n") + 1, before.rfind("\n") + 1
+        return f"line {line}, column {self.at - start + 1}: {self.problem}"
+
+
+def query_tree(text: str) -> Node:
+    """The syntax tree of one query.  Raises: QueryError."""
+    if "\0" in text:
+        raise QueryError("it holds a character that SQL cannot")
+    try:
+        ((tree,),) = connection().execute("SELECT json_serialize_sql(?)", [text]).fetchall()
+        found: dict[str, Any] = msgspec.json.decode(str(tree).encode())
+    except RecursionError:
+        raise QueryError(TOO_DEEP) from None
+    except duckdb.Error as error:
+        raise QueryError(first_line(error)) from None
+    if found["error"]:
+        # Of statements that change something it says only that they are no SELECT.
+        position = found.get("position")
+        at = int(position) if str(position or "").isdigit() else None
+        raise QueryError(first_line(found["error_message"]), at)
+    if len(found["statements"]) != 1:
+        raise QueryError("it must be one query")
+    node: Node = found["statements"][0]["node"]
+    return node
+
+
+def bound(text: str, tables: Tables) -> list[tuple[str, str]]:
+    """The columns of a query over tables, with their types.  Raises: QueryError."""
+    database = connection().cursor()
+    try:
+        database.execute("BEGIN")
+        for name, columns in tables.items():
+            listed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns.items())
+            database.execute(f"CREATE TEMP TABLE {quoted(name)} ({listed or '__none INTEGER'})")
+        rows = database.execute(f"DESCRIBE\n{text}\n").fetchall()
+    except duckdb.Error as error:
+        raise QueryError(*_placed(str(error), text)) from None
+    finally:
+        database.execute("ROLLBACK")
+        database.close()
+    return [(str(name), str(kind)) for name, kind, *_ in rows]
+
+
+def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str]:
+    """The types of expressions, which may be aggregates.  Raises: ExpressionError."""
+    listed = ", ".join(f"({each})" for each in expressions)
+    if not listed:
+        return []
+    table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
+    try:
+        rows = connection().execute(
+            f"DESCRIBE SELECT {listed} FROM (SELECT {table or 'NULL AS __none'})"
+        )
+        return [str(row[1]) for row in rows.fetchall()]
+    except duckdb.Error as error:
+        raise ExpressionError(first_line(error)) from None
+
+
+def common_type(kinds: Iterable[str]) -> str:
+    """The type of a column of a union, from those of its parts.  Raises: ExpressionError."""
+    both = " UNION ALL ".join(f"SELECT NULL::{kind}" for kind in dict.fromkeys(kinds))
+    try:
+        ((_, kind, *_),) = connection().execute(f"DESCRIBE {both}").fetchall()
+    except duckdb.Error as error:
+        raise ExpressionError(first_line(error)) from None
+    return str(kind)
+
+
+def _placed(error: str, text: str) -> tuple[str, int | None]:
+    """The problem, and where it is: DuckDB shows the line, and carets below the place."""
+    problem, lines = first_line(error), error.split("\n")
+    for shown, caret in pairwise(lines):
+        number, _, excerpt = shown.removeprefix("LINE ").partition(": ")
+        if not shown.startswith("LINE ") or set(caret.strip()) != {"^"} or not number.isdigit():
+            continue
+        column = caret.index("^") - len(f"LINE {number}: ")
+        # The first line is not of the query; of a long one, only a part is shown.
+        line, parts = int(number) - 2, text.split("\n")
+        cut = excerpt.removeprefix("...")
+        column -= len(excerpt) - len(cut)
+        if 0 <= line < len(parts) and (at := parts[line].find(cut.removesuffix("..."))) >= 0:
+            return problem, sum(len(each) + 1 for each in parts[:line]) + at + column
+    return problem, None

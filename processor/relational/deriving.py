@@ -1,0 +1,94 @@
+"""Sections of a pipeline that become operators only when the types of what they read are known."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Input, Operator
+from ikebana.processor.relational.making import Known, MakingError, UnmadeError
+from ikebana.processor.relational.sql import sql_operators, tables_of
+
+Problem = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A section that is made of others: its name, the key that says how, and how it is made."""
+
+    name: str
+    kind: str
+    make: Callable[[Known], tuple[Operator, ...]]
+    reads: Callable[[], Iterable[str]]
+    """The names of the collections that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What sections have become: operators in their order, problems, and what is not known."""
+
+    operators: tuple[Operator, ...]
+    problems: tuple[Problem, ...]
+    lost: frozenset[str]
+
+
+def from_sql(name: str, text: str, key: str | None) -> Derived:
+    """A view in SQL."""
+
+    def make(known: Known) -> tuple[Operator, ...]:
+        try:
+            return sql_operators(name, text, known, key)
+        except QueryError as error:
+            raise MakingError(error.told(text), "sql") from None
+
+    return Derived(name, "sql", make, lambda: tables_of(text))
+
+
+def resolved(inputs: Iterable[Input], parts: Sequence[Operator | Derived]) -> Resolved:
+    """Make all that is derived, each after what it reads."""
+    waiting = {part.name: part for part in parts if isinstance(part, Derived)}
+    own = [part for part in parts if not isinstance(part, Derived)]
+    known = Known(inputs, own, waiting)
+    made: dict[str, tuple[Operator, ...]] = {}
+    problems: list[Problem] = []
+    lost: set[str] = set()
+    stuck = False
+    while waiting and not stuck:
+        stuck = True
+        for name, part in list(waiting.items()):
+            try:
+                made[name] = part.make(known)
+            except UnmadeError:
+                continue
+            except (MakingError, ExpressionError) as error:
+                place = getattr(error, "part", "") or part.kind
+                problems.append((f"operators.{name}.{place}", str(error)))
+                lost.add(name)
+            else:
+                known.add(made[name])
+            stuck = False
+            del waiting[name]
+            if name in made:
+                known.pending.discard(name)
+    problems += _circles(waiting, own)
+    lost |= waiting.keys()
+    found = [made.get(part.name, ()) if isinstance(part, Derived) else (part,) for part in parts]
+    operators = tuple(operator for each in found for operator in each)
+    return Resolved(operators, tuple(problems), frozenset(lost))
+
+
+def _circles(waiting: dict[str, Derived], own: Iterable[Operator]) -> Iterator[Problem]:
+    """The parts that read themselves."""
+    reads = {each.name: set(kind_of(each).sources(each)) for each in own}
+    reads |= {name: set(part.reads()) for name, part in waiting.items()}
+    for name, part in waiting.items():
+        found: set[str] = set()
+        ahead = [name]
+        while ahead:
+            for source in reads.get(ahead.pop(), ()):
+                if source not in found:
+                    found.add(source)
+                    ahead.append(source)
+        if name in found:
+            yield f"operators.{name}.{part.kind}", "it reads itself, through what it reads"

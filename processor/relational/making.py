@@ -1,0 +1,314 @@
+"""Operators in the making: what has been made so far, and the types of what it makes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from ikebana.codecs.change import Column
+from ikebana.errors import PlanError
+from ikebana.processor.joins.binding import JoinError
+from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.linear.chain import ChainError
+from ikebana.processor.linear.json_text import BLOB, quoted
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
+from ikebana.processor.linear.steps import Negate, Sql, Step
+from ikebana.processor.planning.aggregates import AggregateError
+from ikebana.processor.planning.graph import Graph
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Concat, Input, Linear, Operator, Plan, Reduce, Upsert
+
+Types = Mapping[str, str]
+# What a plan raises of which a part has a problem, or is not there.
+_OF_OTHERS = (
+    *(ChainError, JoinError, AggregateError, ExpressionError, PlanError),
+    *(KeyError, StopIteration),
+)
+
+
+class UnmadeError(Exception):
+    """What others are made of is not known, because of a mistake that is told there."""
+
+
+class MakingError(Exception):
+    """What is asked for cannot be made; `part` is the faulty key of the section, if any."""
+
+    def __init__(self, problem: str, part: str = "") -> None:
+        super().__init__(problem)
+        self.part = part
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A collection by its name, with the types of its values' columns."""
+
+    name: str
+    types: Types
+    key: str = "JSON"
+    """The type of its key."""
+
+    def type_of(self, column: str) -> str:
+        """The type of a column, or of the key."""
+        return self.types.get(column, self.key)
+
+
+class Known:
+    """The inputs and operators of a pipeline that others may be made of.
+
+    `pending` are the names of those that are still to be made.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[Input],
+        operators: Iterable[Operator],
+        pending: Iterable[str] = (),
+    ) -> None:
+        self.pending = set(pending)
+        self.inputs = {source.name: source for source in inputs}
+        self.operators = {operator.name: operator for operator in operators}
+        self._relations: dict[str, Relation] = {}
+
+    def add(self, operators: Iterable[Operator]) -> None:
+        """Add operators that have been made."""
+        self.operators |= {operator.name: operator for operator in operators}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.operators or (name in self.inputs and self.inputs[name].is_collection)
+
+    def relation(self, name: str) -> Relation:
+        """A collection with its types.
+
+        Raises:
+            UnmadeError: it has a problem of its own, or what it reads is not there.
+            MakingError: its columns are not declared.
+        """
+        if name in self.pending:
+            raise UnmadeError
+        if name not in self._relations:
+            plan = Plan("", tuple(self.inputs.values()), tuple(self.operators.values()), ())
+            try:
+                scope = Graph(plan).relation(name).scope
+            except _OF_OTHERS as error:
+                raise UnmadeError from error
+            self._relations[name] = _relation(name, scope)
+        return self._relations[name]
+
+
+def _relation(name: str, scope: Scope) -> Relation:
+    if UNKNOWN in scope.types.values():
+        raise UnmadeError
+    if scope.open:
+        where = (
+            f"declare them under {scope.declare}"
+            if scope.declare
+            else (
+                "read a linear operator with a select of casts, such as {amount: amount::BIGINT}"
+            )
+        )
+        raise MakingError(f'the columns of "{name}" are not known; {where}')
+    if BLOB in (scope.types[KEY], scope.types[VALUE]):
+        raise MakingError(f'"{name}" has bytes for keys or values; they must be JSON')
+    types = {column: kind for column, kind in scope.types.items() if column not in (KEY, VALUE)}
+    return Relation(name, types, scope.types[KEY])
+
+
+class Making:
+    """Makes operators of others, under the name of what they are for.
+
+    What is made has the names `name.what`, and the last of it `name` itself; see `finished`.
+    """
+
+    def __init__(self, known: Known, name: str) -> None:
+        self._known = known
+        self._name = name
+        self._made: dict[str, Operator] = {}
+        self._relations: dict[str, Relation] = {}
+
+    def relation(self, name: str) -> Relation:
+        """A collection that is known, or that has been made."""
+        return self._relations.get(name) or self._known.relation(name)
+
+    def linear(self, source: Relation, what: str, *steps: Step) -> Relation:
+        """Steps over a collection."""
+        return self._add(Linear(self._free(what), source.name, steps))
+
+    def select(self, source: Relation, what: str, columns: Iterable[tuple[str, str]]) -> Relation:
+        """A collection of other columns, as SQL over those that it has."""
+        return self.linear(source, what, Sql(select=tuple(columns)))
+
+    def where(self, source: Relation, what: str, *conditions: str) -> Relation:
+        """The data of a collection for which conditions are true."""
+        return self.linear(source, what, Sql(where=conditions)) if conditions else source
+
+    def negated(self, source: Relation, what: str) -> Relation:
+        """A collection with the opposite counts."""
+        return self.linear(source, what, Negate())
+
+    def is_whole(self, source: Relation) -> bool:
+        """Whether values have the columns that are known of them and no others."""
+        return source.name in self._made and not isinstance(self._made[source.name], Upsert)
+
+    def together(self, what: str, *sources: Relation) -> Relation:
+        """The sum of collections."""
+        return self._add(Concat(self._free(what), tuple(source.name for source in sources)))
+
+    def rows_of(self, source: str) -> Relation:
+        """The rows of an input of upserts; an upsert that is there already is taken."""
+        for operator in (*self._known.operators.values(), *self._made.values()):
+            if isinstance(operator, Upsert) and operator.input == source:
+                return self.relation(operator.name)
+        return self._add(Upsert(f"{source}.rows", source))
+
+    def reduce(
+        self,
+        source: Relation,
+        what: str,
+        by: Iterable[tuple[str, str, str]],
+        aggregates: Iterable[tuple[str, str]],
+        then: Sql | None = None,
+    ) -> Relation:
+        """The aggregates of each group, with columns for what the groups are by.
+
+        `by` are triples (column, SQL over the source, its type).  `then` has conditions and a
+        diff over aggregates alone; behind it, only the columns that groups are by are left.
+        """
+        by, listed = tuple(by), tuple(aggregates)
+        reduced = self.reduced(source, what, by, listed)
+        kept = [(name, quoted(name)) for name, _ in listed] if then is None else []
+        begin = then or Sql()
+        if len(by) < 2:
+            of_key = [(name, as_type("key", kind)) for name, _, kind in by]
+            step = msgspec.structs.replace(begin, select=(*of_key, *kept))
+            return self.linear(reduced, f"{what}.rows", step)
+        group = "g"
+        while group in (name for name, _ in listed):
+            group += "_"
+        whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
+        parsed = ((group, f"key::STRUCT({whole})"), *kept)
+        columns = [(name, f"{quoted(group)}.{quoted(name)}") for name, _, _ in by]
+        steps = (
+            msgspec.structs.replace(begin, select=parsed),
+            Sql(select=(*columns, *kept)),
+        )
+        return self.linear(reduced, f"{what}.rows", *steps)
+
+    def reduced(
+        self,
+        source: Relation,
+        what: str,
+        by: Iterable[tuple[str, str, str]],
+        aggregates: Iterable[tuple[str, str]],
+    ) -> Relation:
+        """The aggregates of each group alone; the key is what they are by."""
+        key = _key_of(tuple(by))
+        return self._add(Reduce(self._free(what), source.name, tuple(aggregates), key))
+
+    def join(
+        self,
+        what: str,
+        inputs: Iterable[tuple[str, Relation]],
+        where: Iterable[str],
+        select: Iterable[tuple[str, str]],
+        *,
+        cartesian: bool = False,
+    ) -> Relation:
+        """Every combination of data of several collections for which conditions are true."""
+        aliases = tuple(JoinInput(alias, each.name) for alias, each in inputs)
+        conditions, columns = tuple(where), tuple(select)
+        return self._add(
+            DeltaJoin(self._free(what), aliases, conditions, columns, cartesian=cartesian)
+        )
+
+    def finished(self, last: Relation, key: str | None = None) -> tuple[Operator, ...]:
+        """The operators, of which the one that makes `last` has the name of all."""
+        if key is not None:
+            last = self.linear(last, "keyed", Sql(key=key))
+        if last.name not in self._made:
+            # Something that is there already, under another name.
+            last = self.select(last, "all", [(name, quoted(name)) for name in last.types])
+
+        made = dict(self._made)
+        # Steps behind steps that nobody else reads are one operator.
+        for name, operator in self._made.items():
+            before = made.get(operator.source) if isinstance(operator, Linear) else None
+            if isinstance(before, Linear) and self._readers(before.name) == 1:
+                assert isinstance(operator, Linear)
+                del made[before.name]
+                steps = (*before.steps, *operator.steps)
+                made[name] = Linear(name, before.source, steps)
+
+        def named(name: str) -> str:
+            return self._name if name == last.name else name
+
+        found = (kind_of(each).with_sources(each, named) for each in made.values())
+        renamed = (msgspec.structs.replace(each, name=named(each.name)) for each in found)
+        # Stable: whatever it reads comes before the last one.
+        return tuple(sorted(renamed, key=lambda each: each.name == self._name))
+
+    def _readers(self, name: str) -> int:
+        return sum(name in kind_of(each).sources(each) for each in self._made.values())
+
+    def _free(self, what: str) -> str:
+        taken = {*self._made, *self._known.operators, *self._known.inputs}
+        return next(name for name in _numbered(f"{self._name}.{what}") if name not in taken)
+
+    def _add(self, operator: Operator) -> Relation:
+        """Add an operator, and find the types of what it makes.  Raises: MakingError."""
+        kind = kind_of(operator)
+        if isinstance(operator, Upsert):
+            plan = Plan("", tuple(self._known.inputs.values()), (operator,), ())
+        else:
+            sources = [self.relation(name) for name in dict.fromkeys(kind.sources(operator))]
+            plan = Plan("", tuple(map(_as_input, sources)), (operator,), ())
+        graph = Graph(plan)
+        try:
+            kind.compile(operator, graph)
+            scope = graph.relation(operator.name).scope
+        except ChainError as error:
+            raise MakingError(error.problem) from None
+        except JoinError as error:
+            raise MakingError("; ".join(problem for _, problem in error.problems)) from None
+        except AggregateError as error:
+            raise MakingError("; ".join(problem for _, problem in error.problems)) from None
+        except ExpressionError as error:
+            raise MakingError(str(error)) from None
+        self._made[operator.name] = operator
+        self._relations[operator.name] = _relation(operator.name, scope)
+        return self._relations[operator.name]
+
+
+def _as_input(source: Relation) -> Input:
+    """An input with the same columns, which stands for a collection whose types are asked."""
+    columns = tuple(Column(name, kind) for name, kind in source.types.items())
+    return Input(source.name, (source.name,), "diff", mode="diffs", columns=columns)
+
+
+def _key_of(by: tuple[tuple[str, str, str], ...]) -> str:
+    if not by:
+        return "0"
+    if len(by) == 1:
+        return by[0][1]
+    return struct((name, sql) for name, sql, _ in by)
+
+
+def struct(fields: Iterable[tuple[str, str]]) -> str:
+    """SQL of a struct of named expressions."""
+    return "{" + ", ".join(f"{_literal(name)}: {sql}" for name, sql in fields) + "}"
+
+
+def as_type(sql: str, kind: str) -> str:
+    """SQL of something in JSON as a type."""
+    return sql if kind == "JSON" else f"{sql}::{kind}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}{number}"
+        number += 1

@@ -1,0 +1,195 @@
+"""Semi-joins, anti-joins and outer joins, made of delta joins and sums.
+
+A delta join gives the rows that match.  Rows of the left that do not are what is left of it
+without those that meet a *key* of the right, each of which is there once: so every lookup is
+one into an arrangement of keys, and the counts of the right do not matter.  Where conditions
+other than equalities decide what matches, the matching rows of the left are made distinct and
+take the place of the keys.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node, shown
+from ikebana.processor.linear.trees import column, columns, renamed, text_of
+from ikebana.processor.relational.making import Making, Relation, struct
+from ikebana.processor.relational.rows import distinct
+
+Listed = list[tuple[str, Node]]
+"""Expressions by the names of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An input of a join under its alias, by which conditions name it."""
+
+    alias: str
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions over the aliases of a left and a right, told apart by what they read."""
+
+    left: tuple[Node, ...]
+    right: tuple[Node, ...]
+    equalities: tuple[tuple[Node, Node], ...]
+    """Pairs (expression over the left, expression over the right)."""
+    others: tuple[Node, ...]
+
+    @property
+    def all(self) -> tuple[Node, ...]:
+        """All of them."""
+        equalities = tuple(equal(one, other) for one, other in self.equalities)
+        return (*self.left, *self.right, *equalities, *self.others)
+
+    def turned(self) -> "Conditions":
+        """The same, for whom the right is the left."""
+        equalities = tuple((other, one) for one, other in self.equalities)
+        return Conditions(self.right, self.left, equalities, self.others)
+
+
+def equal(one: Node, other: Node) -> Node:
+    """The equality of two expressions."""
+    return {
+        "class": "COMPARISON",
+        "type": "COMPARE_EQUAL",
+        "alias": "",
+        "query_location": one.get("query_location", 0),
+        "query_location_length": 0,
+        "left": one,
+        "right": other,
+    }
+
+
+def told_apart(conditions: Iterable[Node], lefts: set[str], rights: set[str]) -> Conditions:
+    """Tell conditions apart by the aliases that they read: some of the left, or of the right."""
+    left, right, others = [], [], []
+    equalities: list[tuple[Node, Node]] = []
+    for condition in conditions:
+        read = aliases_of(condition)
+        if read <= lefts:
+            left.append(condition)
+        elif read <= rights:
+            right.append(condition)
+        elif (pair := _pair(condition, lefts, rights)) is not None:
+            equalities.append(pair)
+        else:
+            others.append(condition)
+    return Conditions(tuple(left), tuple(right), tuple(equalities), tuple(others))
+
+
+def aliases_of(node: object) -> set[str]:
+    """The aliases that an expression reads; a name alone is a parameter of a lambda."""
+    return {names[0] for names in columns(node) if len(names) > 1}
+
+
+def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:
+    if condition.get("type") != "COMPARE_EQUAL":
+        return None
+    one, other = condition["left"], condition["right"]
+    of_one, of_other = aliases_of(one), aliases_of(other)
+    if not of_one or not of_other:
+        return None
+    if of_one <= lefts and of_other <= rights:
+        return one, other
+    if of_one <= rights and of_other <= lefts:
+        return other, one
+    return None
+
+
+def without(alias: str, node: Node) -> Node:
+    """An expression over one input, without its alias."""
+    names = {(names[0], names[1]): (names[1],) for names in columns(node) if names[0] == alias}
+    made: Node = renamed(node, names)
+    return made
+
+
+def met(
+    making: Making,
+    left: Side,
+    right: Side,
+    on: Conditions,
+    what: str,
+    select: Listed | None = None,
+) -> Relation:
+    """The rows of the left for which there is a row of the right: a semi-join.
+
+    `select` are expressions over the left, by default its columns.
+    """
+    shown_ = select or own_columns(left)
+    listed = [(name, text_of(node)) for name, node in shown_]
+    if on.others:
+        return _met_by_rows(making, left, right, on, what, listed)
+    conditions, keys = keys_of(making, right, on, what)
+    wanted = [*map(text_of, on.left), *map(text_of, conditions)]
+    both = (left.alias, left.relation), (right.alias, keys)
+    return making.join(what, both, wanted, listed, cartesian=not on.equalities)
+
+
+def own_columns(side: Side) -> Listed:
+    """All columns of a side, each under its own name."""
+    return [(name, column(side.alias, name)) for name in side.relation.types]
+
+
+def _met_by_rows(
+    making: Making,
+    left: Side,
+    right: Side,
+    on: Conditions,
+    what: str,
+    listed: list[tuple[str, str]],
+) -> Relation:
+    """The same by rows of the left that match, each of them once."""
+    matches = making.join(
+        f"{what}.matches",
+        ((left.alias, left.relation), (right.alias, right.relation)),
+        map(text_of, on.all),
+        [(name, text_of(node)) for name, node in own_columns(left)],
+        cartesian=not on.equalities,
+    )
+    rows = distinct(making, matches, f"{what}.rows")
+    both = (left.alias, left.relation), (right.alias, rows)
+    one, other = (
+        struct((name, f"{shown(side.alias)}.{quoted(name)}") for name in left.relation.types)
+        for side in (left, right)
+    )
+    return making.join(what, both, [f"{one} = {other}"], listed)
+
+
+def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[list[Node], Relation]:
+    """The distinct keys of the right, and the equalities of the left with them.
+
+    Without equalities it is one row if the right has any.
+    """
+    names = [f"k{at}" for at, _ in enumerate(on.equalities)]
+    keys = [text_of(without(right.alias, own)) for _, own in on.equalities]
+    # Null is equal to nothing.
+    nonnull = [f"({key}) IS NOT NULL" for key in keys]
+    conditions = [text_of(without(right.alias, condition)) for condition in on.right]
+    select = tuple(zip(names, keys, strict=True)) or (("k0", "true"),)
+    step = Sql(where=(*conditions, *nonnull), select=select)
+    selected = making.linear(right.relation, f"{what}.keys", step)
+    equalities = [
+        equal(own, column(right.alias, name))
+        for (own, _), name in zip(on.equalities, names, strict=True)
+    ]
+    return equalities, distinct(making, selected, f"{what}.keys.once")
+
+
+def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Relation:
+    """The rows of the left for which there is no row of the right: an anti-join."""
+    return making.together(what, *unmet_parts(making, left, right, on, what, own_columns(left)))
+
+
+def unmet_parts(
+    making: Making, left: Side, right: Side, on: Conditions, what: str, select: Listed
+) -> list[Relation]:
+    """Collections whose sum are expressions over the rows of an anti-join: all less those met."""
+    matched = met(making, left, right, on, f"{what}.met", select)
+    own = [(name, text_of(without(left.alias, node))) for name, node in select]
+    is_all = select == own_columns(left) and making.is_whole(left.relation)
+    rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)
+    return [rows, making.negated(matched, f"{what}.less")]

@@ -1,0 +1,110 @@
+"""Collections as multisets of rows: distinct rows, and unions, differences and intersections.
+
+A row is what a value has in its columns; keys do not count, and nulls are equal.  Each of these
+is a reduction by the whole row, whose counts say how often the row is in the result.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.relational.making import Making, MakingError, Relation
+
+SetOperation = Literal["union", "except", "intersect"]
+# In reductions by the whole row: what is counted of each side.
+_COUNT = "n"
+
+
+def distinct(making: Making, source: Relation, what: str = "distinct") -> Relation:
+    """Each row once, as often as it may be there; the row is its own key."""
+    count = _free(_COUNT, source)
+    # A count below zero is of rows that have been retracted more often than inserted.
+    once = Sql(where=(f"{quoted(count)} > 0",))
+    return making.reduce(source, what, _by_row(source), [(count, "count(*)")], once)
+
+
+def all_of(making: Making, sources: Sequence[Relation]) -> Relation:
+    """The rows of several collections: each as often as it is in all of them."""
+    return making.together("union", *alike(making, sources))
+
+
+def set_operation(
+    making: Making, operation: SetOperation, sources: Sequence[Relation], *, every: bool
+) -> Relation:
+    """What SQL calls UNION, EXCEPT and INTERSECT; with `every`, ALL of it."""
+    if operation == "union":
+        found = all_of(making, sources)
+        return found if every else distinct(making, found)
+    first, *others = sources
+    for other in others:
+        first = _of_two(making, operation, first, other, every=every)
+    return first
+
+
+def alike(making: Making, sources: Sequence[Relation]) -> list[Relation]:
+    """The sources with the columns of the first, in place of theirs."""
+    first = sources[0]
+    wanted = dict(first.types)
+    found = [first]
+    for each in sources[1:]:
+        if len(each.types) != len(wanted):
+            raise MakingError(
+                f"{len(each.types)} columns cannot stand beside {len(wanted)}: {_listed(each)} "
+                f"and {_listed(first)}"
+            )
+        pairs = zip(wanted.items(), each.types.items(), strict=True)
+        for (name, kind), (other, of_other) in pairs:
+            if kind != of_other:
+                raise MakingError(
+                    f'"{other}" is {of_other} and "{name}" is {kind}; cast one of them'
+                )
+        if list(each.types) != list(wanted):
+            columns = zip(wanted, map(quoted, each.types), strict=True)
+            each = making.select(each, "alike", columns)
+        found.append(each)
+    return found
+
+
+def _of_two(
+    making: Making, operation: SetOperation, left: Relation, right: Relation, *, every: bool
+) -> Relation:
+    """Both sides together, each row marked by its side; the counts say what is left of it."""
+    left, right = alike(making, (left, right))
+    side = _free("side", left)
+    marked = [
+        making.select(
+            each, f"{operation}.{name}", [*((c, quoted(c)) for c in left.types), (side, mark)]
+        )
+        for each, name, mark in ((left, "left", "true"), (right, "right", "NULL::BOOLEAN"))
+    ]
+    both = making.together(f"{operation}.both", *marked)
+    lefts, rows = _free("lefts", left), _free("rows", left)
+    counts = [(lefts, f"count({quoted(side)})"), (rows, "count(*)")]
+    in_left = f"greatest({quoted(lefts)}, 0)"
+    in_right = f"greatest({quoted(rows)} - {quoted(lefts)}, 0)"
+    match operation, every:
+        case "except", True:
+            step = Sql(diff=f"greatest({in_left} - {in_right}, 0)")
+        case "except", False:
+            step = Sql(where=(f"{in_left} > 0", f"{in_right} = 0"))
+        case _, True:
+            step = Sql(diff=f"least({in_left}, {in_right})")
+        case _:
+            step = Sql(where=(f"{in_left} > 0", f"{in_right} > 0"))
+    return making.reduce(both, operation, _by_row(left), counts, step)
+
+
+def _by_row(source: Relation) -> list[tuple[str, str, str]]:
+    return [(name, quoted(name), kind) for name, kind in source.types.items()]
+
+
+def _free(name: str, source: Relation) -> str:
+    taken = {column.lower() for column in source.types}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _listed(source: Relation) -> str:
+    return ", ".join(source.types)

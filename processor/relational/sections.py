@@ -1,0 +1,176 @@
+"""Operators made of others, as sections of a pipeline file and methods of a collection say them.
+
+Each is made when the types of what it reads are known, and is given by its name.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.linear.bound_query import QueryError, query_tree
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import columns, conjuncts, tree
+from ikebana.processor.planning.plan import Operator
+from ikebana.processor.relational import rows
+from ikebana.processor.relational.deriving import Derived
+from ikebana.processor.relational.making import Known, Making, MakingError, Relation
+from ikebana.processor.relational.matching import Conditions, Side, met, told_apart, unmet
+from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.ranking import Order, first_rows
+from ikebana.processor.relational.sql_aggregates import direction
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def _derived(
+    name: str, kind: str, reads: Sequence[str], last: Callable[[Making, list[Relation]], Relation]
+) -> Derived:
+    def make(known: Known) -> tuple[Operator, ...]:
+        making = Making(known, name)
+        return making.finished(last(making, [_source(known, making, each) for each in reads]))
+
+    return Derived(name, kind, make, lambda: reads)
+
+
+def _source(known: Known, making: Making, name: str) -> Relation:
+    every = {**known.inputs, **known.operators, **dict.fromkeys(known.pending)}
+    if name not in every:
+        raise MakingError(f"there is no operator {name!r}{instead(name, every)}")
+    if name in known or name in known.pending:
+        return known.relation(name)
+    return making.rows_of(name)
+
+
+def distinct(name: str, source: str, select: Pairs | None) -> Derived:
+    """The distinct rows of a collection, or of what is selected from it."""
+
+    def last(making: Making, sources: list[Relation]) -> Relation:
+        (relation,) = sources
+        listed = select or [(each, quoted(each)) for each in relation.types]
+        return rows.distinct(making, making.select(relation, "rows", listed))
+
+    return _derived(name, "distinct", (source,), last)
+
+
+def set_operation(
+    name: str, kind: str, operation: rows.SetOperation, sources: Sequence[str], *, every: bool
+) -> Derived:
+    """The union, difference or intersection of collections; with `every`, counts count."""
+
+    def last(making: Making, relations: list[Relation]) -> Relation:
+        if len(relations) < 2:
+            raise MakingError("at least two operators are needed")
+        own = [_own_columns(making, each) for each in relations]
+        return rows.set_operation(making, operation, own, every=every)
+
+    return _derived(name, kind, sources, last)
+
+
+def _own_columns(making: Making, relation: Relation) -> Relation:
+    """The collection with its declared columns alone, as rows are compared by them."""
+    listed = [(each, quoted(each)) for each in relation.types]
+    return making.select(relation, "rows", listed)
+
+
+def matching(name: str, kind: str, inputs: Pairs, on: Sequence[str]) -> Derived:
+    """The rows of the first input that meet one of the second, or meet none (`anti_join`)."""
+
+    def last(making: Making, relations: list[Relation]) -> Relation:
+        left, right = _sides(inputs, relations)
+        take = met if kind == "semi_join" else unmet
+        return take(making, left, right, _conditions(on, left, right), kind.partition("_")[0])
+
+    return _derived(name, kind, [source for _, source in inputs], last)
+
+
+def outer(
+    name: str, kind: Outer, inputs: Pairs, on: Sequence[str], select: Pairs | None
+) -> Derived:
+    """A left, right or full outer join of two inputs."""
+
+    def last(making: Making, relations: list[Relation]) -> Relation:
+        left, right = _sides(inputs, relations)
+        if not select:
+            raise MakingError("at least one field is needed", "select")
+        listed = [(field, _over(text, left, right, "select")) for field, text in select]
+        return outer_join(making, left, right, _conditions(on, left, right), listed, kind)
+
+    return _derived(name, f"{kind}_join", [source for _, source in inputs], last)
+
+
+def first(
+    name: str, source: str, partition: Sequence[str], orders: Sequence[str], count: int
+) -> Derived:
+    """The first rows of each partition, in an order such as `amount DESC`."""
+
+    def last(making: Making, sources: list[Relation]) -> Relation:
+        (relation,) = sources
+        if count < 1:
+            raise MakingError("must be at least 1", "count")
+        if not orders:
+            raise MakingError("is missing, such as amount DESC", "order")
+        by = [_order(text, relation) for text in orders]
+        for column in partition:
+            _column(column, relation, "partition")
+        return first_rows(making, relation, partition, by, count)
+
+    return _derived(name, "first", (source,), last)
+
+
+def _order(text: str, relation: Relation) -> Order:
+    try:
+        node = query_tree(f"SELECT 1 FROM t ORDER BY {text}\n")
+    except QueryError as error:
+        raise MakingError(f"{text}: {error.problem}", "order") from None
+    modifier = node["modifiers"][0]
+    (order, *more) = modifier["orders"]
+    each = order["expression"]
+    if more or each["class"] != "COLUMN_REF" or len(each["column_names"]) != 1:
+        raise MakingError(
+            f'"{text}" must be a column, with DESC or NULLS FIRST behind it', "order"
+        )
+    (column,) = each["column_names"]
+    _column(column, relation, "order")
+    return Order(column, *direction(order))
+
+
+def _column(name: str, relation: Relation, part: str) -> None:
+    if name not in relation.types:
+        raise MakingError(f'there is no column "{name}"{instead(name, relation.types)}', part)
+
+
+def _sides(inputs: Pairs, relations: list[Relation]) -> tuple[Side, Side]:
+    if len(inputs) != 2:
+        raise MakingError("must have two inputs: the left, and the right that it meets")
+    left, right = (
+        Side(alias, relation) for (alias, _), relation in zip(inputs, relations, strict=True)
+    )
+    return left, right
+
+
+def _conditions(on: Sequence[str], left: Side, right: Side) -> Conditions:
+    if not on:
+        raise MakingError("is missing, such as o.customer = c.id", "on")
+    found = [each for text in on for each in conjuncts(_over(text, left, right, "on"))]
+    return told_apart(found, {left.alias}, {right.alias})
+
+
+def _over(text: str, left: Side, right: Side, part: str) -> Node:
+    """An expression over two inputs, with an alias before every column."""
+    node = tree(text)
+    sides = {side.alias: side.relation for side in (left, right)}
+    listed = " or ".join(sides)
+    for names in columns(node):
+        if len(names) < 2 or names[0] not in sides:
+            raise MakingError(
+                f'"{".".join(names)}" is of no input; write {listed} before it', part
+            )
+        relation = sides[names[0]]
+        if names[1] not in (*relation.types, KEY):
+            raise MakingError(
+                f'input "{names[0]}": there is no column "{names[1]}"'
+                f"{instead(names[1], relation.types)}",
+                part,
+            )
+    return node

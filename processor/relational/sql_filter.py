@@ -1,0 +1,115 @@
+"""FROM and WHERE of a SQL query: which collections are joined, and by which conditions."""
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import column, conjuncts
+from ikebana.processor.relational.matching import Side, equal, told_apart
+from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
+from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery
+from ikebana.processor.relational.sql_whole import Query, Views
+
+_OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
+
+
+def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Names:
+    """The names of a SELECT, with all that its FROM and its WHERE bring together."""
+    names = Names(_From(query, views).froms(node["from_table"]), outer)
+    for each in node["select_list"]:
+        if each.get("alias") and each["class"] != "STAR":
+            names.aliased.setdefault(each["alias"].lower(), each)
+    waiting = []
+    for condition in conjuncts(node["where_clause"]):
+        if has_subquery(condition):
+            waiting.append(condition)
+        else:
+            names.froms.conditions.append(names.resolved(condition))
+    subqueries = Subqueries(query, views, names, conjuncts(node["where_clause"]))
+    # What is added to the join first, then what is taken away from its results.
+    for condition in sorted(waiting, key=subqueries.takes_away):
+        subqueries.add(condition)
+    return names
+
+
+class _From:
+    """What stands in FROM."""
+
+    def __init__(self, query: Query, views: Views) -> None:
+        self._query = query
+        self._views = views
+
+    def froms(self, node: Node) -> Froms:
+        """The collections of FROM, with the conditions of inner joins."""
+        place = node.get("query_location")
+        if node.get("sample"):
+            raise QueryError("a sample depends on chance; write a condition", place)
+        match node["type"]:
+            case "BASE_TABLE":
+                relation = self._query.table(node, self._views)
+                called = node["alias"] or node["table_name"]
+            case "SUBQUERY":
+                relation = self._query.query(node["subquery"]["node"], self._views)
+                called = node["alias"] or "t"
+            case "JOIN":
+                return self._join(node)
+            case "EMPTY":
+                raise QueryError("a query needs a FROM")
+            case other:
+                named = other.lower().replace("_", " ")
+                raise QueryError(f"a {named} in FROM is not supported", place)
+        names = node["column_name_alias"]
+        item = relation_item(self._query.free_alias(called), relation, called, names)
+        return Froms([item])
+
+    def _join(self, node: Node) -> Froms:
+        place = node.get("query_location")
+        if node["ref_type"] not in ("REGULAR", "CROSS"):
+            named = node["ref_type"].lower()
+            raise QueryError(
+                f"a {named} join is not supported; write JOIN … ON, with the columns", place
+            )
+        left, right = self.froms(node["left"]), self.froms(node["right"])
+        if (kind := _OUTER.get(node["join_type"])) is not None:
+            return self._outer(kind, left, right, node)
+        if node["join_type"] != "INNER":
+            named = node["join_type"]
+            raise QueryError(
+                f"a {named} join is not supported; write WHERE [NOT] EXISTS (…)", place
+            )
+        merged = left.merged | right.merged
+        conditions = [*left.conditions, *right.conditions]
+        both = Froms([*left.items, *right.items], conditions, merged)
+        both.conditions += self._on(node, left, right, both)
+        return both
+
+    def _on(self, node: Node, left: Froms, right: Froms, both: Froms) -> list[Node]:
+        """The conditions of a join."""
+        found = []
+        for condition in conjuncts(node["condition"]):
+            if has_subquery(condition):
+                place = condition.get("query_location")
+                raise QueryError("a subquery in ON is not supported; write it in WHERE", place)
+            found.append(Names(both).resolved(condition))
+        for name in node["using_columns"]:
+            sides = [Names(each).resolved(column(name)) for each in (left, right)]
+            found.append(equal(*sides))
+            both.merged.add(name.lower())
+        return found
+
+    def _outer(self, kind: Outer, left: Froms, right: Froms, node: Node) -> Froms:
+        if node["using_columns"] and kind != "left":
+            raise QueryError(
+                "USING in an outer join is supported in a LEFT JOIN; write ON",
+                node.get("query_location"),
+            )
+        query = self._query
+        items = [query.item(each, "joined") for each in (left, right)]
+        one, other = (Froms([each]) for each in items)
+        both = Froms(items, [], left.merged | right.merged)
+        on = self._on(node, one, other, both)
+        listed, columns = query.wanted(items)
+        first, second = (Side(item.alias, item.relation) for item in items)
+        conditions = told_apart(on, {first.alias}, {second.alias})
+        made = outer_join(query.making, first, second, conditions, listed, kind)
+        item = Item(query.free_alias(kind), made, tuple(columns))
+        return Froms([item], [], both.merged)

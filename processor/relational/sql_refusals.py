@@ -1,0 +1,69 @@
+"""What a SELECT may have that is not supported, and what to write instead."""
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.syntax import Node
+
+_ORDER = "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
+_LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
+
+
+def refuse_select(node: Node) -> None:
+    """Refuse parts of a SELECT that are not supported.  Raises: QueryError."""
+    if node["sample"]:
+        raise QueryError("a sample depends on chance; write a condition")
+    if len(node["group_sets"]) > 1:
+        raise QueryError(
+            "GROUPING SETS, ROLLUP and CUBE are not supported; write one query for each set of "
+            "columns, and UNION ALL between them"
+        )
+    kinds = [modifier["type"] for modifier in node["modifiers"]]
+    for modifier in node["modifiers"]:
+        match modifier["type"]:
+            case "DISTINCT_MODIFIER" if modifier["distinct_on_targets"]:
+                place = modifier["distinct_on_targets"][0].get("query_location")
+                raise QueryError(
+                    "DISTINCT ON is not supported; write QUALIFY row_number() OVER "
+                    "(PARTITION BY … ORDER BY …) = 1",
+                    place,
+                )
+            case "ORDER_MODIFIER" if "LIMIT_MODIFIER" not in kinds:
+                raise QueryError(_ORDER, _place(modifier))
+            case "LIMIT_MODIFIER" if "ORDER_MODIFIER" not in kinds:
+                raise QueryError(_LIMIT, modifier["limit"].get("query_location"))
+            case "LIMIT_PERCENT_MODIFIER":
+                raise QueryError("LIMIT of a percentage is not supported; write a number")
+
+
+def refuse_modifiers(node: Node) -> None:
+    """Refuse ORDER BY and LIMIT of a set operation.  Raises: QueryError."""
+    for modifier in node["modifiers"]:
+        place = _place(modifier) if modifier["type"] == "ORDER_MODIFIER" else None
+        raise QueryError(
+            "ORDER BY and LIMIT of a union are not supported; write them in a SELECT over it: "
+            "SELECT … FROM (…) ORDER BY … LIMIT …",
+            place,
+        )
+
+
+def limit_of(modifier: Node) -> int:
+    """How many rows a LIMIT keeps.  Raises: QueryError."""
+    limit = modifier["limit"]
+    place = None if limit is None else limit.get("query_location")
+    if modifier["offset"] is not None:
+        raise QueryError("OFFSET is not supported", modifier["offset"].get("query_location"))
+    found = None if limit is None else whole_number(limit)
+    if found is None or found < 1:
+        raise QueryError("LIMIT must be a whole number, of at least 1", place)
+    return found
+
+
+def whole_number(node: Node) -> int | None:
+    """The number that a constant is; None for anything else."""
+    literal = node.get("literal") or {}
+    text = str(literal.get("text", ""))
+    return int(text) if node["class"] == "CONSTANT" and text.isdigit() else None
+
+
+def _place(modifier: Node) -> int | None:
+    place: int | None = modifier["orders"][0]["expression"].get("query_location")
+    return place

@@ -1,0 +1,271 @@
+"""A SQL query as a whole: its tables, its views, and the collections that it is made of."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ikebana.processor.linear.bound_query import QueryError, common_type
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import column, nodes, text_of, tree
+from ikebana.processor.relational import rows
+from ikebana.processor.relational.making import Known, Making, MakingError, Relation
+from ikebana.processor.relational.matching import aliases_of, without
+from ikebana.processor.relational.sql_refusals import refuse_modifiers
+from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table
+
+Listed = list[tuple[str, Node]]
+Views = Mapping[str, "View"]
+_Select = Callable[["Query", Node, Views], Relation]
+_Filtered = Callable[["Query", Node, Views, Names | None], Names]
+_SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
+    "UNION": "union",
+    "EXCEPT": "except",
+    "INTERSECT": "intersect",
+}
+
+
+@dataclass(slots=True)
+class View:
+    """A query with a name, made when it is first asked for."""
+
+    node: Node
+    names: Sequence[str]
+    views: Views
+    made: Relation | None = None
+
+
+class Query:
+    """The translation of a whole query.
+
+    `select` translates each SELECT, and `filtered` what stands in its FROM and WHERE.
+    """
+
+    def __init__(
+        self, making: Making, known: Known, node: Node, select: _Select, filtered: _Filtered
+    ) -> None:
+        self.making = making
+        self.filtered = filtered
+        self._known = known
+        self._node = node
+        self._select = select
+        self._aliases: set[str] = set()
+        every = list(nodes(node))
+        self._stars = any(each["class"] == "STAR" for each in every)
+        self._mentioned = {
+            name.lower()
+            for each in every
+            if each["class"] == "COLUMN_REF"
+            for name in each["column_names"]
+        }
+        for using in within(node, "using_columns"):
+            self._mentioned |= {name.lower() for name in using["using_columns"]}
+        self.tables = dict(self._tables(node))
+
+    @property
+    def types(self) -> dict[str, dict[str, str]]:
+        """The columns of all tables, for DuckDB to bind; with keys where these are named."""
+        keys = {KEY} if KEY in self._mentioned and not self._stars else set()
+        return {
+            name: {**each.types, **dict.fromkeys(keys, each.key)}
+            for name, each in self.tables.items()
+        }
+
+    def result(self) -> Relation:
+        """The collection that the query gives.  Raises: QueryError."""
+        return self.query(self._node, {})
+
+    def query(self, node: Node, views: Views) -> Relation:
+        """The collection of a query within.  Raises: QueryError."""
+        views = with_views(node, views)
+        if node["type"] == "SET_OPERATION_NODE":
+            return self._set_operation(node, views)
+        if node["type"] != "SELECT_NODE":
+            named = node["type"].removesuffix("_NODE").replace("_", " ").lower()
+            raise QueryError(f"a {named} is not supported")
+        return self._select(self, node, views)
+
+    def table(self, node: Node, views: Views) -> Relation:
+        """The collection that a name in FROM means."""
+        name = node["table_name"].lower()
+        view = views.get(name)
+        if view is None:
+            return next(each for called, each in self.tables.items() if called.lower() == name)
+        if view.made is None:
+            view.made = self.query(view.node, view.views)
+            own = list(view.made.types)
+            if view.names:
+                columns = zip(
+                    [*view.names, *own[len(view.names) :]], map(quoted, own), strict=True
+                )
+                view.made = self.making.select(view.made, "named", columns)
+        return view.made
+
+    def free_alias(self, wanted: str) -> str:
+        """An alias that nothing else in the query has."""
+        name = free("".join(c if c.isalnum() else "_" for c in wanted) or "t", self._aliases)
+        return name
+
+    def wanted(
+        self, items: Sequence[Item], only: Collection[tuple[str, ...]] | None = None
+    ) -> tuple[Listed, list[tuple[str, str, str]]]:
+        """The columns of items that the query may read, to be selected from them together.
+
+        They are pairs of a new name and what it is of, and columns of an item that has these.
+        With `only`, pairs (alias, field), these are all that is read.
+        """
+        listed: Listed = []
+        columns: list[tuple[str, str, str]] = []
+        used: set[str] = set()
+        for item in items:
+            for of, name, each in item.columns:
+                is_read = (self._stars and name != KEY) or name.lower() in self._mentioned
+                if not is_read or (only is not None and (item.alias, each) not in only):
+                    continue
+                plain = name if name.lower() not in (*used, KEY) else f"{of}_{name}"
+                own = free(plain, used)
+                listed.append((own, column(item.alias, each)))
+                columns.append((of, name, own))
+        # A row is there, even if nothing of it is read.
+        return listed or [("there", tree("true"))], columns
+
+    def item(
+        self, froms: Froms, what: str, only: Collection[tuple[str, ...]] | None = None
+    ) -> Item:
+        """One collection in place of several and their conditions, with all that may be read."""
+        if len(froms.items) == 1 and not froms.conditions:
+            return froms.items[0]
+        listed, columns = self.wanted(froms.items, only)
+        relation = self.selected(froms, listed, what)
+        return Item(self.free_alias(what), relation, tuple(columns))
+
+    def selected(self, froms: Froms, listed: Listed, what: str) -> Relation:
+        """The collection of expressions over items for which the conditions are true."""
+        if len(froms.items) == 1:
+            (item,) = froms.items
+            as_it_is = [(name, column(item.alias, name)) for name in item.relation.types]
+            if not froms.conditions and listed == as_it_is and self.making.is_whole(item.relation):
+                return item.relation
+            conditions = tuple(text_of(without(item.alias, each)) for each in froms.conditions)
+            select = tuple((name, text_of(without(item.alias, node))) for name, node in listed)
+            return self.making.linear(item.relation, what, Sql(where=conditions, select=select))
+        return self.making.join(
+            what,
+            [(item.alias, item.relation) for item in froms.items],
+            map(text_of, froms.conditions),
+            [(name, text_of(node)) for name, node in listed],
+            cartesian=not _is_connected(froms),
+        )
+
+    def _set_operation(self, node: Node, views: Views) -> Relation:
+        refuse_modifiers(node)
+        operation = _SET_OPERATIONS.get(node["setop_type"])
+        if operation is None:
+            named = node["setop_type"].replace("_", " ")
+            raise QueryError(f"{named} is not supported; name the columns in one order")
+        children = node.get("children") or [node["left"], node["right"]]
+        sources = [self.query(child, views) for child in children]
+        if len({len(each.types) for each in sources}) == 1:
+            sources = self._of_common_types(sources)
+        return rows.set_operation(self.making, operation, sources, every=node["setop_all"])
+
+    def _of_common_types(self, sources: Sequence[Relation]) -> list[Relation]:
+        columns = zip(*(each.types.values() for each in sources), strict=True)
+        kinds = [common_type(each) for each in columns]
+        found = []
+        for source in sources:
+            if list(source.types.values()) == kinds:
+                found.append(source)
+                continue
+            casts = [
+                (name, quoted(name) if own == kind else f"CAST({quoted(name)} AS {kind})")
+                for (name, own), kind in zip(source.types.items(), kinds, strict=True)
+            ]
+            found.append(self.making.select(source, "cast", casts))
+        return found
+
+    def _tables(self, node: Node) -> Iterator[tuple[str, Relation]]:
+        """All collections that the query names, but for the views of its own."""
+        seen = {
+            view["key"].lower() for each in within(node, "cte_map") for view in _views_of(each)
+        }
+        for each in within(node, "table_name"):
+            name, place = each["table_name"], each.get("query_location")
+            if name.lower() in seen:
+                continue
+            if each["schema_name"] or each["catalog_name"]:
+                raise QueryError(
+                    "names in FROM are those of inputs and operators; put one with dots in quotes",
+                    place,
+                )
+            seen.add(name.lower())
+            yield name, self._collection(name, place)
+
+    def _collection(self, name: str, place: int | None) -> Relation:
+        pending = dict.fromkeys(self._known.pending)
+        known: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
+        alike = [each for each in known if each.lower() == name.lower()]
+        if not alike:
+            raise no_table(name, known, place)
+        actual = name if name in alike else alike[0]
+        try:
+            if actual in self._known or actual in pending:
+                return self._known.relation(actual)
+            return self.making.rows_of(actual)
+        except MakingError as error:
+            raise QueryError(str(error), place) from None
+
+
+def with_views(node: Node, views: Views) -> Views:
+    """The views that a query may name: its own before those of the queries around it."""
+    found = dict(views)
+    for each in _views_of(node):
+        given = each["value"]
+        if given["query_node"]["type"] == "RECURSIVE_CTE_NODE":
+            raise QueryError("a recursive WITH is not supported")
+        # A view may name those before it.
+        found[each["key"].lower()] = View(given["query_node"], given["aliases"], dict(found))
+    return found
+
+
+def _views_of(node: Node) -> list[Node]:
+    listed: list[Node] = (node.get("cte_map") or {}).get("map") or []
+    return listed
+
+
+def free(name: str, used: set[str]) -> str:
+    """The name, with a number if it is used already; it is used from now on."""
+    found, number = name, 1
+    while found.lower() in used:
+        number += 1
+        found = f"{name}_{number}"
+    used.add(found.lower())
+    return found
+
+
+def within(value: Any, part: str) -> Iterator[Node]:
+    """Everything in a tree that has a part of this name, in the order of the text."""
+    if isinstance(value, list):
+        for item in value:
+            yield from within(item, part)
+    elif isinstance(value, dict):
+        if part in value:
+            yield value
+        for item in value.values():
+            yield from within(item, part)
+
+
+def _is_connected(froms: Froms) -> bool:
+    """Whether equalities connect all items."""
+    groups = {item.alias: {item.alias} for item in froms.items}
+    for condition in froms.conditions:
+        if condition.get("type") != "COMPARE_EQUAL":
+            continue
+        left, right = aliases_of(condition["left"]), aliases_of(condition["right"])
+        if len(left) == len(right) == 1:
+            united = groups[left.pop()] | groups[right.pop()]
+            for alias in united:
+                groups[alias] = united
+    return len(groups[froms.items[0].alias]) == len(froms.items)

@@ -1,0 +1,184 @@
+"""SQL queries and changes of tables, drawn at random from the grammar that views may have."""
+
+from random import Random
+from typing import Any
+
+from support.sql_oracle import Change, Tables
+
+TABLES: Tables = {
+    "t": {"a": "BIGINT", "b": "DECIMAL(12,2)", "c": "VARCHAR"},
+    "u": {"a": "BIGINT", "d": "BIGINT", "e": "DATE"},
+}
+NUMBERS = {"t": ("a", "b"), "u": ("a", "d")}
+COLUMNS = {name: tuple(columns) for name, columns in TABLES.items()}
+VALUES: dict[str, tuple[Any, ...]] = {
+    "a": (None, 0, 1, 2),
+    "b": (None, "0.50", "1.25", "2", "-1"),
+    "c": (None, "x", "y"),
+    "d": (None, 0, 1, 3),
+    "e": (None, "2024-01-01", "2024-02-29"),
+}
+
+
+def history(choice: Random, times: int) -> dict[str, list[Change]]:
+    """Inserts, updates and deletes of few keys; several rows may be equal."""
+    found: dict[str, list[Change]] = {}
+    for name, columns in COLUMNS.items():
+        changes: list[Change] = []
+        for time in range(times):
+            for key in choice.sample(range(5), choice.randint(0, 3)):
+                row = {column: choice.choice(VALUES[column]) for column in columns}
+                changes.append((key, None if choice.random() < 0.3 else row, time))
+        found[name] = changes
+    return found
+
+
+class Drawing:
+    """Draws queries; each is text that DuckDB takes as well."""
+
+    def __init__(self, choice: Random) -> None:
+        self.choice = choice
+        self._count = 0
+
+    def query(self) -> str:
+        """A whole query."""
+        kind = self.choice.random()
+        if kind < 0.2:
+            operation = self.choice.choice(
+                ["UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"]
+            )
+            return f"{self._of_two()} {operation} {self._of_two()}"
+        if kind < 0.3:
+            inner = self._of_two()
+            return f"WITH v AS ({inner}) SELECT n, count(*) AS many, max(s) AS m FROM v GROUP BY n"
+        if kind < 0.6:
+            return self._grouped()
+        return self._plain()
+
+    def _alias(self) -> str:
+        self._count += 1
+        return f"r{self._count}"
+
+    def _from(self) -> tuple[str, dict[str, str]]:
+        """FROM, and the tables by their aliases."""
+        first, second = self.choice.choice("tu"), self.choice.choice("tu")
+        one, other = self._alias(), self._alias()
+        kind = self.choice.choice(["", "", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", ","])
+        if not kind:
+            return f"{first} {one}", {one: first}
+        left = f"{first} {one}"
+        if self.choice.random() < 0.2:
+            columns = ", ".join(COLUMNS[first])
+            left = f"(SELECT {columns} FROM {first} WHERE a IS NOT NULL) {one}"
+        on = f"{one}.a = {other}.a"
+        if kind == ",":
+            return f"{left} JOIN {second} {other} USING (a)", {one: first, other: second}
+        if self.choice.random() < 0.3:
+            number = self._number(other, second)
+            on += f" AND {number} {self._comparison()} {self._number(one, first)}"
+        elif self.choice.random() < 0.3:
+            on += f" AND {self._number(self.choice.choice([one]), first)} > 0"
+        return f"{left} {kind} {second} {other} ON {on}", {one: first, other: second}
+
+    def _comparison(self) -> str:
+        return self.choice.choice(["<", "<=", ">", ">=", "<>"])
+
+    def _number(self, alias: str, table: str) -> str:
+        return f"{alias}.{self.choice.choice(NUMBERS[table])}"
+
+    def _any_column(self, tables: dict[str, str]) -> tuple[str, str]:
+        alias = self.choice.choice(list(tables))
+        column = self.choice.choice(COLUMNS[tables[alias]])
+        return f"{alias}.{column}", column
+
+    def _where(self, tables: dict[str, str], most: int = 2) -> str:
+        conditions = [self._condition(tables) for _ in range(self.choice.randint(0, most))]
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    def _condition(self, tables: dict[str, str]) -> str:
+        alias = self.choice.choice(list(tables))
+        number = self._number(alias, tables[alias])
+        inner, table = self._alias(), self.choice.choice("tu")
+        column = self.choice.choice(NUMBERS[table])
+        correlated = f"{inner}.a = {alias}.a"
+        further = f" AND {inner}.{column} {self._comparison()} {number}"
+        further = further if self.choice.random() < 0.3 else ""
+        aggregate = self.choice.choice(["min", "max", "sum"])
+        where = f" WHERE {correlated}" if self.choice.random() < 0.5 else ""
+        own = self.choice.choice(["", f" WHERE {inner}.a > 0", f" WHERE {inner}.a IS NOT NULL"])
+        return self.choice.choice(
+            [
+                f"{number} {self._comparison()} 1",
+                f"{number} IS {self.choice.choice(['', 'NOT '])}NULL",
+                f"({number} > 1 OR {alias}.a IS NULL)",
+                f"EXISTS (SELECT 1 FROM {table} {inner} WHERE {correlated}{further})",
+                f"NOT EXISTS (SELECT 1 FROM {table} {inner} WHERE {correlated}{further})",
+                f"{alias}.a IN (SELECT {inner}.a FROM {table} {inner}{own})",
+                f"{alias}.a NOT IN (SELECT {inner}.a FROM {table} {inner}{own})",
+                f"{alias}.a IN (SELECT a FROM {table} GROUP BY a HAVING count(*) > 1)",
+                f"{number} {self._comparison()} "
+                f"(SELECT {aggregate}({inner}.{column}) FROM {table} {inner}{where})",
+            ]
+        )
+
+    def _plain(self) -> str:
+        text, tables = self._from()
+        listed = [self._any_column(tables)[0] for _ in range(self.choice.randint(1, 3))]
+        columns = ", ".join(f"{sql} AS x{at}" for at, sql in enumerate(listed))
+        distinct = "DISTINCT " if self.choice.random() < 0.3 else ""
+        made = f"SELECT {distinct}{columns} FROM {text}{self._where(tables)}"
+        if not distinct and self.choice.random() < 0.3:
+            # By all that is shown, so that only equal rows are tied.
+            way = self.choice.choice(["", " DESC", " DESC NULLS FIRST", " NULLS FIRST"])
+            orders = ", ".join(f"{sql}{way}" for sql in listed)
+            limit = self.choice.randint(1, 2)
+            if self.choice.random() < 0.5:
+                return f"{made} ORDER BY {orders} LIMIT {limit}"
+            partition = listed[0]
+            window = f"row_number() OVER (PARTITION BY {partition} ORDER BY {orders})"
+            return f"{made} QUALIFY {window} <= {limit}"
+        return made
+
+    def _aggregate(self, tables: dict[str, str]) -> str:
+        alias = self.choice.choice(list(tables))
+        number = self._number(alias, tables[alias])
+        column, _ = self._any_column(tables)
+        made = self.choice.choice(
+            [
+                "count(*)",
+                f"count({column})",
+                f"count(DISTINCT {column})",
+                f"sum({number})",
+                f"avg({number})",
+                f"min({column})",
+                f"max({column})",
+                f"bool_or({number} > 0)",
+                f"var_pop({number})",
+                f"stddev({number})",
+                f"median({number})",
+                f"list({column} ORDER BY {column} DESC NULLS FIRST)",
+                f"string_agg({column}, '-' ORDER BY {column})",
+                f"max({number})",
+            ]
+        )
+        return made + (f" FILTER (WHERE {number} >= 0)" if self.choice.random() < 0.2 else "")
+
+    def _grouped(self) -> str:
+        text, tables = self._from()
+        group, _ = self._any_column(tables)
+        second, _ = self._any_column(tables)
+        groups = [group] if self.choice.random() < 0.6 else [group, second]
+        having = self.choice.choice(
+            ["", "", " HAVING count(*) > 1", f" HAVING {group} IS NOT NULL"]
+        )
+        shown = [f"{sql} AS g{at}" for at, sql in enumerate(groups)]
+        shown += [f"{self._aggregate(tables)} AS x{at}" for at in range(self.choice.randint(1, 2))]
+        where = self._where(tables, 1)
+        return f"SELECT {', '.join(shown)} FROM {text}{where} GROUP BY {', '.join(groups)}{having}"
+
+    def _of_two(self) -> str:
+        """A query with a number n and a text s."""
+        if self.choice.random() < 0.5:
+            return f"SELECT a AS n, c AS s FROM t{self._where({'t': 't'}, 1)}"
+        where = self._where({"u": "u"}, 1)
+        return f"SELECT d AS n, CASE WHEN a > 0 THEN 'x' END AS s FROM u{where}"

@@ -1,0 +1,96 @@
+"""Views in SQL against DuckDB: what it answers over the tables as they are at a time."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from ikebana import Column, Input, Output, Plan, Upsert
+from ikebana.arrangements.update import Update
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import Operator
+from ikebana.processor.relational.making import Known
+from ikebana.processor.relational.sql import sql_operators
+
+Tables = Mapping[str, Mapping[str, str]]
+"""The types of columns, by table."""
+Change = tuple[Any, Mapping[str, Any] | None, int]
+"""The key of a row, what it becomes (None: it is deleted), and when."""
+Row = tuple[Any, ...]
+
+
+def plan_of(tables: Tables, queries: Mapping[str, str]) -> Plan:
+    """A plan with an upsert of each table and a view of each query."""
+    inputs = tuple(
+        Input(f"{name}_changes", (name,), columns=tuple(Column(*each) for each in columns.items()))
+        for name, columns in tables.items()
+    )
+    operators: list[Operator] = [Upsert(name, f"{name}_changes") for name in tables]
+    for name, query in queries.items():
+        operators += sql_operators(name, query, Known(inputs, operators))
+    outputs = tuple(Output(name, name, f"out.{name}") for name in queries)
+    return checked(Plan("views", inputs, tuple(operators), outputs))
+
+
+def records_of(changes: Mapping[str, Iterable[Change]]) -> dict[str, list[Any]]:
+    """Changes of tables as records of the inputs."""
+    return {f"{name}_changes": list(each) for name, each in changes.items()}
+
+
+def tables_at(changes: Mapping[str, Sequence[Change]], time: int) -> dict[str, list[Any]]:
+    """The rows of tables at a time, after all changes up to it."""
+    found = {}
+    for name, each in changes.items():
+        rows: dict[Any, Any] = {}
+        for key, row, at in each:
+            if at > time:
+                continue
+            rows.pop(key, None)
+            if row is not None:
+                rows[key] = row
+        found[name] = list(rows.values())
+    return found
+
+
+def answer(
+    tables: Tables, contents: Mapping[str, Iterable[Mapping[str, Any]]], query: str
+) -> tuple[list[str], Counter[Row]]:
+    """What DuckDB answers over the rows of tables: the columns, and the rows with their counts."""
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        for name, columns in tables.items():
+            listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+            database.execute(f'CREATE TABLE "{name}" ({listed})')
+            places = ", ".join("?" * len(columns))
+            rows = [[row.get(column) for column in columns] for row in contents[name]]
+            if rows:
+                database.executemany(f'INSERT INTO "{name}" VALUES ({places})', rows)
+        relation = database.execute(query)
+        names = [each[0] for each in relation.description or ()]
+        return names, Counter(tuple(map(plain, row)) for row in relation.fetchall())
+
+
+def shown_at(updates: Iterable[Update[Any]], names: Sequence[str], time: int) -> Counter[Row]:
+    """The rows of a view at a time, with their counts."""
+    found: Counter[Row] = Counter()
+    for (_, value), at, diff in updates:
+        if at <= time:
+            found[tuple(plain(value[name]) for name in names)] += diff
+    return Counter({row: count for row, count in found.items() if count})
+
+
+def plain(value: Any) -> Any:
+    """A value as it is compared: numbers as 12 digits tell them, times as their text."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | float | Decimal):
+        number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        rounded = +number.quantize(Decimal("1e-9")) if abs(number) < 10**15 else number
+        return rounded.normalize() if rounded else Decimal(0)
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
+    if isinstance(value, dict):
+        return tuple((name, plain(each)) for name, each in value.items())
+    return str(value).replace("T", " ") if not isinstance(value, str) else value.replace("T", " ")

@@ -1,0 +1,208 @@
+"""Views in SQL: what they become, what is refused, and where they may stand."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import ikebana as ik
+from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.plan import Linear, Plan, Reduce, Upsert
+from support.sql_oracle import plan_of
+
+TABLES = {
+    "t": {"a": "BIGINT", "b": "DECIMAL(12,2)", "c": "VARCHAR"},
+    "u": {"a": "BIGINT", "d": "DOUBLE"},
+}
+HEAD = """
+pipeline: shop
+inputs:
+  orders: {topic: orders, columns: {customer: BIGINT, amount: "DECIMAL(12,2)"}}
+operators:
+"""
+TAIL = """
+outputs:
+  out: {from: large, topic: large}
+kafka: {bootstrap.servers: localhost:9092}
+run: {checkpoint: ./checkpoint}
+"""
+
+
+def read(operators: str, folder: Path) -> Plan:
+    """The plan of a file with these operators."""
+    path = folder / "shop.yaml"
+    path.write_text(HEAD + textwrap.indent(textwrap.dedent(operators).strip(), "  ") + TAIL)
+    return pipeline.read(path, environ={}).plan
+
+
+def made(query: str) -> list[object]:
+    """What a query over the tables becomes."""
+    return list(plan_of(TABLES, {"view": query}).operators[len(TABLES) :])
+
+
+def test_a_condition_and_columns_are_one_linear_operator() -> None:
+    step = Sql(where=("(a > 1)",), select=(("c", "c"), ("twice", "(b * 2)")))
+
+    assert made("SELECT c, b * 2 AS twice FROM t WHERE a > 1") == [Linear("view", "t", (step,))]
+
+
+def test_inner_joins_are_one_delta_join() -> None:
+    query = "SELECT x.c, y.d FROM t x, u y JOIN t z ON z.a = y.a WHERE x.a = y.a AND z.b > x.b"
+
+    (join,) = made(query)
+
+    assert isinstance(join, DeltaJoin)
+    assert join.inputs == (JoinInput("x", "t"), JoinInput("y", "u"), JoinInput("z", "t"))
+    assert join.where == ("(z.a = y.a)", "(x.a = y.a)", "(z.b > x.b)")
+
+
+def test_groups_are_a_reduction() -> None:
+    reduce, linear = made("SELECT c, sum(b) AS total FROM t GROUP BY c HAVING count(*) > 1")
+
+    assert reduce == Reduce(
+        "view.groups", "t", (("sum", "sum(b)"), ("count_star", "count(*)")), by="c"
+    )
+    assert isinstance(linear, Linear)
+
+
+def test_a_view_that_is_named_twice_is_made_once() -> None:
+    query = """
+        WITH v AS (SELECT a, sum(b) AS s FROM t GROUP BY a)
+        SELECT x.a FROM v x JOIN v y ON x.a = y.a WHERE x.s < y.s
+    """
+
+    assert [type(each) for each in made(query)] == [Reduce, Linear, DeltaJoin]
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT z FROM t", 'line 1, column 8: Binder Error: Referenced column "z" not found'),
+        ("SELECT a\nFROM tt", 'line 2, column 6: there is no input or operator "tt"'),
+        ("SELECT FROM t WHERE", "line 1, column"),
+        ("SELECT a FROM t ORDER BY a", "line 1, column 26: a collection has no order"),
+        ("SELECT a FROM t LIMIT 3", "line 1, column 23: LIMIT keeps the first rows"),
+        ("SELECT sum(b) OVER () AS s FROM t", "line 1, column 8: a window in the select list"),
+        ("SELECT a, (SELECT max(d) FROM u) AS m FROM t", "line 1, column 11: a subquery in the"),
+        ("SELECT a FROM t WHERE a = 1 OR EXISTS (SELECT 1 FROM u)", "a subquery is supported in"),
+        ("SELECT 1 AS one", "a query needs a FROM"),
+        ("SELECT DISTINCT ON (a) a, b FROM t", "DISTINCT ON is not supported; write QUALIFY"),
+        ("SELECT a FROM t NATURAL JOIN u", "a natural join is not supported"),
+        ("SELECT a, b FROM t GROUP BY ROLLUP (a, b)", "GROUPING SETS"),
+        ("SELECT now() AS n, a FROM t", "now() depends on more than the datum"),
+        ("SELECT t.a FROM t JOIN u ON t.c = u.a", "cast one side, as in CAST(t.c AS BIGINT)"),
+        ("SELECT a, a FROM t", 'line 1, column 11: two columns are named "a"'),
+        ("SELECT a AS key FROM t", 'a column cannot be named "key"'),
+        ("SELECT mode(a) AS m FROM t", "line 1, column 8: the aggregate mode() is not supported"),
+        ("SELECT sum(a > 1) AS m FROM t", "sum() of BOOLEAN is not supported"),
+        (
+            "SELECT a FROM t WHERE b > (SELECT count(*) FROM u WHERE u.a = t.a)",
+            "line 1, column 35: a count in a subquery is 0 where it has no rows",
+        ),
+        (
+            "WITH RECURSIVE v AS (SELECT a FROM t UNION SELECT a FROM v) SELECT a FROM v",
+            "recursive",
+        ),
+        ("SELECT a FROM t UNION SELECT a, d FROM u", "Binder Error"),
+        ("DELETE FROM t", "Only SELECT"),
+        ("SELECT a FROM t; SELECT a FROM t", "it must be one query"),
+        ("SELECT a FROM range(3) r(a)", "a table function in FROM is not supported"),
+    ],
+)
+def test_what_is_not_supported_is_refused_with_its_place(query: str, problem: str) -> None:
+    tables = ik.Pipeline("p")
+    for name, columns in TABLES.items():
+        tables.topic(name, columns=[ik.Column(*each) for each in columns.items()]).upsert()
+
+    with pytest.raises(ConfigError) as told:
+        tables.sql(query, name="view")
+
+    assert problem in str(told.value)
+
+
+def test_a_view_of_a_file_may_read_what_stands_behind_it(tmp_path: Path) -> None:
+    plan = read(
+        """
+        large: {sql: SELECT * FROM totals WHERE total > 10}
+        totals: {sql: "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer"}
+        """,
+        tmp_path,
+    )
+
+    assert [each.name for each in plan.operators] == [
+        "large",
+        "orders.rows",
+        "totals.groups",
+        "totals",
+    ]
+    assert isinstance(plan.operators[1], Upsert)
+
+
+def test_a_file_and_python_make_one_plan(tmp_path: Path) -> None:
+    query = "SELECT customer, sum(amount) AS total FROM current GROUP BY customer"
+    in_file = read(
+        f"""
+        current: {{upsert: orders}}
+        large: {{sql: "{query}", key: customer}}
+        """,
+        tmp_path,
+    )
+    shop = ik.Pipeline("shop")
+    columns = [ik.Column("customer", "BIGINT"), ik.Column("amount", "DECIMAL(12,2)")]
+    shop.topic("orders", columns=columns).upsert(name="current")
+    shop.sql(query, name="large", key="customer").to("large", name="out")
+
+    assert shop.plan() == in_file
+    assert shop.plan().fingerprint() == in_file.fingerprint()
+
+
+def refused(operators: str, folder: Path) -> str:
+    with pytest.raises((PlanError, ConfigError)) as told:
+        read(operators, folder)
+    return str(told.value)
+
+
+def test_the_problem_of_a_view_has_the_line_of_the_file(tmp_path: Path) -> None:
+    problem = refused("large: {sql: SELECT amont FROM orders}", tmp_path)
+
+    assert "operators.large.sql: line 1, column 8: " in problem
+    assert "(line 6)" in problem
+
+
+def test_what_follows_from_the_problem_of_another_is_not_told(tmp_path: Path) -> None:
+    problem = refused(
+        """
+        broken: {linear: orders, select: {x: amont}}
+        totals: {sql: SELECT x FROM broken}
+        large: {sql: SELECT x FROM totals}
+        """,
+        tmp_path,
+    )
+
+    assert "1 problem" in problem
+    assert "totals" not in problem
+
+
+def test_views_that_read_each_other_are_refused(tmp_path: Path) -> None:
+    problem = refused(
+        """
+        one: {sql: SELECT customer FROM large}
+        large: {sql: SELECT customer FROM one}
+        """,
+        tmp_path,
+    )
+
+    assert "operators.one.sql: it reads itself" in problem
+
+
+def test_columns_must_be_declared() -> None:
+    shop = ik.Pipeline("shop")
+    shop.topic("open").upsert()
+
+    with pytest.raises(ConfigError) as told:
+        shop.sql("SELECT x FROM open", name="view")
+
+    assert 'the columns of "open" are not known; declare them under inputs.open' in str(told.value)
