@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StateMachine,
         Upsert,
     )
+    from ikebana.serving.aligned import follow
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ _HOMES = {
         "StateMachine",
         "Upsert",
     ),
+    "serving.aligned": ("follow",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -92,6 +94,7 @@ __all__ = [
     "differentiate",
     "evaluate",
     "event_time",
+    "follow",
     "integrate",
     "load",
     "negate",
