@@ -20,6 +20,10 @@ from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
 from ikebana.processor.verifying.verify import batch_offence
 
 
+class AnotherTopicError(SourceError):
+    """The topic of a place was deleted, and there is another one of its name."""
+
+
 class ClosedTimes(NamedTuple):
     """All updates with `lower <= time < upper`, and the place behind them.
 
@@ -119,7 +123,7 @@ class _Batches:
     def _resume(self, text: str) -> None:
         place = msgspec.json.decode(text, type=_BatchPlace)
         if place.topic_id != self._reading.topic_id:
-            raise another_topic(self.topic)
+            raise _another(self.topic)
         self._last = place.last
         self._reading.resume(place.last, place.progress_at)
 
@@ -171,7 +175,7 @@ class _Facts:
         self._reading = Cdcv2Topic(settings, topic, form, place)
         if place is not None and place.topic_id != self._reading.topic_id:
             self._reading.close()
-            raise another_topic(topic)
+            raise _another(topic)
         self._from = None if resume is None else resume.upper
         self._upper = 0 if place is None else place.upper
 
@@ -194,9 +198,8 @@ class _Facts:
         self._reading.close()
 
 
-def another_topic(topic: str) -> SourceError:
-    """Make the error for a place in a topic that was deleted and made anew."""
-    return SourceError(
+def _another(topic: str) -> AnotherTopicError:
+    return AnotherTopicError(
         f'cannot go on reading "{topic}": it was deleted and made anew since',
         hint="Read it from its beginning: leave the token out, or give --rebuild.",
     )

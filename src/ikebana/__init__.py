@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Upsert,
     )
     from ikebana.serving.aligned import follow
+    from ikebana.serving.folder import open  # noqa: A004 - ikebana.open
 
 __version__ = "0.1.0"
 
@@ -63,6 +64,7 @@ _HOMES = {
         "Upsert",
     ),
     "serving.aligned": ("follow",),
+    "serving.folder": ("open",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -98,6 +100,7 @@ __all__ = [
     "integrate",
     "load",
     "negate",
+    "open",
     "steps",
 ]
 

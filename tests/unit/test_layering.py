@@ -66,8 +66,11 @@ ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/configuring/kafka_values.py"),
     "duckdb": ("processor/linear/",),
-    "prometheus_client": ("processor/watching/monitor.py",),
+    "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
     "pyspark": ("processor/spark/",),
+    "starlette": ("serving/http/",),
+    "uvicorn": ("serving/http/",),
+    "uvloop": ("serving/http/",),
     "rocksdict": ("arrangements/rocks.py", "arrangements/shared_rocks.py"),
 }
 PURE = (
