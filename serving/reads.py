@@ -8,6 +8,7 @@ of them, and passes it on.
 import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -283,8 +284,6 @@ class LocalReads:
         return ChangesPage(above, upto, found.updates, token)
 
     def wait(self, time: int, *names: str, timeout: float) -> int:
-        from time import monotonic
-
         deadline = monotonic() + timeout
         while True:
             views = [self._views.view(name) for name in names or self._views.names()]

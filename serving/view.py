@@ -31,28 +31,38 @@ _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 
 
 class UnreadableTimeError(IkebanaError):
-    """A collection cannot be read as of this time; `since` and `upper` bound those that it has."""
+    """A collection cannot be read as of a time; `since` and `upper` bound those that it has.
 
-    def __init__(self, collection: str, time: int, since: int, upper: int) -> None:
-        if upper == since:
-            has = "no time of it is closed yet"
-            hint = "Wait until the collection has caught up with its topic."
-        elif upper < since:
-            has = f"it can be read from time {moment(since)} on, and only times before "
-            has += f"{moment(upper)} are closed yet"
-            hint = "Wait until the collection has caught up with its topic."
-        else:
-            has = f"it has the times from {moment(since)} to {moment(upper - 1)}"
-            hint = (
-                "Ask for a time in between. `--retain` says how long history is kept."
-                if time < since
-                else "Ask for a time in between, or wait until the time is closed."
-            )
-        super().__init__(f'cannot read "{collection}" as of {moment(time)}: {has}', hint=hint)
-        self.collection = collection
-        self.time = time
+    `is_past` tells a time whose history is gone from one that is not closed yet.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None, since: int, upper: int, *, is_past: bool
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.since = since
         self.upper = upper
+        self.is_past = is_past
+
+
+def unreadable(collection: str, time: int, since: int, upper: int) -> UnreadableTimeError:
+    """Make the error for a time that a collection does not have."""
+    if upper == since:
+        has = "no time of it is closed yet"
+        hint = "Wait until the collection has caught up with its topic."
+    elif upper < since:
+        has = f"it can be read from time {moment(since)} on, and only times before "
+        has += f"{moment(upper)} are closed yet"
+        hint = "Wait until the collection has caught up with its topic."
+    else:
+        has = f"it has the times from {moment(since)} to {moment(upper - 1)}"
+        hint = (
+            "Ask for a time in between. `--retain` says how long history is kept."
+            if time < since
+            else "Ask for a time in between, or wait until the time is closed."
+        )
+    message = f'cannot read "{collection}" as of {moment(time)}: {has}'
+    return UnreadableTimeError(message, hint, since, upper, is_past=time < since < upper)
 
 
 class Bounds(NamedTuple):
@@ -125,7 +135,7 @@ class ArrangementView:
             UnreadableTimeError: it lies before `since`, or is not closed.
         """
         if not self.meta.since <= time < self.meta.upper:
-            raise UnreadableTimeError(self.meta.topic, time, self.meta.since, self.meta.upper)
+            raise unreadable(self.meta.topic, time, self.meta.since, self.meta.upper)
 
     def newest(self) -> int:
         """Return the greatest time that can be read.
