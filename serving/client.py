@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import msgspec
+import pyarrow as pa
 
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -25,16 +26,15 @@ from ikebana.serving.http.parameters import (
     Problem,
     ScanAnswer,
 )
-from ikebana.serving.http.wire import KeyValues, based
+from ikebana.serving.http.wire import ARROW, JSON, KeyValues, based
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.reads import (
     ChangesPage,
     CollectionInfo,
     Page,
-    UnknownCollectionError,
     WaitedError,
 )
-from ikebana.serving.view import Bounds, Row, UnreadableTimeError
+from ikebana.serving.view import Bounds, Row, UnknownCollectionError, UnreadableTimeError
 
 _PATIENCE_S = 60.0
 # The server waits so long for one request; a client that waits longer asks again.
@@ -154,6 +154,11 @@ class Connection:
         ]
         return ChangesPage(found.above, found.upto, updates, found.page)
 
+    def sql(self, query: str, *, as_of: int | None = None) -> pa.Table:
+        asked = {"query": query} if as_of is None else {"query": query, "as_of": str(as_of)}
+        body = self._request("POST", "/sql", json.dumps(asked).encode(), accept=ARROW)
+        return pa.ipc.open_stream(body).read_all()
+
     def wait(self, time: int, *names: str, timeout: float) -> int:
         deadline = monotonic() + timeout
         while True:
@@ -180,11 +185,12 @@ class Connection:
         query = urllib.parse.urlencode(given, doseq=True)
         return msgspec.json.decode(self._request("GET", f"{path}?{query}", None), type=answers)
 
-    def _request(self, method: str, path: str, body: bytes | None) -> bytes:
+    def _request(self, method: str, path: str, body: bytes | None, accept: str = JSON) -> bytes:
+        headers = {**self._headers, "Accept": accept}
         for is_last in (False, True):
             connection = self._connection()
             try:
-                connection.request(method, self._base + path, body, self._headers)
+                connection.request(method, self._base + path, body, headers)
                 answer = connection.getresponse()
                 found = answer.read()
                 break

@@ -30,6 +30,10 @@ _decode_part = msgspec.msgpack.Decoder(layout.TimePart).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 
 
+class UnknownCollectionError(IkebanaError):
+    """There is no collection of this name."""
+
+
 class UnreadableTimeError(IkebanaError):
     """A collection cannot be read as of a time; `since` and `upper` bound those that it has.
 
@@ -280,3 +284,19 @@ class ArrangementView:
             undos.append(packed)
         if subject is not None:
             yield subject, self._undone(subject, iter(undos))
+
+
+def newest(views: Sequence[ArrangementView]) -> int:
+    """Return the newest time that can be read of all views.
+
+    Raises:
+        UnreadableTimeError: there is none.
+    """
+    if not views:
+        raise UnknownCollectionError(
+            "there is no collection here", hint="`ikebana serve` makes them, one for each topic."
+        )
+    time = min(view.meta.upper for view in views) - 1
+    for view in views:
+        view.check(time)
+    return time

@@ -23,8 +23,8 @@ from ikebana.serving.http import openapi, parameters, wire
 from ikebana.serving.http.operations import OPERATIONS, Api, Operation, respond
 from ikebana.serving.http.subscriptions import Subscriptions
 from ikebana.serving.probes import Probes
-from ikebana.serving.reads import UnknownCollectionError, WaitedError
-from ikebana.serving.view import UnreadableTimeError
+from ikebana.serving.reads import WaitedError
+from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
 
 _OPEN = ("/live", "/ready", "/metrics")
 _MOST_SUBSCRIBERS = 1_000

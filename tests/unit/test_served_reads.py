@@ -10,10 +10,10 @@ from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import reads
 from ikebana.serving.http.app import Limits
-from ikebana.serving.reads import Reads, UnknownCollectionError, WaitedError
+from ikebana.serving.reads import Reads, WaitedError
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service
-from ikebana.serving.view import Bounds, UnreadableTimeError
+from ikebana.serving.view import Bounds, UnknownCollectionError, UnreadableTimeError
 from support.served_topics import MemoryTopics, answering, caught_up, serving
 from support.waiting import patient
 
@@ -111,6 +111,15 @@ def test_changes_are_read_page_by_page(served: Reads) -> None:
     first = served.changes(ONE, 9, 12, limit=1)
     rest = served.changes(ONE, 9, page=first.page)
     assert first.updates + rest.updates == found.updates
+
+
+def test_collections_are_queried_in_sql(served: Reads) -> None:
+    """As of one time."""
+    text = "SELECT key, value FROM things WHERE key IS NOT NULL ORDER BY key DESC LIMIT 2"
+    assert served.sql(text).to_pylist() == [{"key": "b", "value": 1}, {"key": "b", "value": 1}]
+    assert served.sql("SELECT count(*) AS n FROM things", as_of=10).to_pylist() == [{"n": 4}]
+    with pytest.raises(IkebanaError, match="it is no SELECT"):
+        served.sql("DROP TABLE things")
 
 
 def test_a_time_is_waited_for(served: Reads, given: Given) -> None:
