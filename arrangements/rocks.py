@@ -2,7 +2,7 @@
 
 It always has exactly one committed state, whose id is in the database and changes in the same
 atomic write as the data.  A database without an id is empty or unfinished, and is built again.
-Only this module imports rocksdict.
+Only this module and `shared_rocks` import rocksdict.
 """
 
 import contextlib
@@ -63,21 +63,21 @@ class LocalDatabase:
     @property
     def state(self) -> str | None:
         """The id of the database's state; None if it is empty or unfinished."""
-        with _damage():
+        with damage():
             found = self._database.get(_STATE)
         return found.decode() if found else None
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with _damage():
+        with damage():
             found: list[bytes | None] = self._database.get([_ENTRY + key for key in keys])
         return found
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         lower = _ENTRY + prefix
-        if (end := _after(lower)) is not None:
+        if (end := after(lower)) is not None:
             options.set_iterate_upper_bound(end)
-        with _damage():
+        with damage():
             # items() would end at a damaged block as if there were no more entries.
             entry = self._database.iter(read_opt=options)
             entry.seek(lower + start)
@@ -116,13 +116,13 @@ class LocalDatabase:
             delete(_STATE)
         else:
             put(_STATE, state.encode())
-        with _damage():
+        with damage():
             self._database.write(batch, self._unlogged)
         self._unflushed += 1
 
     def flush(self) -> None:
         """Write what is in memory to disk; a killed process would lose it."""
-        with _damage():
+        with damage():
             self._database.flush()
         self._unflushed = 0
 
@@ -137,7 +137,7 @@ class LocalDatabase:
 
     def close(self) -> None:
         """Close the database and unlock the folder; a second call does nothing."""
-        with _damage(), contextlib.suppress(DbClosedError):
+        with damage(), contextlib.suppress(DbClosedError):
             # RocksDB merges files in the background, and a close would discard an unfinished
             # merge: one that takes longer than a batch would never end.
             while self._database.property_int_value("rocksdb.num-running-compactions"):
@@ -237,6 +237,13 @@ def _block_cache() -> Cache:
 
 
 def _open(path: Path) -> Rdict:
+    options = tuned()
+    # The column family is named, or an existing database would keep its old options.
+    return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
+
+
+def tuned() -> Options:
+    """Make the options of a database that gets a batch of changes at once."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)  # noqa: FBT003 - rocksdict's own signature
     options.set_write_buffer_size(_WRITE_BUFFER)
@@ -252,8 +259,7 @@ def _open(path: Path) -> Rdict:
     table.set_bloom_filter(10, False)  # noqa: FBT003 - rocksdict's own signature
     table.set_block_cache(_block_cache())
     options.set_block_based_table_factory(table)
-    # The column family is named, or an existing database would keep its old options.
-    return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
+    return options
 
 
 def _sweep(path: Path) -> None:
@@ -266,7 +272,8 @@ def _sweep(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
+def damage() -> Iterator[None]:
+    """Raise an error of RocksDB within a `with` block as a `LocalDamageError`."""
     try:
         yield
     except Exception as error:
@@ -276,7 +283,7 @@ def _damage() -> Iterator[None]:
         raise
 
 
-def _after(prefix: bytes) -> bytes | None:
+def after(prefix: bytes) -> bytes | None:
     """Compute the least key that is greater than all keys with this prefix; None if none is."""
     cut = prefix.rstrip(b"\xff")
     return cut[:-1] + bytes([cut[-1] + 1]) if cut else None

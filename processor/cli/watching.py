@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _BATCHES_UNTIL_STUCK = 3
 
 
-def _address(value: str) -> tuple[str, int]:
+def address(value: str) -> tuple[str, int]:
+    """Read the value of `--http`, HOST:PORT."""
     host, colon, port = value.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 0xFFFF:
         raise click.BadParameter(f'"{value}" is no HOST:PORT')
@@ -34,7 +35,7 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
             click.option(
                 "--http",
                 metavar="HOST:PORT",
-                type=_address,
+                type=address,
                 envvar="IKEBANA_HTTP",
                 help="Serve /metrics, /live and /ready at this address. "
                 "[env: IKEBANA_HTTP; default: off]",

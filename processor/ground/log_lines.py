@@ -56,6 +56,14 @@ def info(message: str, **fields: object) -> None:
     _OWN.info(message, extra={"fields": fields})
 
 
+def note(message: str) -> None:
+    """Report what a command does, as text or as JSON."""
+    if wanted():
+        info(message)
+    else:
+        click.echo(message, err=True)
+
+
 def error(message: str) -> None:
     """Report the error that ended a command, as text or as JSON."""
     if wanted():

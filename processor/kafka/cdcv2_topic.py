@@ -1,6 +1,13 @@
-"""Read a CDCv2 topic once, from its beginning to its current end."""
+"""Read a CDCv2 topic from its beginning, or from a place at which a reader had nothing left over.
+
+Facts of a time may lie before facts of earlier times.  So a place where reading can go on is one
+at which all facts before it were published; a pipeline that publishes the progress of a batch
+after its updates leaves one after each batch.
+"""
 
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import fact_codec
@@ -10,41 +17,110 @@ from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, Published
 
 
+class FactPlace(msgspec.Struct, frozen=True):
+    """A place in a topic: all times before `upper` were read, whose facts lie before `offsets`."""
+
+    topic_id: str
+    upper: int
+    offsets: dict[int, int]
+
+
+class Cdcv2Topic:
+    """One pass over a CDCv2 topic.
+
+    Raises:
+        SourceError: the topic does not exist, or is another one than that of `place`, or records
+            that are needed were deleted.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        topic: str,
+        form: str,
+        place: FactPlace | None = None,
+    ) -> None:
+        self.topic = topic
+        self._form = form
+        self._decode = fact_codec(form).decode
+        self._admin = client.admin(settings)
+        found = topics.describe(self._admin, [topic])
+        if topic not in found:
+            raise SourceError(
+                f'cannot read topic "{topic}": it does not exist',
+                hint="Check its name and --bootstrap-servers.",
+            )
+        self.topic_id = found[topic].id
+        self._partitions = {topic: found[topic].partitions}
+        if place is None:
+            place = FactPlace(self.topic_id, 0, {})
+        self.place = place
+        """The last place from which all that was not published can be read again."""
+        self._facts = Cdcv2Reader(place.upper)
+        self._positions = dict(place.offsets)
+        for partition, begin in sorted(
+            topics.beginnings(self._admin, self._partitions)[topic].items()
+        ):
+            if begin > self._positions.get(partition, 0):
+                raise SourceError(
+                    f'cannot accumulate "{topic}": the beginning of {topic}[{partition}] was '
+                    "deleted",
+                    hint="CDCv2 topics need retention.ms=-1 and retention.bytes=-1.",
+                )
+        self._reader = Reader(settings)
+
+    def published(self) -> Iterator[list[Published]]:
+        """Yield complete times in order, up to the time that progress covers now.
+
+        `place` then lies behind all that was yielded, or before some of it.
+
+        Raises:
+            SourceError: the topic has messages in another format.
+            ContradictionError: two of its facts contradict each other.
+        """
+        ends = topics.ends(self._admin, self._partitions)[self.topic]
+        ranges = [
+            Range(self.topic, partition, self._positions.get(partition, 0), end)
+            for partition, end in ends.items()
+        ]
+        for at, messages in self._reader.read(ranges):
+            for message in messages:
+                try:
+                    self._facts.feed(self._decode(message.value()))
+                except DecodeError as error:
+                    raise SourceError(
+                        f"cannot read {self.topic}[{at.partition}]@{message.offset()}: "
+                        f"{error.reason}",
+                        hint=f"Is it a topic of {self._form}? --format says what to expect.",
+                    ) from None
+            self._positions[at.partition] = messages[-1].offset() + 1
+            if found := self._facts.take():
+                if self._facts.is_level:
+                    self.place = FactPlace(self.topic_id, self._facts.upper, dict(self._positions))
+                yield found
+        self._positions |= {p: max(end, self._positions.get(p, 0)) for p, end in ends.items()}
+
+    def behind(self) -> int:
+        """Count the offsets after what was read."""
+        ends = topics.ends(self._admin, self._partitions)[self.topic]
+        return sum(max(0, end - self._positions.get(p, 0)) for p, end in ends.items())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
+
+
 def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Published]:
-    """Yield complete times in order, up to the time that progress covers now.
+    """Yield the complete times of a topic once, up to the time that progress covers now.
 
     Raises:
         SourceError: the topic does not exist, or records at its beginning were deleted, or it
             has messages in another format.
         ContradictionError: two of its facts contradict each other.
     """
-    admin = client.admin(settings)
-    found = topics.describe(admin, [topic])
-    if topic not in found:
-        raise SourceError(
-            f'cannot read topic "{topic}": it does not exist',
-            hint="Check its name and --bootstrap-servers.",
-        )
-    partitions = {topic: found[topic].partitions}
-    begins, ends = topics.beginnings(admin, partitions), topics.ends(admin, partitions)
-    for partition, begin in sorted(begins[topic].items()):
-        if begin > 0:
-            raise SourceError(
-                f'cannot accumulate "{topic}": the beginning of {topic}[{partition}] was deleted',
-                hint="CDCv2 topics need retention.ms=-1 and retention.bytes=-1.",
-            )
-    ranges = [Range(topic, partition, 0, end) for partition, end in ends[topic].items()]
-    reader, facts, decode = Reader(settings), Cdcv2Reader(), fact_codec(form).decode
+    reading = Cdcv2Topic(settings, topic, form)
     try:
-        for at, messages in reader.read(ranges):
-            for message in messages:
-                try:
-                    facts.feed(decode(message.value()))
-                except DecodeError as error:
-                    raise SourceError(
-                        f"cannot read {topic}[{at.partition}]@{message.offset()}: {error.reason}",
-                        hint=f"Is it a topic of {form}? --format says what to expect.",
-                    ) from None
-            yield from facts.take()
+        for times in reading.published():
+            yield from times
     finally:
-        reader.close()
+        reading.close()

@@ -45,15 +45,19 @@ class DiffTopic:
         self._positions: dict[int, int] = {}
         self._progress_at = 0
         self._high: dict[int, int] = {}
+        self._resumed_after: int | None = None
         self.complete = True
         """Whether progress still has its first record."""
         self.is_output = False
         """Whether there is a progress topic."""
-        if topic not in topics.describe(self._admin, [topic]):
+        found = topics.describe(self._admin, [topic])
+        if topic not in found:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
                 hint="Check its name and --bootstrap-servers.",
             )
+        self.topic_id = found[topic].id
+        """What tells the topic from one of the same name that was made anew."""
         if found := topics.describe(self._admin, [self.progress_topic]):
             self.is_output = True
             partitions = {self.progress_topic: found[self.progress_topic].partitions}
@@ -115,6 +119,17 @@ class DiffTopic:
             self._positions = dict(last.ends)
         return last
 
+    @property
+    def progress_at(self) -> int:
+        """An offset of the progress topic; what was not yielded yet lies at or after it."""
+        return self._progress_at
+
+    def resume(self, last: ProgressRecord, progress_at: int) -> None:
+        """Go on after a batch that another pass has yielded, and its `progress_at`."""
+        self._last, self._positions = last, dict(last.ends)
+        self._resumed_after = last.batch
+        self._progress_at = max(progress_at, self._progress_at)
+
     def closed(self) -> Generator[Part, None, None]:
         """Yield the closed batches that were not yielded yet, after a history if there is one.
 
@@ -124,19 +139,22 @@ class DiffTopic:
         """
         end = self._progress_end()
         middle = not self.complete and self._last is None
-        records = diff_reader.without_repeats(self._records(self._progress_at, end), self._last)
+        found = self._records(self._progress_at, end)
+        if (after := self._resumed_after) is not None:
+            found = (record for record in found if record.batch > after)
+        records = diff_reader.without_repeats(found, self._last)
         for portion in diff_reader.portions(
             records, self._positions, _PORTION, first_alone=middle
         ):
-            found = self._updates(portion)
+            updated = self._updates(portion)
             if middle:
                 within: list[PlacedUpdate] = []
-                for updates in found:
+                for updates in updated:
                     history, rest = diff_reader.split_history(portion.batches[0], updates)
                     within += rest
                     yield history
-                found, middle = iter([within]), False
-            for batch in diff_reader.split(portion, chain.from_iterable(found)):
+                updated, middle = iter([within]), False
+            for batch in diff_reader.split(portion, chain.from_iterable(updated)):
                 self._last = batch.progress
                 yield batch
             self._positions = portion.ends()

@@ -65,6 +65,11 @@ class Cdcv2Reader:
         """The frontier of the published times; a new reader may continue from it."""
         return self._published
 
+    @property
+    def is_level(self) -> bool:
+        """Whether nothing is held back: all facts that it was fed are published."""
+        return not (self._held or self._early or self._times) and self._published == self._covered
+
     def feed(self, message: Cdcv2Message) -> None:
         """Add the facts of a message.
 

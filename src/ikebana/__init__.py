@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         StateMachine,
         Upsert,
     )
+    from ikebana.serving.aligned import follow
+    from ikebana.serving.client import connect
+    from ikebana.serving.folder import open  # noqa: A004 - ikebana.open
 
 __version__ = "0.1.0"
 
@@ -61,6 +64,9 @@ _HOMES = {
         "StateMachine",
         "Upsert",
     ),
+    "serving.aligned": ("follow",),
+    "serving.client": ("connect",),
+    "serving.folder": ("open",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -88,13 +94,16 @@ __all__ = [
     "Update",
     "Upsert",
     "accumulate",
+    "connect",
     "consolidate",
     "differentiate",
     "evaluate",
     "event_time",
+    "follow",
     "integrate",
     "load",
     "negate",
+    "open",
     "steps",
 ]
 

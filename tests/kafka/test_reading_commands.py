@@ -13,23 +13,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import TopicPartition
 
-from ikebana.codecs import diff
 from ikebana.codecs.error_record import error_record
-from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.cli.main import main
-from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.broker import Broker
 from support.waiting import patient, wait_until
+from support.written_topics import Row, Written
 
 pytestmark = pytest.mark.kafka
 
 READING = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
 COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]
 
-# Partition, key, value, time, diff.
-Row = tuple[int, bytes | None, bytes, int, int]
 FIRST: list[Row] = [
     (0, b'"frank"', b'"mcsherry"', 1, 1),
     (0, b'"frank"', b'"zappa"', 5, 1),
@@ -45,74 +42,6 @@ class Result(NamedTuple):
     status: int
     out: str
     err: str
-
-
-class Written:
-    """A diff topic of two partitions and its progress, written by hand."""
-
-    def __init__(self, servers: str, name: str, promise: Promise = "upserts") -> None:
-        self.servers = servers
-        self.name = name
-        self.promise = promise
-        self.admin = client.admin({"bootstrap.servers": servers})
-        for topic, partitions in ((name, 2), (name + ".progress", 1)):
-            topics.create(self.admin, topic, partitions, 1, {"retention.ms": "-1"})
-        self.batches = 0
-        self.upper = 0
-        self.connect()
-
-    def connect(self) -> None:
-        """Make a producer, which knows the topic as it is now."""
-        settings = {"bootstrap.servers": self.servers}
-        self.producer = client.transactional_producer(settings, self.name, 60)
-
-    def partitions(self) -> int:
-        """How many partitions the topic has."""
-        return topics.describe(self.admin, [self.name])[self.name].partitions
-
-    def updates(self, rows: list[Row]) -> None:
-        """Commit updates that no progress covers."""
-        self._produce(rows)
-        self.producer.commit_transaction(30)
-
-    def aborted(self, rows: list[Row]) -> None:
-        """Write updates that were never committed."""
-        self._produce(rows)
-        assert self.producer.flush(30) == 0
-        self.producer.abort_transaction(30)
-
-    def progress(self, upper: int, count: int) -> ProgressRecord:
-        """Close a batch of all that is there."""
-        ends = topics.high_watermarks(self.admin, {self.name: self.partitions()})[self.name]
-        said = (self.batches, self.upper, upper, count)
-        record = ProgressRecord("c", "p", self.name, *said, ends, self.promise)
-        self.publish(record)
-        self.batches += 1
-        self.upper = upper
-        return record
-
-    def publish(self, record: ProgressRecord) -> None:
-        """Commit a progress record."""
-        self.producer.begin_transaction()
-        self.producer.produce(self.name + ".progress", record.encode(), record.key())
-        self.producer.commit_transaction(30)
-
-    def batch(self, rows: list[Row], upper: int) -> ProgressRecord:
-        """Write a batch and close it."""
-        self.updates(rows)
-        return self.progress(upper, len(rows))
-
-    def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Delete the records at the beginning of a partition, as retention does."""
-        at = TopicPartition(topic, partition, offset)
-        for answer in self.admin.delete_records([at]).values():
-            answer.result(30)
-
-    def _produce(self, rows: list[Row]) -> None:
-        self.producer.begin_transaction()
-        for partition, key, value, time, change in rows:
-            headers = diff.headers(time, change)
-            self.producer.produce(self.name, value, key, partition=partition, headers=headers)
 
 
 @pytest.fixture

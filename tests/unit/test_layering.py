@@ -40,8 +40,11 @@ ORDER = (
     "processor/running",
     "processor/building",
     "processor/testing",
+    "serving",
     "processor/cli",
 )
+# The folders at the root.
+TOP = ("arrangements", "codecs", "processor", "serving")
 # Beside the standard library; a name allows what lies below it as well.
 ALLOWED = {
     "errors.py": (),
@@ -63,10 +66,13 @@ ALLOWED = {
 ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/configuring/kafka_values.py"),
-    "duckdb": ("processor/linear/",),
-    "prometheus_client": ("processor/watching/monitor.py",),
+    "duckdb": ("processor/linear/", "serving/sql/"),
+    "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
     "pyspark": ("processor/spark/",),
-    "rocksdict": ("arrangements/rocks.py",),
+    "starlette": ("serving/http/",),
+    "uvicorn": ("serving/http/",),
+    "uvloop": ("serving/http/",),
+    "rocksdict": ("arrangements/rocks.py", "arrangements/shared_rocks.py"),
 }
 PURE = (
     "processor/timing/cdcv2_coverage.py",
@@ -100,6 +106,7 @@ IMPURE = (
     "io",
     "ikebana.arrangements.files",
     "ikebana.arrangements.rocks",
+    "ikebana.arrangements.shared_rocks",
     "ikebana.arrangements.run",
     "ikebana.arrangements.shard",
     "ikebana.processor.kafka",
@@ -227,7 +234,7 @@ def _below(module: str, *packages: str) -> bool:
 
 
 def _modules() -> list[str]:
-    folders = (PACKAGE / folder for folder in ("arrangements", "codecs", "processor"))
+    folders = (PACKAGE / folder for folder in TOP)
     paths = [PACKAGE / "errors.py", *(path for folder in folders for path in folder.rglob("*.py"))]
     return sorted(str(path.relative_to(PACKAGE)) for path in paths)
 
@@ -323,7 +330,7 @@ def test_an_import_upward_is_seen(path: str, text: str, expected: list[str]) -> 
     assert upward(path, text) == expected
 
 
-@pytest.mark.parametrize("folder", ["arrangements", "codecs", "processor"])
+@pytest.mark.parametrize("folder", TOP)
 def test_a_top_level_folder_is_no_package_of_its_own(folder: str) -> None:
     """An `__init__.py` would make `codecs` hide the standard library's from type checkers."""
     assert not (ROOT / folder / "__init__.py").exists()

@@ -1,0 +1,215 @@
+"""Follow an output's topic in any format: closed times as they come, from a place that is text.
+
+A place says where reading goes on, and may lie before what was read last.  So whoever goes on
+names the frontier that was reached, too, and gets no time before it again: each update once.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import SourceError
+from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
+from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
+from ikebana.processor.verifying.verify import batch_offence
+
+
+class AnotherTopicError(SourceError):
+    """The topic of a place was deleted, and there is another one of its name."""
+
+
+class ClosedTimes(NamedTuple):
+    """All updates with `lower <= time < upper`, and the place behind them.
+
+    The first one of a topic whose progress was deleted has earlier times, too.
+    """
+
+    lower: int
+    upper: int
+    updates: list[KeyedUpdate]
+    place: str
+
+
+class Resume(NamedTuple):
+    """Where a reader goes on: at a place, or the beginning, with the times from `upper` on."""
+
+    place: str | None
+    upper: int
+
+
+class Following(Protocol):
+    """A reader of one topic."""
+
+    topic: str
+
+    def closed(self) -> Iterator[ClosedTimes]:
+        """Yield what is closed now and was not yielded yet; call it again for more.
+
+        Raises:
+            SourceError: records are missing, or are not of this format.
+        """
+        ...
+
+    def horizon(self) -> int | None:
+        """Read the present frontier of the topic; None if it is not known."""
+        ...
+
+    def behind(self) -> int:
+        """Count the offsets of the topic after what was yielded."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def follow(
+    settings: Mapping[str, str], topic: str, form: str, resume: Resume | None = None
+) -> Following:
+    """Open a topic at its beginning, or where another reader has stopped.
+
+    Raises:
+        SourceError: the topic does not exist, is no output, lacks records that are needed, or
+            is another one than that of the place.
+    """
+    if form in FACT_FORMATS:
+        return _Facts(settings, topic, form, resume)
+    return _Batches(settings, topic, form, resume)
+
+
+def goes_on(form: str) -> bool:
+    """Return whether a reader of this format can go on where another one has stopped.
+
+    In the others the old value of a key is in an earlier message, which may be compacted away.
+    """
+    return not OUTPUT_FORMATS[form].latest
+
+
+class _BatchPlace(msgspec.Struct, frozen=True):
+    topic_id: str
+    last: ProgressRecord
+    progress_at: int
+
+
+class _Batches:
+    """Batches that a progress topic closes."""
+
+    def __init__(
+        self, settings: Mapping[str, str], topic: str, form: str, resume: Resume | None
+    ) -> None:
+        self.topic = topic
+        self._counted = OUTPUT_FORMATS[form].as_updates
+        self._reading = DiffTopic(settings, topic, form)
+        self._last: ProgressRecord | None = None
+        self._from: int | None = None
+        try:
+            self._reading.require_output()
+            if resume is not None:
+                self._from = resume.upper
+            if resume is None or resume.place is None:
+                self._reading.require_beginning()
+            else:
+                self._resume(resume.place)
+        except BaseException:
+            self._reading.close()
+            raise
+
+    def _resume(self, text: str) -> None:
+        place = msgspec.json.decode(text, type=_BatchPlace)
+        if place.topic_id != self._reading.topic_id:
+            raise _another(self.topic)
+        self._last = place.last
+        self._reading.resume(place.last, place.progress_at)
+
+    def closed(self) -> Iterator[ClosedTimes]:
+        history: list[PlacedUpdate] = []
+        with closing(self._reading.closed()) as parts:
+            for part in parts:
+                if isinstance(part, History):
+                    history += part.updates
+                    continue
+                progress = part.progress
+                offence = batch_offence(self.topic, self._last, part, counted=self._counted)
+                if offence is not None:
+                    raise SourceError(
+                        f"cannot go on: {offence.sentence}",
+                        hint=f"ikebana check {self.topic} verifies the topic.",
+                    )
+                self._last = progress
+                found = [KeyedUpdate(*update[:4]) for update in (*history, *part.updates)]
+                history.clear()
+                place = _BatchPlace(self._reading.topic_id, progress, self._reading.progress_at)
+                told = ClosedTimes(
+                    progress.lower, progress.upper, found, msgspec.json.encode(place).decode()
+                )
+                if (later := _later(told, self._from)) is not None:
+                    yield later
+
+    def horizon(self) -> int | None:
+        last = self._reading.last_closed()
+        return None if last is None else last.upper
+
+    def behind(self) -> int:
+        return self._reading.behind()
+
+    def close(self) -> None:
+        self._reading.close()
+
+
+class _Facts:
+    """Times that the statements of a CDCv2 topic complete."""
+
+    def __init__(
+        self, settings: Mapping[str, str], topic: str, form: str, resume: Resume | None
+    ) -> None:
+        self.topic = topic
+        place = None
+        if resume is not None and resume.place is not None:
+            place = msgspec.json.decode(resume.place, type=FactPlace)
+        self._reading = Cdcv2Topic(settings, topic, form, place)
+        if place is not None and place.topic_id != self._reading.topic_id:
+            self._reading.close()
+            raise _another(topic)
+        self._from = None if resume is None else resume.upper
+        self._upper = 0 if place is None else place.upper
+
+    def closed(self) -> Iterator[ClosedTimes]:
+        for times in self._reading.published():
+            found = [update for each in times for update in each.updates]
+            lower, self._upper = self._upper, times[-1].upper
+            place = msgspec.json.encode(self._reading.place).decode()
+            told = ClosedTimes(lower, self._upper, found, place)
+            if (later := _later(told, self._from)) is not None:
+                yield later
+
+    def horizon(self) -> int | None:
+        return None
+
+    def behind(self) -> int:
+        return self._reading.behind()
+
+    def close(self) -> None:
+        self._reading.close()
+
+
+def _another(topic: str) -> AnotherTopicError:
+    return AnotherTopicError(
+        f'cannot go on reading "{topic}": it was deleted and made anew since',
+        hint="Read it from its beginning: leave the token out, or give --rebuild.",
+    )
+
+
+def _later(closed: ClosedTimes, reached: int | None) -> ClosedTimes | None:
+    """Drop the times before a frontier; None if that is all."""
+    if reached is None or closed.lower >= reached:
+        return closed
+    if closed.upper <= reached:
+        return None
+    later = [update for update in closed.updates if update.time >= reached]
+    return closed._replace(lower=reached, updates=later)

@@ -1,0 +1,252 @@
+"""Follow several topics at once: batches of closed times at a frontier that all of them share.
+
+A batch has all updates of all topics with times in `[lower, upper)`, where `upper` is the least
+frontier of the topics.  Only a topic with the least frontier is read, so no topic is held more
+than one batch ahead of another.
+
+A batch's `token` says where to go on after it.  Whoever stores the token together with what the
+batch has changed, and resumes with it, takes each update exactly once.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+
+from ikebana.codecs.formats import OUTPUT_FORMATS
+from ikebana.errors import ConfigError
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.kafka import client, following
+from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
+from ikebana.processor.rows.rows import KeyedUpdate
+
+OpenTopic = Callable[[str, str, Resume | None], Following]
+_ASK_EVERY_S = 0.1
+
+
+class TopicUpdate(NamedTuple):
+    """The multiplicity of (key, value) in the collection of `topic` changes by `diff`."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+    time: int
+    diff: int
+
+
+class AlignedBatch(NamedTuple):
+    """All updates with `lower <= time < upper`, in order of time; `token` resumes after them.
+
+    The first batch of topics without a common beginning has earlier times, too.
+    """
+
+    lower: int
+    upper: int
+    updates: list[TopicUpdate]
+    token: str
+
+
+class _Token(msgspec.Struct, frozen=True):
+    upper: int
+    # By topic, with the format.
+    places: dict[str, tuple[str, str | None]]
+
+
+class _Ahead:
+    """A topic, and what was read of it beyond the common frontier."""
+
+    def __init__(self, following: Following, form: str, resume: Resume | None) -> None:
+        self.following = following
+        self.form = form
+        self.upper: int | None = None if resume is None else resume.upper
+        self.lower: int | None = self.upper
+        # Where to read again what is held; the place after a batch counts when it is given out.
+        self.place = None if resume is None else resume.place
+        self._batches: Iterator[ClosedTimes] | None = None
+        self._held: list[ClosedTimes] = []
+
+    def read(self) -> bool:
+        """Read one more batch; return whether there was one."""
+        if self._batches is None:
+            self._batches = self.following.closed()
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = None
+            return False
+        self._held.append(batch)
+        if self.lower is None:
+            self.lower = batch.lower
+        self.upper = batch.upper
+        return True
+
+    def take(self, upper: int) -> list[KeyedUpdate]:
+        """Take what was read of times before `upper`."""
+        taken: list[KeyedUpdate] = []
+        held = []
+        for batch in self._held:
+            if batch.upper <= upper:
+                taken += batch.updates
+                self.place = batch.place
+                continue
+            taken += (update for update in batch.updates if update.time < upper)
+            left = [update for update in batch.updates if update.time >= upper]
+            held.append(batch._replace(updates=left))
+        self._held = held
+        return taken
+
+
+class Follower:
+    """Yields aligned batches, and waits for more; use it as a context manager.
+
+    `formats` names the topics; `open_topic` opens one of them.
+    """
+
+    def __init__(
+        self,
+        open_topic: OpenTopic,
+        formats: Mapping[str, str],
+        *,
+        resume: str | None,
+        until: int | None,
+        wait: bool,
+    ) -> None:
+        self._until = until
+        self._wait = wait
+        self._stopping = threading.Event()
+        self._topics: list[_Ahead] = []
+        token = None if resume is None else _token(resume, formats)
+        self._upper: int | None = None if token is None else token.upper
+        try:
+            for topic, form in formats.items():
+                at = None
+                if token is not None:
+                    at = Resume(token.places[topic][1], token.upper)
+                opened = open_topic(topic, form, at)
+                self._topics.append(_Ahead(opened, form, at))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def upper(self) -> int | None:
+        """The common frontier of the batches so far; None before the first."""
+        return self._upper
+
+    def stop(self) -> None:
+        """End the iteration soon, from another thread or a signal handler."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for each in self._topics:
+            each.following.close()
+
+    def __iter__(self) -> Iterator[AlignedBatch]:
+        while not self._stopping.is_set():
+            if self._until is not None and self._upper is not None and self._upper >= self._until:
+                return
+            waits = [each for each in self._topics if each.upper is None]
+            least = waits[0] if waits else min(self._topics, key=lambda each: each.upper or 0)
+            if not least.read():
+                if not self._wait:
+                    return
+                self._stopping.wait(_ASK_EVERY_S)
+                continue
+            uppers = [each.upper for each in self._topics if each.upper is not None]
+            if len(uppers) == len(self._topics) and (
+                self._upper is None or min(uppers) > self._upper
+            ):
+                yield self._batch(min(uppers))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _batch(self, upper: int) -> AlignedBatch:
+        updates = [
+            TopicUpdate(each.following.topic, *update)
+            for each in self._topics
+            for update in each.take(upper)
+        ]
+        updates.sort(key=_by_time)
+        lower = self._upper
+        if lower is None:
+            lower = min(each.lower for each in self._topics if each.lower is not None)
+        self._upper = upper
+        places = {}
+        for each in self._topics:
+            places[each.following.topic] = (each.form, each.place)
+        token = msgspec.json.encode(_Token(upper, places)).decode()
+        return AlignedBatch(lower, upper, updates, token)
+
+
+def follow(
+    topics: str | Sequence[str],
+    *,
+    bootstrap_servers: str = "localhost:9092",
+    format: str | Mapping[str, str] = "diff",  # noqa: A002 - as in the pipeline file
+    config: Mapping[str, str] | None = None,
+    resume: str | None = None,
+    until: int | None = None,
+    wait: bool = True,
+) -> Follower:
+    """Follow outputs of pipelines from their beginning, or from where a token says.
+
+    `format` is that of all topics, or by topic; `config` has settings of the Kafka client.  The
+    iteration ends when the common frontier is at or beyond `until`, or, unless `wait`, when all
+    that is closed now was given out; otherwise it waits for more.  Neither Spark nor Java is used.
+
+    Raises:
+        ConfigError: the topics, a format, or the token are not right.
+        SourceError: a topic does not exist, is no output, or lacks records that are needed.
+        AwayError: the brokers do not answer.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names or len(set(names)) < len(names):
+        raise ConfigError("cannot follow topics: name at least one, and each once")
+    formats = {name: format if isinstance(format, str) else format[name] for name in names}
+    for name, form in formats.items():
+        if form not in OUTPUT_FORMATS:
+            raise ConfigError(
+                f'cannot follow "{name}": there is no format "{form}"'
+                f"{instead(form, OUTPUT_FORMATS)}"
+            )
+        if resume is not None and not following.goes_on(form):
+            raise ConfigError(
+                f'cannot resume "{name}": in the format {form} the old value of a key is in an '
+                "earlier message, which may be gone",
+                hint="Follow it from its beginning, or write the output in the format diff.",
+            )
+    settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
+    client.reach(settings)
+    open_topic = functools.partial(following.follow, settings)
+    return Follower(open_topic, formats, resume=resume, until=until, wait=wait)
+
+
+def _token(text: str, formats: Mapping[str, str]) -> _Token:
+    try:
+        token = msgspec.json.decode(text, type=_Token)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"cannot resume: the token cannot be read: {error}") from error
+    told = {topic: form for topic, (form, _) in token.places.items()}
+    if told != dict(formats):
+        listed = ", ".join(f"{topic} ({form})" for topic, form in told.items())
+        raise ConfigError(
+            f"cannot resume: the token is of {listed}",
+            hint="Follow the same topics, in the same formats, or start without a token.",
+        )
+    return token
+
+
+def _by_time(update: TopicUpdate) -> int:
+    return update.time

@@ -1,0 +1,140 @@
+"""Read a folder of `ikebana serve` in another process, while it is written.
+
+Each process has a reader of its own, which sees whole batches only.  It catches up with the
+writer between reads, at most so often as it is told, and never goes back: a collection that is
+being rebuilt can be read again when it has come as far as it was.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ikebana.arrangements.rocks import LocalDamageError
+from ikebana.arrangements.shared_rocks import DatabaseReader
+from ikebana.errors import ConfigError
+from ikebana.serving.layout import Meta
+from ikebana.serving.reads import LocalReads, unknown
+from ikebana.serving.view import ArrangementView, read_meta, unreadable
+
+# RocksDB's file with the id of a database: a database that was made anew has another one.
+_IDENTITY = "IDENTITY"
+_ASK_EVERY_S = 0.02
+
+
+def open(  # noqa: A001 - it is `ikebana.open`
+    path: str | Path, *, refresh_s: float = 0.05
+) -> LocalReads:
+    """Open the folder that `ikebana serve --data` writes, read only.
+
+    Reads see what the writer has committed at most `refresh_s` seconds ago.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"cannot open {folder}: there is no such folder",
+            hint="`ikebana serve --data DIR` makes it.",
+        )
+    return LocalReads(_Folder(folder, refresh_s))
+
+
+class _Folder:
+    """The collections of a folder as `reads.Views`."""
+
+    def __init__(self, path: Path, refresh_s: float) -> None:
+        self._path = path
+        self._refresh_s = refresh_s
+        # A thread that catches up would change what another one reads.
+        self._own = threading.local()
+        self._all: list[_Reader] = []
+
+    def names(self) -> list[str]:
+        return sorted(_written(self._path))
+
+    def view(self, name: str) -> ArrangementView:
+        readers: dict[str, _Reader] = self._own.__dict__
+        reader = readers.get(name)
+        if reader is None:
+            # Only names that are there: a name of a client never becomes a path.
+            if name not in (names := self.names()):
+                raise unknown(name, names)
+            reader = readers[name] = _Reader(self._path / name, self._refresh_s)
+            self._all.append(reader)
+        return reader.view()
+
+    def pause(self, seconds: float) -> None:
+        threading.Event().wait(min(seconds, _ASK_EVERY_S))
+
+    def close(self) -> None:
+        for reader in self._all:
+            reader.close()
+        self._all.clear()
+
+
+class _Reader:
+    """One collection, for one thread."""
+
+    def __init__(self, path: Path, refresh_s: float) -> None:
+        self._path = path
+        self._refresh_s = refresh_s
+        self._identity: bytes | None = None
+        self._database: DatabaseReader | None = None
+        self._reached: Meta | None = None
+        self._view: ArrangementView | None = None
+        self._asked = 0.0
+
+    def view(self) -> ArrangementView:
+        now = time.monotonic()
+        if self._view is None or now - self._asked > self._refresh_s:
+            self._refresh()
+            self._asked = now
+        assert self._view is not None
+        return self._view
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _refresh(self) -> None:
+        name = self._path.name
+        try:
+            meta = self._caught_up()
+        except LocalDamageError:
+            # It is opened anew the next time, for the writer may be replacing it.
+            self.close()
+            meta = None
+        if meta is None or self._database is None:
+            self._view = None
+            raise unreadable(name, 0, 0, 0)
+        if self._reached is not None and meta.upper < self._reached.upper:
+            self._view = None
+            wanted = self._reached.upper
+            raise unreadable(name, wanted - 1, wanted - 1, meta.upper)
+        self._reached = meta
+        self._view = ArrangementView(self._database, meta)
+
+    def _caught_up(self) -> Meta | None:
+        identity = _identity(self._path)
+        if self._database is not None and identity == self._identity:
+            self._database.catch_up()
+        else:
+            self.close()
+            self._database, self._identity = DatabaseReader(self._path), identity
+        return read_meta(self._database)
+
+
+def _written(path: Path) -> Iterator[str]:
+    for folder in path.iterdir():
+        if (folder / _IDENTITY).is_file():
+            yield folder.name
+
+
+def _identity(path: Path) -> bytes:
+    try:
+        return (path / _IDENTITY).read_bytes()
+    except OSError as error:
+        raise LocalDamageError(f"{path} has no database: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Served collections over HTTP."""

@@ -1,0 +1,206 @@
+"""Subscriptions: a collection as of a time, then each closed batch, as server-sent events.
+
+| event | data |
+|---|---|
+| `snapshot` | rows of a collection as of a time; `last`: no more come of any collection |
+| `batch` | all updates of all collections with `lower <= time < upper` |
+| `error` | why the subscription ends, such as history that is gone since |
+
+The `id` of an event is a token: whoever resumes with it gets what follows the event.  A
+subscriber that is slow is sent nothing until it has read; then it gets the batches that it has
+missed as one, from the history of the arrangements.  What is sent to several subscribers is
+encoded once.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ikebana.errors import ConfigError, IkebanaError
+from ikebana.serving.http import parameters, wire
+from ikebana.serving.http.bell import Bell
+from ikebana.serving.http.parameters import time_of
+from ikebana.serving.service import Service
+from ikebana.serving.view import ArrangementView, Bounds, newest
+
+_ROWS = 1_000
+_UPDATES = 10_000
+_MOST_ENCODED = 64 << 20
+_HEARTBEAT_S = 15.0
+_HEARTBEAT = b": nothing new\n\n"
+
+
+class Position(msgspec.Struct, array_like=True, frozen=True):
+    """Where a subscription stands: all of `as_of` was sent, or its snapshot up to a subject."""
+
+    names: list[str]
+    as_of: int
+    number: int
+    """The number of the collection of which a snapshot is being sent; one too many: none."""
+    subject: bytes | None = None
+
+    @property
+    def in_snapshot(self) -> bool:
+        """Whether some of the snapshot is still to be sent."""
+        return self.number < len(self.names)
+
+    def token(self) -> str:
+        """Encode the position as text."""
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+
+
+def position_of(token: str) -> Position:
+    """Decode the position that an event's id has.  Raises: ConfigError."""
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        return msgspec.msgpack.decode(raw, type=Position)
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        raise ConfigError("cannot resume: the token is none of an event") from error
+
+
+class Subscriptions:
+    """Sends events to any number of subscribers."""
+
+    def __init__(self, service: Service, bell: Bell) -> None:
+        self._service = service
+        self._bell = bell
+        self._encoded = _Encoded()
+        self._ended = False
+        self.open = 0
+
+    def end(self) -> None:
+        """End all subscriptions soon."""
+        self._ended = True
+        self._bell.ring()
+
+    def begin(self, given: parameters.Subscribe) -> Position:
+        """Find where a subscription begins, or refuse it before anything is sent.
+
+        Raises:
+            UnreadableTimeError: the time, or that of the token, cannot be read.
+        """
+        if given.resume is not None:
+            position = position_of(given.resume)
+            for view in self._views(position.names):
+                view.check(position.as_of)
+            return position
+        names = given.collection or self._service.names()
+        views = self._views(names)
+        as_of = time_of(given.as_of, "as_of")
+        if as_of is None:
+            as_of = newest(views)
+        for view in views:
+            view.check(as_of)
+        return Position(names, as_of, 0 if given.snapshot else len(names))
+
+    async def events(self, position: Position, encoding: wire.Encoding) -> AsyncIterator[bytes]:
+        """Yield events from a position on, until the server ends."""
+        self.open += 1
+        try:
+            while position.in_snapshot and not self._ended:
+                position, event = await asyncio.to_thread(self._snapshot, position, encoding)
+                yield event
+            while not self._ended:
+                change = self._bell.next()
+                views = self._views(position.names)
+                upto = min(view.meta.upper for view in views) - 1
+                if upto <= position.as_of:
+                    try:
+                        await asyncio.wait_for(change.wait(), _HEARTBEAT_S)
+                    except TimeoutError:
+                        yield _HEARTBEAT
+                    continue
+                position, event = self._batch(views, position, upto, encoding)
+                yield event
+        except IkebanaError as error:
+            problem = parameters.Problem(error.message, error.hint)
+            yield _event("error", None, wire.encode(problem))
+        finally:
+            self.open -= 1
+
+    def _views(self, names: Sequence[str]) -> list[ArrangementView]:
+        return [self._service.view(name) for name in names]
+
+    def _snapshot(self, position: Position, encoding: wire.Encoding) -> tuple[Position, bytes]:
+        names, as_of, number, begin = msgspec.structs.astuple(position)
+        view = self._service.view(names[number])
+        view.check(as_of)
+        page = view.page(Bounds(), as_of, begin, _ROWS)
+        then = position
+        if page.then is None:
+            then = Position(names, as_of, number + 1)
+        else:
+            then = Position(names, as_of, number, page.then)
+        write = wire.writer(encoding)
+        rows = [wire.key_values(row, write) for row in page.rows]
+        last = not then.in_snapshot
+        told = {"collection": names[number], "as_of": as_of, "rows": rows, "last": last}
+        return then, _event("snapshot", then.token(), wire.encode(told))
+
+    def _batch(
+        self,
+        views: Sequence[ArrangementView],
+        position: Position,
+        upto: int,
+        encoding: wire.Encoding,
+    ) -> tuple[Position, bytes]:
+        above = position.as_of
+        for view in views:
+            view.check(above)
+        cut = min(_cut(view, above, upto) for view in views)
+        key = (*position.names, encoding, above, cut)
+        then = Position(position.names, cut, len(position.names))
+
+        def encoded() -> bytes:
+            write = wire.writer(encoding)
+            updates = {
+                view.meta.topic: [
+                    wire.change(update, write)
+                    for update in view.changes(above, cut, None, 2**62).updates
+                ]
+                for view in views
+            }
+            told = {"lower": above + 1, "upper": cut + 1, "updates": updates}
+            return _event("batch", then.token(), wire.encode(told))
+
+        return then, self._encoded.get(key, encoded)
+
+
+class _Encoded:
+    """The events that were made last, for other subscribers."""
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], bytes]) -> bytes:
+        """Return an event that was made before, or make it."""
+        if (found := self._events.get(key)) is not None:
+            self._events.move_to_end(key)
+            return found
+        made = self._events[key] = make()
+        self._size += len(made)
+        while self._size > _MOST_ENCODED and len(self._events) > 1:
+            self._size -= len(self._events.popitem(last=False)[1])
+        return made
+
+
+def _cut(view: ArrangementView, above: int, upto: int) -> int:
+    """Return the last time of an event of whole times and of about `_UPDATES` updates."""
+    then = view.changes(above, upto, None, _UPDATES).then
+    if then is None:
+        return upto
+    # A time with more updates than that is sent whole all the same.
+    return then[0] - 1 if then[0] - 1 > above else then[0]
+
+
+def _event(name: str, token: str | None, data: bytes) -> bytes:
+    # JSON that is encoded without spaces has no line breaks, but JSON that was read may.
+    lines = b"".join(b"data: %b\n" % line for line in data.splitlines())
+    head = f"event: {name}\n" + ("" if token is None else f"id: {token}\n")
+    return head.encode() + lines + b"\n"

@@ -1,0 +1,150 @@
+"""Keys, values and updates as they are in requests and answers: JSON, and Arrow streams.
+
+In JSON, bytes that are JSON are that JSON, other UTF-8 text is a string, and all others are
+`{"base64": ...}`.  With `encoding=base64` all keys and values are strings of base64, from which
+the exact bytes can be read.
+"""
+
+import base64
+import binascii
+import io
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from ikebana.codecs.canonical import canonical
+from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving.view import Row
+
+Encoding = Literal["json", "base64"]
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+
+encode = msgspec.json.Encoder().encode
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Value(msgspec.Struct):
+    """A value of a key, and how many times it is there."""
+
+    value: Any
+    count: int
+
+
+class KeyValues(msgspec.Struct):
+    """A key and its values; a value without a key has the key null."""
+
+    key: Any
+    values: list[Value]
+
+
+class Change(msgspec.Struct):
+    """The count of (key, value) changes by `diff` at `time`."""
+
+    key: Any
+    value: Any
+    time: int
+    diff: int
+
+
+def shown(data: bytes) -> Any:
+    """Return bytes as something that is encoded as readable JSON."""
+    try:
+        found = _raw.decode(data)
+        # It does not look into strings.
+        if not data.isascii():
+            data.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    else:
+        return found
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": based(data)}
+
+
+def based(data: bytes) -> str:
+    """Encode bytes as base64."""
+    return base64.b64encode(data).decode()
+
+
+def unbased(text: str, what: str) -> bytes:
+    """Decode base64.  Raises: ConfigError, naming `what`."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ConfigError(f"cannot read {what}: it is not base64") from error
+
+
+def key_bytes(text: str) -> bytes:
+    """Encode a key that is written as JSON, in its canonical form, or as any other text.
+
+    >>> key_bytes('{"b": 1.0, "a": "x"}'), key_bytes("N12345")
+    (b'{"a":"x","b":1}', b'N12345')
+    """
+    raw = text.encode()
+    try:
+        return canonical(raw)
+    except DecodeError:
+        return raw
+
+
+def writer(encoding: Encoding) -> Callable[[bytes], Any]:
+    """Return what writes keys and values."""
+    return shown if encoding == "json" else based
+
+
+def key_values(row: Row, write: Callable[[bytes], Any]) -> KeyValues:
+    """Write a row."""
+    key, values = row
+    return KeyValues(
+        None if key is None else write(key),
+        [Value(write(value), count) for value, count in values.items()],
+    )
+
+
+def change(update: KeyedUpdate, write: Callable[[bytes], Any]) -> Change:
+    """Write an update."""
+    key, value, time, diff = update
+    return Change(None if key is None else write(key), write(value), time, diff)
+
+
+_ROWS = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("count", pa.int64())])
+_UPDATES = pa.schema(
+    [("key", pa.binary()), ("value", pa.binary()), ("time", pa.int64()), ("diff", pa.int64())]
+)
+
+
+def rows_table(rows: Iterable[Row]) -> pa.Table:
+    """Make a table of rows: one row for each key and value."""
+    flat = [(row.key, value, count) for row in rows for value, count in row.values.items()]
+    return _table(flat, _ROWS)
+
+
+def updates_stream(updates: Sequence[KeyedUpdate]) -> bytes:
+    """Write updates as an Arrow stream."""
+    return stream(_table(list(updates), _UPDATES))
+
+
+def rows_stream(rows: Iterable[Row]) -> bytes:
+    """Write rows as an Arrow stream: one row for each key and value."""
+    return stream(rows_table(rows))
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def stream(table: pa.Table) -> bytes:
+    """Write a table as an Arrow stream."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writing:
+        writing.write_table(table)
+    return sink.getvalue()

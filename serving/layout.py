@@ -1,0 +1,181 @@
+"""The entries of a served arrangement, as keys and values of an ordered database.
+
+| key | value |
+|---|---|
+| `m` | the `Meta`: times, totals, the place in the topic |
+| `c` subject | the *state* of a subject now: its values, each with its count |
+| `h` subject, time | an *undo*: how the subject was before its updates of this time |
+| `t` time, number | a part of the updates of this time; the first has the totals before them |
+
+A *subject* is what an update is about: its key.  Updates without a key have no key to be found
+by, so each of their values is a subject of its own.  Subjects are in the order of the bytes of
+their keys, those without a key first.
+
+An undo is the state itself, or, where the state has many values, the diffs to take back.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+META = b"m"
+CURRENT = b"c"
+HISTORY = b"h"
+TIMES = b"t"
+
+_KEYLESS = b"\x00"
+_KEYED = b"\x01"
+CURRENT_OF_KEY = CURRENT + _KEYED
+# Values of a subject with their counts; a count is never 0.
+State = dict[bytes, int]
+
+_NOTHING = b"\x00"
+_ONE = b"\x01"
+_SEVERAL = b"\x02"
+_DIFFS = b"\x03"
+VERSION = 1
+LEAST_TIME = -(2**63)
+
+_time = struct.Struct(">Q")
+_part = struct.Struct(">I")
+_encode = msgspec.msgpack.Encoder().encode
+_decode_state = msgspec.msgpack.Decoder(State).decode
+
+
+class Totals(msgspec.Struct, array_like=True, frozen=True):
+    """The size of a collection at a time.
+
+    `keys` subjects have a value, `data` distinct (key, value) have a count, `total` is the sum
+    of the counts, and `bytes` the length of all keys and values, each once.
+    """
+
+    keys: int = 0
+    data: int = 0
+    total: int = 0
+    bytes: int = 0
+
+
+class Meta(msgspec.Struct, array_like=True, frozen=True):
+    """What an arrangement has: the times that it can be read at, and where its topic goes on."""
+
+    topic: str
+    form: str
+    since: int
+    upper: int
+    last: int
+    """The greatest time of an update; from it to `upper` nothing changes."""
+    expired: int
+    """No history of this time or an earlier one is left."""
+    totals: Totals
+    position: bytes
+    """The place in the topic after the last closed batch, as its reader writes it."""
+    version: int = VERSION
+
+
+class Update(NamedTuple):
+    """The count of (key, value) changes by `diff`, at the time that it is stored under."""
+
+    key: bytes | None
+    value: bytes
+    diff: int
+
+
+class TimePart(msgspec.Struct, array_like=True, frozen=True):
+    """Some updates of one time, ordered by subject and value, and the totals before the time."""
+
+    before: Totals
+    updates: list[Update]
+
+
+def subject(key: bytes | None, value: bytes = b"") -> bytes:
+    """Encode what an update of this key and value is about."""
+    return _KEYLESS + value if key is None else _KEYED + key
+
+
+def key_of(found: bytes) -> bytes | None:
+    """Return the key of a subject; None if it has none.
+
+    >>> key_of(subject(b"N12345")), key_of(subject(None, b"x"))
+    (b'N12345', None)
+    """
+    return None if found[:1] == _KEYLESS else found[1:]
+
+
+def key_size(found: bytes) -> int:
+    """Return the length of the key of a subject, in bytes."""
+    return len(found) - 1 if found[:1] == _KEYED else 0
+
+
+def encode_state(state: Mapping[bytes, int]) -> bytes:
+    """Encode the values of a subject; most have one value, once."""
+    if not state:
+        return _NOTHING
+    if len(state) == 1:
+        [(value, count)] = state.items()
+        if count == 1:
+            return _ONE + value
+    return _SEVERAL + _encode(dict(sorted(state.items())))
+
+
+def decode_state(found: bytes | None) -> State:
+    """Decode the values of a subject."""
+    if found is None or found[:1] == _NOTHING:
+        return {}
+    if found[:1] == _ONE:
+        return {found[1:]: 1}
+    return _decode_state(found[1:])
+
+
+def encode_diffs(diffs: Mapping[bytes, int]) -> bytes:
+    """Encode an undo that has the diffs to take back."""
+    return _DIFFS + _encode(diffs)
+
+
+def decode_undo(found: bytes) -> tuple[State, bool]:
+    """Decode an undo; True says that it is a state, False that it has diffs."""
+    if found[:1] == _DIFFS:
+        return _decode_state(found[1:]), False
+    return decode_state(found), True
+
+
+def pack_time(time: int) -> bytes:
+    """Encode a time of 64 bits so that bytes are in the order of times."""
+    return _time.pack(time - LEAST_TIME)
+
+
+def unpack_time(packed: bytes) -> int:
+    """Decode a time."""
+    return int(_time.unpack(packed)[0]) + LEAST_TIME
+
+
+def history_of(found: bytes) -> bytes:
+    """Return the prefix of all undos of a subject.
+
+    No prefix is the beginning of another one, and they are in the order of the subjects.
+    """
+    return HISTORY + found.replace(b"\x00", b"\x00\xff") + b"\x00\x01"
+
+
+def subject_of_history(key: bytes) -> tuple[bytes, int]:
+    """Decode the key of an undo: the subject and the time."""
+    return key[1:-10].replace(b"\x00\xff", b"\x00"), unpack_time(key[-8:])
+
+
+def history_bound(found: bytes) -> bytes:
+    """Return where the undos of subjects at or after this one begin.
+
+    `found` may be a part of a subject, such as the prefix of a key.
+    """
+    return HISTORY + found.replace(b"\x00", b"\x00\xff")
+
+
+def at_time(time: int, part: int = 0) -> bytes:
+    """Return the key of a part of the updates of a time."""
+    return TIMES + pack_time(time) + _part.pack(part)
+
+
+def time_and_part(key: bytes) -> tuple[int, int]:
+    """Decode the key of a part of the updates of a time."""
+    return unpack_time(key[1:9]), int(_part.unpack(key[9:])[0])

@@ -1,0 +1,110 @@
+"""Say whether a service is live and ready, and count what it does, for Prometheus."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from ikebana.processor.ground.moments import EPOCH_MS
+from ikebana.serving.service import Service
+
+# name, whether it is a counter, what it says; all with the label `collection`.
+METRICS = (
+    ("ikebana_served_updates", True, "Updates followed since the start."),
+    ("ikebana_served_batches", True, "Closed batches followed since the start."),
+    ("ikebana_served_since", False, "The earliest time that can be read."),
+    ("ikebana_served_frontier", False, "The frontier: times before it can be read."),
+    ("ikebana_served_keys", False, "Keys that have a value."),
+    ("ikebana_served_bytes", False, "The length of all keys and values."),
+    ("ikebana_served_disk_bytes", False, "Bytes on disk."),
+    ("ikebana_served_caught_up_seconds", False, "Time since all of the topic was read."),
+    ("ikebana_served_lag_seconds", False, "Age of the frontier, if times are milliseconds."),
+)
+
+
+class Probes:
+    """Answers probes of one service; ready if all topics were read lately."""
+
+    def __init__(
+        self, service: Service, ready_within: float, subscribers: Callable[[], int]
+    ) -> None:
+        self._service = service
+        self._ready_within = ready_within
+        self._subscribers = subscribers
+        self._registry = CollectorRegistry()
+        self._registry.register(_Collected(self))
+        ProcessCollector(registry=self._registry)
+
+    def live(self) -> tuple[bool, str]:
+        """Return whether all topics are followed, and a reason."""
+        if (failure := self._service.failure) is not None:
+            return False, f"ended: {str(failure).splitlines()[0]}"
+        return True, "following"
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether all collections can be read and are fresh, and how each one stands."""
+        live, reason = self.live()
+        found: dict[str, Any] = {}
+        good = live
+        for name in self._service.names():
+            meta, standing = self._service.view(name).meta, self._service.standing(name)
+            age = standing.caught_up_s
+            fresh = age is not None and age <= self._ready_within
+            readable = meta.since < meta.upper
+            if good and not (fresh and readable):
+                good = False
+                reason = f"{name} is catching up"
+            found[name] = {
+                "since": meta.since,
+                "upper": meta.upper,
+                "caught_up_seconds": None if age is None else round(age, 1),
+            }
+        return good, {"ready": good, "reason": reason, "collections": found}
+
+    def scrape(self, accept: str) -> tuple[str, bytes]:
+        """Render all metrics in an accepted format; return the content type and the text."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+    def samples(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+        """Make all samples of this moment."""
+        made: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
+            name: (CounterMetricFamily if counts else GaugeMetricFamily)(
+                name, told, labels=["collection"]
+            )
+            for name, counts, told in METRICS
+        }
+        for name in self._service.names():
+            meta, standing = self._service.view(name).meta, self._service.standing(name)
+            values = {
+                "updates": standing.updates,
+                "batches": standing.batches,
+                "since": meta.since,
+                "frontier": meta.upper,
+                "keys": meta.totals.keys,
+                "bytes": meta.totals.bytes,
+                "disk_bytes": standing.size,
+                "caught_up_seconds": standing.caught_up_s,
+                "lag_seconds": time.time() - meta.upper / 1000 if meta.upper in EPOCH_MS else None,
+            }
+            for each, value in values.items():
+                if value is not None:
+                    made[f"ikebana_served_{each}"].add_metric([name], value)
+        subscribers = GaugeMetricFamily(
+            "ikebana_served_subscribers", "Subscriptions that are open.", self._subscribers()
+        )
+        return [*made.values(), subscribers]
+
+
+class _Collected(Collector):
+    """Makes the samples when they are asked for."""
+
+    def __init__(self, probes: Probes) -> None:
+        self._probes = probes
+
+    def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+        return self._probes.samples()

@@ -1,0 +1,352 @@
+"""The reads of served collections: what `ikebana.open` and `ikebana.connect` both answer.
+
+Keys and values are bytes.  Every read is as of one time: `as_of`, or the newest time that can be
+read.  Whoever reads several collections together asks `newest` for a time that is closed in all
+of them, and passes it on.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+import msgspec
+
+from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving.layout import State, Totals
+from ikebana.serving.view import (
+    ArrangementView,
+    Bounds,
+    Row,
+    UnknownCollectionError,
+    newest,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_ROWS = 10_000
+
+
+class WaitedError(IkebanaError):
+    """A time was not closed before a deadline."""
+
+
+class CollectionInfo(msgspec.Struct, frozen=True):
+    """A collection and its size at its newest time.
+
+    It can be read as of `since <= time < upper`.  `keys` have a value, `data` (key, value) pairs
+    have a count, `total` is the sum of the counts, and `bytes` the length of all keys and values.
+    """
+
+    name: str
+    format: str
+    since: int
+    upper: int
+    keys: int
+    data: int
+    total: int
+    bytes: int
+
+
+class Page(NamedTuple):
+    """Rows as of a time; `page` asks for those after them, and is None after the last."""
+
+    as_of: int
+    rows: list[Row]
+    page: str | None
+
+
+class ChangesPage(NamedTuple):
+    """Updates with `above < time <= upto`; `page` asks for those after them."""
+
+    above: int
+    upto: int
+    updates: list[KeyedUpdate]
+    page: str | None
+
+
+class Reads(Protocol):
+    """Reads of served collections; `since` and `upper` of each bound the times."""
+
+    def collections(self) -> list[CollectionInfo]:
+        """List the collections, by name."""
+        ...
+
+    def newest(self, *names: str) -> int:
+        """Return the newest time that can be read of all these collections, or of all there are.
+
+        Raises:
+            UnreadableTimeError: there is none.
+        """
+        ...
+
+    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
+        """Read the values of a key, each with its count; empty if it has none."""
+        ...
+
+    def get_many(
+        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
+    ) -> list[State]:
+        """Read the values of several keys as of one time, in the order of the keys."""
+        ...
+
+    def page(
+        self,
+        name: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        *,
+        as_of: int | None = None,
+        limit: int = 1_000,
+        page: str | None = None,
+    ) -> Page:
+        """Read some rows in the order of the bytes of keys; later pages stay at one time."""
+        ...
+
+    def count(
+        self,
+        name: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        *,
+        as_of: int | None = None,
+    ) -> Totals:
+        """Count keys, data, and their bytes; within bounds this reads all of them."""
+        ...
+
+    def changes(
+        self,
+        name: str,
+        above: int,
+        upto: int | None = None,
+        *,
+        limit: int = 1_000,
+        page: str | None = None,
+    ) -> ChangesPage:
+        """Read the consolidated updates with `above < time <= upto`, in the order of times."""
+        ...
+
+    def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
+        """Run one SELECT over the collections that it names, all as of one time.
+
+        Raises:
+            IkebanaError: it is refused, fails, or exceeds a limit.
+        """
+        ...
+
+    def wait(self, time: int, *names: str, timeout: float) -> int:
+        """Wait until a time is closed in all these collections; return their newest one.
+
+        Raises:
+            WaitedError: it was not, within `timeout` seconds.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything up."""
+        ...
+
+
+class Views(Protocol):
+    """Where arrangements are: a folder that another process writes, or this process."""
+
+    def names(self) -> list[str]:
+        """List the collections."""
+        ...
+
+    def view(self, name: str) -> ArrangementView:
+        """Return the present view of a collection.  Raises: UnknownCollectionError."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Wait until a collection may have changed, at most so long."""
+        ...
+
+    def close(self) -> None:
+        """Give everything up."""
+        ...
+
+
+def rows(
+    reads: Reads,
+    name: str,
+    bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+    *,
+    as_of: int | None = None,
+    limit: int = 1_000,
+) -> Iterator[Row]:
+    """Yield all rows within bounds as of one time, page by page."""
+    found = reads.page(name, bounds, as_of=as_of, limit=limit)
+    yield from found.rows
+    while found.page is not None:
+        found = reads.page(name, bounds, limit=limit, page=found.page)
+        yield from found.rows
+
+
+class _Place(msgspec.Struct, array_like=True, frozen=True):
+    """A place in a scan or in changes, as page tokens have it."""
+
+    times: tuple[int, int]
+    bounds: tuple[bytes | None, bytes | None, bytes | None]
+    subject: bytes = b""
+    part: tuple[int, int] = (0, 0)
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(_Place).decode
+
+
+def _token(place: _Place) -> str:
+    return base64.urlsafe_b64encode(_pack(place)).decode().rstrip("=")
+
+
+def _place(token: str) -> _Place:
+    try:
+        return _unpack(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        raise ConfigError("cannot read a page: its token is none that was given out") from error
+
+
+class LocalReads:
+    """`Reads` of arrangements that this process can reach."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def collections(self) -> list[CollectionInfo]:
+        return [info(self._views.view(name)) for name in self._views.names()]
+
+    def newest(self, *names: str) -> int:
+        views = [self._views.view(name) for name in names or self._views.names()]
+        return newest(views)
+
+    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
+        view = self._views.view(name)
+        return view.get(key, _time(view, as_of))
+
+    def get_many(
+        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
+    ) -> list[State]:
+        view = self._views.view(name)
+        return view.get_many(keys, _time(view, as_of))
+
+    def page(
+        self,
+        name: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        *,
+        as_of: int | None = None,
+        limit: int = 1_000,
+        page: str | None = None,
+    ) -> Page:
+        view = self._views.view(name)
+        begin = None
+        if page is not None:
+            place = _place(page)
+            as_of, begin, bounds = place.times[0], place.subject, Bounds(*place.bounds)
+        time = _time(view, as_of)
+        found = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
+        then = found.then
+        token = (
+            None
+            if then is None
+            else _token(_Place((time, time), (bounds.start, bounds.end, bounds.prefix), then))
+        )
+        return Page(time, found.rows, token)
+
+    def count(
+        self,
+        name: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        *,
+        as_of: int | None = None,
+    ) -> Totals:
+        view = self._views.view(name)
+        return view.count(bounds, _time(view, as_of))
+
+    def changes(
+        self,
+        name: str,
+        above: int,
+        upto: int | None = None,
+        *,
+        limit: int = 1_000,
+        page: str | None = None,
+    ) -> ChangesPage:
+        view = self._views.view(name)
+        begin = None
+        if page is not None:
+            place = _place(page)
+            (above, upto), begin = place.times, place.part
+        view.check(above)
+        upto = _time(view, upto)
+        found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)))
+        token = None
+        if found.then is not None:
+            token = _token(_Place((above, upto), (None, None, None), part=found.then))
+        return ChangesPage(above, upto, found.updates, token)
+
+    def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
+        # Imported here: readers of keys wait for no database.
+        from ikebana.serving.sql.query import run
+
+        return run(query, self._views.view, as_of).table
+
+    def wait(self, time: int, *names: str, timeout: float) -> int:
+        deadline = monotonic() + timeout
+        while True:
+            views = [self._views.view(name) for name in names or self._views.names()]
+            upper = min(view.meta.upper for view in views)
+            if upper > time:
+                return newest(views)
+            if (left := deadline - monotonic()) <= 0:
+                raise waited(time, timeout, upper)
+            self._views.pause(left)
+
+    def close(self) -> None:
+        self._views.close()
+
+
+def info(view: ArrangementView) -> CollectionInfo:
+    """Describe a collection at its newest time."""
+    meta = view.meta
+    total = meta.totals
+    size = total.keys, total.data, total.total, total.bytes
+    return CollectionInfo(meta.topic, meta.form, meta.since, meta.upper, *size)
+
+
+def waited(time: int, timeout: float, upper: int) -> WaitedError:
+    """Make the error for a time that was not closed in time."""
+    return WaitedError(
+        f"waited {timeout:g} s for time {time} to be closed: the frontier is {upper}",
+        hint="Is the pipeline running, and its `ikebana serve`?",
+    )
+
+
+def unknown(name: str, names: Mapping[str, object] | Sequence[str]) -> UnknownCollectionError:
+    """Make the error for a name that no collection has."""
+    return UnknownCollectionError(
+        f'there is no collection "{name}"{instead(name, list(names))}',
+        hint=f"There are: {', '.join(sorted(names))}." if names else None,
+    )
+
+
+def _time(view: ArrangementView, as_of: int | None) -> int:
+    if as_of is None:
+        return view.newest()
+    view.check(as_of)
+    return as_of

@@ -1,0 +1,247 @@
+"""Follow topics into served arrangements, for as many readers as there are.
+
+Each topic has one arrangement in a folder of its own, and one thread that follows the topic.
+Readers, such as requests and subscriptions, take the view of the last closed batch, and never
+wait for the thread.  A local copy that is damaged, or is of another topic, is built again from
+the topic's beginning, and the log says so by name.
+"""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ikebana.arrangements.rocks import LocalDamageError
+from ikebana.arrangements.shared_rocks import SharedDatabase
+from ikebana.errors import AwayError
+from ikebana.processor.kafka import following
+from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
+from ikebana.serving.arrangement import Closed, ServedArrangement
+from ikebana.serving.reads import unknown
+from ikebana.serving.retention import Retention
+from ikebana.serving.view import ArrangementView
+
+_ASK_EVERY_S = 0.05
+_JOIN_S = 30.0
+OpenTopic = Callable[[str, str, Resume | None], Following]
+
+
+class Wanted(NamedTuple):
+    """The topics to serve with their formats, and what is kept of them, in which folder."""
+
+    formats: Mapping[str, str]
+    folder: Path
+    retention: Retention
+    rebuild: bool = False
+
+
+class Standing(NamedTuple):
+    """How a collection stands: what was followed, and how long ago all of the topic was read."""
+
+    updates: int
+    batches: int
+    caught_up_s: float | None
+    size: int
+
+
+class Service:
+    """Follows topics in threads until it is closed; `reads.Views` of what they have."""
+
+    def __init__(self, wanted: Wanted, open_topic: OpenTopic, say: Callable[[str], None]) -> None:
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()
+        self._listeners: list[Callable[[], None]] = []
+        self._followed = {
+            topic: _Followed(topic, form, wanted, open_topic, say)
+            for topic, form in wanted.formats.items()
+        }
+        self._threads = [
+            threading.Thread(target=self._run, args=(each,), name=f"ikebana-{topic}", daemon=True)
+            for topic, each in self._followed.items()
+        ]
+
+    def start(self) -> None:
+        """Begin to follow; what was served before can be read already."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that has ended a thread; then the service is to be closed."""
+        return self._failure
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` in some thread whenever a collection has changed, or failed."""
+        self._listeners.append(listener)
+
+    def names(self) -> list[str]:
+        return sorted(self._followed)
+
+    def view(self, name: str) -> ArrangementView:
+        found = self._followed.get(name)
+        if found is None:
+            raise unknown(name, self.names())
+        return found.view()
+
+    def standing(self, name: str) -> Standing:
+        """Say how a collection stands."""
+        return self._followed[name].standing()
+
+    def pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def close(self) -> None:
+        """Stop the threads and close the databases."""
+        self._stopping.set()
+        self._tell()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(_JOIN_S)
+        for each in self._followed.values():
+            each.close()
+
+    def _run(self, followed: "_Followed") -> None:
+        try:
+            while not self._stopping.is_set():
+                if not self._step(followed):
+                    self._stopping.wait(_ASK_EVERY_S)
+        except BaseException as error:  # noqa: BLE001 - who waits for the service raises it
+            self._failure = error
+        self._tell()
+
+    def _step(self, followed: "_Followed") -> bool:
+        """Follow what is closed now; return whether anything was."""
+        some = False
+        try:
+            for _ in followed.batches():
+                some = True
+                self._tell()
+                if self._stopping.is_set():
+                    break
+        except AwayError:
+            # Reads go on meanwhile, and `/ready` says how long the topic was not read.
+            followed.reopen()
+        except LocalDamageError as error:
+            followed.rebuild(f"is damaged: {error}")
+        return some
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+        for listener in self._listeners:
+            listener()
+
+
+class _Followed:
+    """One topic and its arrangement; written by one thread, read by any."""
+
+    def __init__(
+        self,
+        topic: str,
+        form: str,
+        wanted: Wanted,
+        open_topic: OpenTopic,
+        say: Callable[[str], None],
+    ) -> None:
+        self._topic = topic
+        self._form = form
+        self._path = wanted.folder / topic
+        self._retention = wanted.retention
+        self._open_topic = open_topic
+        self._say = say
+        self._following: Following | None = None
+        self._horizon: int | None = None
+        self._updates = self._batches = 0
+        self._caught_up: float | None = None
+        if wanted.rebuild or not following.goes_on(form):
+            _discarded(self._path)
+        self._arrangement = self._opened()
+
+    def view(self) -> ArrangementView:
+        return self._arrangement.view()
+
+    def standing(self) -> Standing:
+        caught_up = self._caught_up
+        return Standing(
+            self._updates,
+            self._batches,
+            None if caught_up is None else time.monotonic() - caught_up,
+            self._arrangement.size(),
+        )
+
+    def batches(self) -> Iterator[None]:
+        """Apply the batches that are closed now, one at a time."""
+        if self._following is None:
+            self._following = self._open()
+            self._horizon = self._following.horizon()
+        for batch in self._following.closed():
+            self._apply(batch)
+            yield
+        self._caught_up = time.monotonic()
+
+    def reopen(self) -> None:
+        """Begin again behind the last batch."""
+        if self._following is not None:
+            self._following.close()
+            self._following = None
+
+    def rebuild(self, reason: str) -> None:
+        """Throw the local copy away, and read the topic from its beginning."""
+        self._say(f'the local copy of "{self._topic}" {reason}; it is built again from its topic')
+        self.reopen()
+        self._arrangement.close()
+        _discarded(self._path)
+        self._arrangement = self._opened()
+
+    def close(self) -> None:
+        self.reopen()
+        self._arrangement.close()
+
+    def _apply(self, batch: ClosedTimes) -> None:
+        place = batch.place.encode()
+        closed = Closed(batch.lower, batch.upper, batch.updates, place)
+        self._arrangement.apply(closed, self._horizon)
+        self._updates += len(batch.updates)
+        self._batches += 1
+
+    def _opened(self) -> ServedArrangement:
+        try:
+            return self._made()
+        except LocalDamageError as error:
+            self._say(
+                f'the local copy of "{self._topic}" in {self._path} cannot be used: {error}; it '
+                "is built again from its topic"
+            )
+            _discarded(self._path)
+            return self._made()
+
+    def _made(self) -> ServedArrangement:
+        database = SharedDatabase(self._path)
+        try:
+            return ServedArrangement(database, self._topic, self._form, self._retention)
+        except BaseException:
+            database.close()
+            raise
+
+    def _open(self) -> Following:
+        position = self._arrangement.position.decode()
+        if not position:
+            return self._open_topic(self._topic, self._form, None)
+        resume = Resume(position, self._arrangement.view().meta.upper)
+        try:
+            return self._open_topic(self._topic, self._form, resume)
+        except following.AnotherTopicError:
+            self.rebuild("is of an earlier topic of this name")
+            return self._open_topic(self._topic, self._form, None)
+
+
+def _discarded(path: Path) -> None:
+    if path.exists():
+        try:
+            SharedDatabase(path).discard()
+        except LocalDamageError:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,302 @@
+"""Read an arrangement as of any time that it still has, from one fixed state of its database.
+
+The state at the newest time is stored, and each older one is that state with later updates taken
+back, the newest first.  So a read of the newest time is one lookup, and a read as of an earlier
+time costs as much as the undos that follow it.
+
+A time can be read if `since <= time < upper`: history before `since` has been deleted, and times
+from `upper` on are not closed.  All other times are refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.arrangements.rocks import LocalDamageError, after
+from ikebana.arrangements.shared_rocks import View
+from ikebana.errors import IkebanaError
+from ikebana.processor.ground.moments import moment
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving import layout
+from ikebana.serving.layout import Meta, State, Totals
+
+_CURRENT_END = b"d"
+_HISTORY_END = b"i"
+_TIMES_END = b"u"
+_decode_part = msgspec.msgpack.Decoder(layout.TimePart).decode
+_decode_meta = msgspec.msgpack.Decoder(Meta).decode
+
+
+class UnknownCollectionError(IkebanaError):
+    """There is no collection of this name."""
+
+
+class UnreadableTimeError(IkebanaError):
+    """A collection cannot be read as of a time; `since` and `upper` bound those that it has.
+
+    `is_past` tells a time whose history is gone from one that is not closed yet.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None, since: int, upper: int, *, is_past: bool
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.since = since
+        self.upper = upper
+        self.is_past = is_past
+
+
+def unreadable(collection: str, time: int, since: int, upper: int) -> UnreadableTimeError:
+    """Make the error for a time that a collection does not have."""
+    if upper == since:
+        has = "no time of it is closed yet"
+        hint = "Wait until the collection has caught up with its topic."
+    elif upper < since:
+        has = f"it can be read from time {moment(since)} on, and only times before "
+        has += f"{moment(upper)} are closed yet"
+        hint = "Wait until the collection has caught up with its topic."
+    else:
+        has = f"it has the times from {moment(since)} to {moment(upper - 1)}"
+        hint = (
+            "Ask for a time in between. `--retain` says how long history is kept."
+            if time < since
+            else "Ask for a time in between, or wait until the time is closed."
+        )
+    message = f'cannot read "{collection}" as of {moment(time)}: {has}'
+    return UnreadableTimeError(message, hint, since, upper, is_past=time < since < upper)
+
+
+class Bounds(NamedTuple):
+    """Keys with `start <= key < end` and this prefix, in the order of bytes; None: no bound.
+
+    If nothing is given, all of the collection is meant, with the values that have no key.
+    """
+
+    start: bytes | None = None
+    end: bytes | None = None
+    prefix: bytes | None = None
+
+    def subjects(self) -> tuple[bytes, bytes | None]:
+        """Return the least subject, and the one before which the last lies."""
+        if self == Bounds():
+            return b"", None
+        lower = layout.subject(self.prefix or b"")
+        upper = after(lower)
+        if self.start is not None:
+            lower = max(lower, layout.subject(self.start))
+        if self.end is not None:
+            end = layout.subject(self.end)
+            upper = end if upper is None else min(upper, end)
+        return lower, upper
+
+
+class Row(NamedTuple):
+    """A key and its values, each with its count; a value without a key is a row of its own."""
+
+    key: bytes | None
+    values: State
+
+
+class RowPage(NamedTuple):
+    """Consecutive rows; `then` is the subject after them, None after the last page."""
+
+    rows: list[Row]
+    then: bytes | None
+
+
+class UpdatePage(NamedTuple):
+    """Consecutive updates; `then` is the (time, part) after them, None after the last page."""
+
+    updates: list[KeyedUpdate]
+    then: tuple[int, int] | None
+
+
+def read_meta(view: View) -> Meta | None:
+    """Read what the database has; None if it has no arrangement yet."""
+    found = view.get(layout.META)
+    if found is None:
+        return None
+    try:
+        return _decode_meta(found)
+    except msgspec.MsgspecError as error:
+        raise LocalDamageError(f"its metadata cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementView:
+    """One arrangement as of the moment at which the view was made."""
+
+    database: View
+    meta: Meta
+
+    def check(self, time: int) -> None:
+        """Refuse a time that cannot be read.
+
+        Raises:
+            UnreadableTimeError: it lies before `since`, or is not closed.
+        """
+        if not self.meta.since <= time < self.meta.upper:
+            raise unreadable(self.meta.topic, time, self.meta.since, self.meta.upper)
+
+    def newest(self) -> int:
+        """Return the greatest time that can be read.
+
+        Raises:
+            UnreadableTimeError: there is none yet.
+        """
+        self.check(self.meta.upper - 1)
+        return self.meta.upper - 1
+
+    def get(self, key: bytes, time: int) -> State:
+        """Read the values of a key as of a time that `check` allows."""
+        if time >= self.meta.last:
+            return layout.decode_state(self.database.get(layout.CURRENT_OF_KEY + key))
+        return self._as_of(layout.subject(key), time)
+
+    def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
+        """Read the values of several keys as of a time that `check` allows."""
+        if time >= self.meta.last:
+            wanted = [layout.CURRENT_OF_KEY + key for key in keys]
+            return [layout.decode_state(found) for found in self.database.get_many(wanted)]
+        return [self._as_of(layout.subject(key), time) for key in keys]
+
+    def rows(self, bounds: Bounds, time: int, begin: bytes | None = None) -> Iterator[Row]:
+        """Yield the rows within bounds, from the subject `begin` on, as of an allowed time."""
+        for found, state in self._states(bounds, time, begin):
+            yield Row(layout.key_of(found), state)
+
+    def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
+        """Read at most `most` rows within bounds, from the subject `begin` on."""
+        found = list(islice(self._states(bounds, time, begin), most + 1))
+        rows = [Row(layout.key_of(each), state) for each, state in found[:most]]
+        return RowPage(rows, found[most][0] if len(found) > most else None)
+
+    def count(self, bounds: Bounds, time: int) -> Totals:
+        """Count what lies within bounds; without bounds this needs no scan."""
+        if bounds == Bounds():
+            return self._totals(time)
+        keys = data = total = size = 0
+        for found, state in self._states(bounds, time, None):
+            keys += 1
+            data += len(state)
+            total += sum(state.values())
+            size += layout.key_size(found) + sum(map(len, state))
+        return Totals(keys, data, total, size)
+
+    def changes(
+        self, above: int, upto: int, begin: tuple[int, int] | None, most: int
+    ) -> UpdatePage:
+        """Read the updates with `above < time <= upto`, in order of time, key and value.
+
+        A page has about `most` updates.  Both times have to be allowed by `check`.
+        """
+        lower = layout.at_time(above + 1) if begin is None else layout.at_time(*begin)
+        updates: list[KeyedUpdate] = []
+        for key, packed in self.database.scan(lower, layout.at_time(upto + 1)):
+            time, part = layout.time_and_part(key)
+            if len(updates) >= most:
+                return UpdatePage(updates, (time, part))
+            found = _decode_part(packed).updates
+            updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in found)
+        return UpdatePage(updates, None)
+
+    def _totals(self, time: int) -> Totals:
+        if time < self.meta.last:
+            for _, packed in self.database.scan(layout.at_time(time + 1), _TIMES_END):
+                return _decode_part(packed).before
+        return self.meta.totals
+
+    def _as_of(self, found: bytes, time: int) -> State:
+        prefix = layout.history_of(found)
+        undos = self.database.scan(prefix + layout.pack_time(time + 1), after(prefix))
+        return self._undone(found, (packed for _, packed in undos))
+
+    def _undone(self, found: bytes, undos: Iterator[bytes]) -> State:
+        """Take back all updates after a time, of which these are the undos in order."""
+        taken: list[State] = []
+        for packed in undos:
+            content, whole = layout.decode_undo(packed)
+            if whole:
+                state = content
+                break
+            taken.append(content)
+        else:
+            state = layout.decode_state(self.database.get(layout.CURRENT + found))
+        for diffs in taken:
+            for value, diff in diffs.items():
+                count = state.get(value, 0) - diff
+                if count:
+                    state[value] = count
+                else:
+                    state.pop(value, None)
+        return state
+
+    def _states(
+        self, bounds: Bounds, time: int, begin: bytes | None
+    ) -> Iterator[tuple[bytes, State]]:
+        lower, upper = bounds.subjects()
+        if begin is not None:
+            lower = max(lower, begin)
+        if upper is not None and lower >= upper:
+            return
+        current = self._current(lower, upper)
+        if time >= self.meta.last:
+            for found, packed in current:
+                yield found, layout.decode_state(packed)
+            return
+        # Subjects with later updates come from the history, all others are as they are now.
+        now = next(current, None)
+        for found, state in self._changed(lower, upper, time):
+            while now is not None and now[0] < found:
+                yield now[0], layout.decode_state(now[1])
+                now = next(current, None)
+            if now is not None and now[0] == found:
+                now = next(current, None)
+            if state:
+                yield found, state
+        while now is not None:
+            yield now[0], layout.decode_state(now[1])
+            now = next(current, None)
+
+    def _current(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        end = _CURRENT_END if upper is None else layout.CURRENT + upper
+        for key, packed in self.database.scan(layout.CURRENT + lower, end):
+            yield key[1:], packed
+
+    def _changed(
+        self, lower: bytes, upper: bytes | None, time: int
+    ) -> Iterator[tuple[bytes, State]]:
+        """Yield the subjects with updates after a time, as they were at that time."""
+        end = _HISTORY_END if upper is None else layout.history_bound(upper)
+        subject: bytes | None = None
+        undos: list[bytes] = []
+        for key, packed in self.database.scan(layout.history_bound(lower), end):
+            found, at = layout.subject_of_history(key)
+            if at <= time:
+                continue
+            if found != subject:
+                if subject is not None:
+                    yield subject, self._undone(subject, iter(undos))
+                subject, undos = found, []
+            undos.append(packed)
+        if subject is not None:
+            yield subject, self._undone(subject, iter(undos))
+
+
+def newest(views: Sequence[ArrangementView]) -> int:
+    """Return the newest time that can be read of all views.
+
+    Raises:
+        UnreadableTimeError: there is none.
+    """
+    if not views:
+        raise UnknownCollectionError(
+            "there is no collection here", hint="`ikebana serve` makes them, one for each topic."
+        )
+    time = min(view.meta.upper for view in views) - 1
+    for view in views:
+        view.check(time)
+    return time

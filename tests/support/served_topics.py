@@ -1,0 +1,134 @@
+"""Topics in memory that a service follows, and a service with its web application."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ikebana.processor.kafka.following import ClosedTimes, Resume
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving.http.app import Limits
+from ikebana.serving.http.server import Address, HttpServer
+from ikebana.serving.retention import Retention
+from ikebana.serving.service import Service, Wanted
+from support.served_collections import Batch
+from support.waiting import patient, wait_until
+
+KEEP_ALL = Retention(10**15, is_duration=False)
+
+
+class MemoryTopics:
+    """Topics whose batches a test closes; followed as topics of brokers are."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, list[Batch]] = {}
+        self._lock = threading.Lock()
+        self.ids: dict[str, str] = {}
+        self.failure: Exception | None = None
+
+    def close(
+        self, topic: str, upper: int, *updates: tuple[bytes | None, bytes, int, int]
+    ) -> None:
+        """Close a batch of a topic."""
+        with self._lock:
+            batches = self._batches.setdefault(topic, [])
+            lower = batches[-1].upper if batches else 0
+            batches.append(Batch(lower, upper, [KeyedUpdate(*update) for update in updates]))
+
+    def follow(self, topic: str, _: str, resume: Resume | None) -> "_Followed":
+        """Open a topic, as `following.follow` does."""
+        return _Followed(self, topic, 0 if resume is None else int(resume.place or 0))
+
+    def after(self, topic: str, place: int) -> Iterator[ClosedTimes]:
+        """Yield the batches behind a place."""
+        with self._lock:
+            found = self._batches.get(topic, [])[place:]
+        for number, batch in enumerate(found, place + 1):
+            yield ClosedTimes(*batch, str(number))
+
+    def upper(self, topic: str) -> int | None:
+        """The frontier of a topic."""
+        with self._lock:
+            found = self._batches.get(topic)
+            return found[-1].upper if found else None
+
+
+class _Followed:
+    def __init__(self, topics: MemoryTopics, topic: str, place: int) -> None:
+        self.topic = topic
+        self._topics = topics
+        self._place = place
+
+    def closed(self) -> Iterator[ClosedTimes]:
+        if self._topics.failure is not None:
+            raise self._topics.failure
+        for batch in self._topics.after(self.topic, self._place):
+            self._place = int(batch.place)
+            yield batch
+
+    def horizon(self) -> int | None:
+        return self._topics.upper(self.topic)
+
+    def behind(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(
+    topics: MemoryTopics,
+    folder: Path,
+    *names: str,
+    retention: Retention = KEEP_ALL,
+    say: Callable[[str], None] = print,
+    start: bool = True,
+) -> Iterator[Service]:
+    """Follow topics into a folder; without `start`, who is yielded it starts it."""
+    wanted = Wanted(dict.fromkeys(names, "diff"), folder, retention)
+    service = Service(wanted, topics.follow, say)
+    if start:
+        service.start()
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+def caught_up(service: Service, topics: MemoryTopics, *names: str) -> None:
+    """Wait until a service has all that is closed."""
+    for name in names:
+        wait_until(
+            lambda: service.view(name).meta.upper == topics.upper(name),  # noqa: B023
+            20,
+            f"{name} is followed",
+        )
+
+
+@contextlib.contextmanager
+def answering(service: Service, limits: Limits = Limits()) -> Iterator[str]:  # noqa: B008
+    """Answer requests to a service in a thread; gets the URL."""
+    server = HttpServer(service, Address("127.0.0.1", 0), limits, 60)
+    ready = threading.Event()
+    urls: list[str] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+
+        def started(url: str) -> None:
+            urls.append(url)
+            ready.set()
+
+        await server.run(started)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    assert ready.wait(patient(20))
+    try:
+        yield urls[0]
+    finally:
+        loops[0].call_soon_threadsafe(server.stop)
+        thread.join(patient(20))
