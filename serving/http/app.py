@@ -18,7 +18,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.serving.http import openapi, parameters, wire
+from ikebana.processor.console.plan_view import NoPlanError
+from ikebana.serving.http import console, openapi, parameters, wire
 from ikebana.serving.http.operations import OPERATIONS, Api, Operation, respond
 from ikebana.serving.http.subscriptions import Subscriptions
 from ikebana.serving.probes import Probes
@@ -47,6 +48,7 @@ def application(api: Api, subscriptions: Subscriptions, probes: Probes, limits: 
         Route("/v1/subscribe", _subscribing(subscriptions, limits)),
         Route("/openapi.json", _document()),
         *_probing(probes),
+        *console.routes(),
     ]
     return _Guard(Starlette(routes=routes), limits)
 
@@ -123,7 +125,7 @@ def refusal(error: IkebanaError) -> Response:
         case UnreadableTimeError(time=time, since=since, upper=upper):
             status = 410 if time < since else 409
             return _problem(status, error.message, error.hint, since, upper)
-        case UnknownCollectionError():
+        case UnknownCollectionError() | NoPlanError():
             return _problem(404, error.message, error.hint)
         case WaitedError():
             return _problem(408, error.message, error.hint)
@@ -192,7 +194,7 @@ class _Guard:
         await self._app(scope, receive, send)
 
     def _refused(self, scope: Scope) -> Response | None:
-        if scope["path"] in _OPEN:
+        if scope["path"] in _OPEN or console.is_of_console(scope["path"]):
             return None
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if self._tokens:

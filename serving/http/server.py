@@ -11,6 +11,7 @@ import uvicorn
 import uvloop
 
 from ikebana.errors import ConfigError
+from ikebana.processor.console.plan_view import PlanView
 from ikebana.serving.http.app import Limits, application
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.operations import Api
@@ -34,6 +35,7 @@ def serve(
     limits: Limits,
     ready_within: float,
     say: Callable[[str], None],
+    plan: PlanView | None = None,
 ) -> None:
     """Follow and answer until SIGTERM or SIGINT; a second one ends the process at once.
 
@@ -43,7 +45,7 @@ def serve(
     """
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(service, address, limits, ready_within, say))
+            runner.run(_serve(service, address, limits, ready_within, say, plan))
     finally:
         service.close()
     if service.failure is not None:
@@ -56,11 +58,12 @@ async def _serve(
     limits: Limits,
     ready_within: float,
     say: Callable[[str], None],
+    plan: PlanView | None,
 ) -> None:
     bell = Bell()
     subscriptions = Subscriptions(service, bell)
     probes = Probes(service, ready_within, lambda: subscriptions.open)
-    app = application(Api(service, bell), subscriptions, probes, limits)
+    app = application(Api(service, bell, plan), subscriptions, probes, limits)
     config = uvicorn.Config(
         app,
         host=address.host,
@@ -86,7 +89,8 @@ async def _serve(
         shown = f"[{host}]" if ":" in host else host
         service.start()
         ending = asyncio.create_task(_until_failure(service, bell, stop))
-        say(f"serving http://{shown}:{port}/v1/collections")
+        url = f"http://{shown}:{port}"
+        say(f"serving {url}/v1/collections and {url}/console/")
         try:
             await server.serve([listening])
         finally:
