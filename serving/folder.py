@@ -15,7 +15,7 @@ from ikebana.arrangements.shared_rocks import DatabaseReader
 from ikebana.errors import ConfigError
 from ikebana.serving.layout import Meta
 from ikebana.serving.reads import LocalReads, unknown
-from ikebana.serving.view import ArrangementView, UnreadableTimeError, read_meta
+from ikebana.serving.view import ArrangementView, read_meta, unreadable
 
 # RocksDB's file with the id of a database: a database that was made anew has another one.
 _IDENTITY = "IDENTITY"
@@ -109,11 +109,11 @@ class _Reader:
             meta = None
         if meta is None or self._database is None:
             self._view = None
-            raise UnreadableTimeError(name, 0, 0, 0)
+            raise unreadable(name, 0, 0, 0)
         if self._reached is not None and meta.upper < self._reached.upper:
             self._view = None
             wanted = self._reached.upper
-            raise UnreadableTimeError(name, wanted - 1, wanted - 1, meta.upper)
+            raise unreadable(name, wanted - 1, wanted - 1, meta.upper)
         self._reached = meta
         self._view = ArrangementView(self._database, meta)
 

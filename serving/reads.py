@@ -8,8 +8,9 @@ of them, and passes it on.
 import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -17,13 +18,18 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving.layout import State, Totals
-from ikebana.serving.view import ArrangementView, Bounds, Row, UnreadableTimeError
+from ikebana.serving.view import (
+    ArrangementView,
+    Bounds,
+    Row,
+    UnknownCollectionError,
+    newest,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_ROWS = 10_000
-
-
-class UnknownCollectionError(IkebanaError):
-    """There is no collection of this name."""
 
 
 class WaitedError(IkebanaError):
@@ -121,6 +127,14 @@ class Reads(Protocol):
         page: str | None = None,
     ) -> ChangesPage:
         """Read the consolidated updates with `above < time <= upto`, in the order of times."""
+        ...
+
+    def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
+        """Run one SELECT over the collections that it names, all as of one time.
+
+        Raises:
+            IkebanaError: it is refused, fails, or exceeds a limit.
+        """
         ...
 
     def wait(self, time: int, *names: str, timeout: float) -> int:
@@ -282,9 +296,13 @@ class LocalReads:
             token = _token(_Place((above, upto), (None, None, None), part=found.then))
         return ChangesPage(above, upto, found.updates, token)
 
-    def wait(self, time: int, *names: str, timeout: float) -> int:
-        from time import monotonic
+    def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
+        # Imported here: readers of keys wait for no database.
+        from ikebana.serving.sql.query import run
 
+        return run(query, self._views.view, as_of).table
+
+    def wait(self, time: int, *names: str, timeout: float) -> int:
         deadline = monotonic() + timeout
         while True:
             views = [self._views.view(name) for name in names or self._views.names()]
@@ -305,22 +323,6 @@ def info(view: ArrangementView) -> CollectionInfo:
     total = meta.totals
     size = total.keys, total.data, total.total, total.bytes
     return CollectionInfo(meta.topic, meta.form, meta.since, meta.upper, *size)
-
-
-def newest(views: Sequence[ArrangementView]) -> int:
-    """Return the newest time that can be read of all views.
-
-    Raises:
-        UnreadableTimeError: there is none.
-    """
-    if not views:
-        raise UnknownCollectionError(
-            "there is no collection here", hint="`ikebana serve` makes them, one for each topic."
-        )
-    time = min(view.meta.upper for view in views) - 1
-    for view in views:
-        view.check(time)
-    return time
 
 
 def waited(time: int, timeout: float, upper: int) -> WaitedError:
@@ -344,6 +346,3 @@ def _time(view: ArrangementView, as_of: int | None) -> int:
         return view.newest()
     view.check(as_of)
     return as_of
-
-
-__all__ = ["ChangesPage", "CollectionInfo", "Page", "Reads", "UnreadableTimeError"]

@@ -40,6 +40,8 @@ class Retention(NamedTuple):
 # An hour, or as many times as a pipeline of some hundred records a second makes of offsets then.
 USUAL = Retention(3_600_000, is_duration=True, otherwise=1_000_000)
 
+EVERYTHING = Retention(2**62, is_duration=False)
+
 
 def parsed(text: str) -> Retention:
     """Read a duration such as `90s`, `30m`, `1h` or `7d`, or a number of times.

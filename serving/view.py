@@ -30,29 +30,43 @@ _decode_part = msgspec.msgpack.Decoder(layout.TimePart).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 
 
-class UnreadableTimeError(IkebanaError):
-    """A collection cannot be read as of this time; `since` and `upper` bound those that it has."""
+class UnknownCollectionError(IkebanaError):
+    """There is no collection of this name."""
 
-    def __init__(self, collection: str, time: int, since: int, upper: int) -> None:
-        if upper == since:
-            has = "no time of it is closed yet"
-            hint = "Wait until the collection has caught up with its topic."
-        elif upper < since:
-            has = f"it can be read from time {moment(since)} on, and only times before "
-            has += f"{moment(upper)} are closed yet"
-            hint = "Wait until the collection has caught up with its topic."
-        else:
-            has = f"it has the times from {moment(since)} to {moment(upper - 1)}"
-            hint = (
-                "Ask for a time in between. `--retain` says how long history is kept."
-                if time < since
-                else "Ask for a time in between, or wait until the time is closed."
-            )
-        super().__init__(f'cannot read "{collection}" as of {moment(time)}: {has}', hint=hint)
-        self.collection = collection
-        self.time = time
+
+class UnreadableTimeError(IkebanaError):
+    """A collection cannot be read as of a time; `since` and `upper` bound those that it has.
+
+    `is_past` tells a time whose history is gone from one that is not closed yet.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None, since: int, upper: int, *, is_past: bool
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.since = since
         self.upper = upper
+        self.is_past = is_past
+
+
+def unreadable(collection: str, time: int, since: int, upper: int) -> UnreadableTimeError:
+    """Make the error for a time that a collection does not have."""
+    if upper == since:
+        has = "no time of it is closed yet"
+        hint = "Wait until the collection has caught up with its topic."
+    elif upper < since:
+        has = f"it can be read from time {moment(since)} on, and only times before "
+        has += f"{moment(upper)} are closed yet"
+        hint = "Wait until the collection has caught up with its topic."
+    else:
+        has = f"it has the times from {moment(since)} to {moment(upper - 1)}"
+        hint = (
+            "Ask for a time in between. `--retain` says how long history is kept."
+            if time < since
+            else "Ask for a time in between, or wait until the time is closed."
+        )
+    message = f'cannot read "{collection}" as of {moment(time)}: {has}'
+    return UnreadableTimeError(message, hint, since, upper, is_past=time < since < upper)
 
 
 class Bounds(NamedTuple):
@@ -125,7 +139,7 @@ class ArrangementView:
             UnreadableTimeError: it lies before `since`, or is not closed.
         """
         if not self.meta.since <= time < self.meta.upper:
-            raise UnreadableTimeError(self.meta.topic, time, self.meta.since, self.meta.upper)
+            raise unreadable(self.meta.topic, time, self.meta.since, self.meta.upper)
 
     def newest(self) -> int:
         """Return the greatest time that can be read.
@@ -270,3 +284,19 @@ class ArrangementView:
             undos.append(packed)
         if subject is not None:
             yield subject, self._undone(subject, iter(undos))
+
+
+def newest(views: Sequence[ArrangementView]) -> int:
+    """Return the newest time that can be read of all views.
+
+    Raises:
+        UnreadableTimeError: there is none.
+    """
+    if not views:
+        raise UnknownCollectionError(
+            "there is no collection here", hint="`ikebana serve` makes them, one for each topic."
+        )
+    time = min(view.meta.upper for view in views) - 1
+    for view in views:
+        view.check(time)
+    return time

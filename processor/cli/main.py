@@ -24,6 +24,7 @@ _COMMANDS = {
     "schema": ("schema", "Print the JSON Schema of pipeline files, for editors."),
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
     "serve": ("serve", "Serve outputs for reads as of any time, over HTTP and from a folder."),
+    "sql": ("sql", "Query outputs in SQL as of a time."),
     "check": ("check", "Verify what an output topic promises."),
     "snapshot": ("snapshot", "Print an output's collection as of a time."),
     "errors": ("errors", "List a pipeline's errors that stand now."),

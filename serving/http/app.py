@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -23,8 +24,8 @@ from ikebana.serving.http import console, openapi, parameters, wire
 from ikebana.serving.http.operations import OPERATIONS, Api, Operation, respond
 from ikebana.serving.http.subscriptions import Subscriptions
 from ikebana.serving.probes import Probes
-from ikebana.serving.reads import UnknownCollectionError, WaitedError
-from ikebana.serving.view import UnreadableTimeError
+from ikebana.serving.reads import WaitedError
+from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
 
 _OPEN = ("/live", "/ready", "/metrics")
 _MOST_SUBSCRIBERS = 1_000
@@ -50,9 +51,19 @@ def application(api: Api, subscriptions: Subscriptions, probes: Probes, limits: 
         *_probing(probes),
         *console.routes(),
     ]
-    return _Guard(Starlette(routes=routes), limits)
+    return _Guard(Starlette(routes=routes, exception_handlers=_NOTHING_THERE), limits)
 
 
+async def _nothing(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return _problem(
+        status,
+        f"there is no {request.method} of {request.url.path}",
+        "/openapi.json says what there is.",
+    )
+
+
+_NOTHING_THERE: dict[Any, Any] = {404: _nothing, 405: _nothing}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -122,8 +133,8 @@ def _probing(probes: Probes) -> list[Route]:
 def refusal(error: IkebanaError) -> Response:
     """Answer why a request is refused, with the status that says whose doing it is."""
     match error:
-        case UnreadableTimeError(time=time, since=since, upper=upper):
-            status = 410 if time < since else 409
+        case UnreadableTimeError(since=since, upper=upper, is_past=is_past):
+            status = 410 if is_past else 409
             return _problem(status, error.message, error.hint, since, upper)
         case UnknownCollectionError() | NoPlanError():
             return _problem(404, error.message, error.hint)

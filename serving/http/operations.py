@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,20 +21,24 @@ from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import bounds_of, time_of
 from ikebana.serving.reads import LocalReads
 from ikebana.serving.service import Service
-from ikebana.serving.view import ArrangementView, Row
+from ikebana.serving.sql import query
+from ikebana.serving.view import ArrangementView, Row, UnreadableTimeError, newest
 
 Result = TypeVar("Result")
 
+# Queries that run at once; each may take the memory and the time of its limits.
+_MOST_QUERIES = 2
 # A scan of fewer rows is quicker than a change of threads.
 _FEW = 50
 
 
 class Answer(NamedTuple):
-    """The body of an answer: a value for JSON, and rows or updates for an Arrow stream."""
+    """The body of an answer: a value for JSON, and what an Arrow stream has instead."""
 
     body: Any
     rows: list[Row] | None = None
     updates: list[KeyedUpdate] | None = None
+    table: pa.Table | None = None
 
 
 class Api:
@@ -44,15 +49,16 @@ class Api:
         self.bell = bell
         self.drawn = plan
         self.reads = LocalReads(service)
+        self._queries = asyncio.Semaphore(_MOST_QUERIES)
 
     async def collections(self, _: str, __: msgspec.Struct) -> Answer:
         """List the collections."""
         views = [self.service.view(name) for name in self.service.names()]
         try:
-            newest = reads.newest(views)
-        except reads.UnreadableTimeError:
-            newest = None
-        return Answer(parameters.CollectionsAnswer(newest, [self._served(view) for view in views]))
+            common = newest(views)
+        except UnreadableTimeError:
+            common = None
+        return Answer(parameters.CollectionsAnswer(common, [self._served(view) for view in views]))
 
     async def collection(self, name: str, _: msgspec.Struct) -> Answer:
         """Describe a collection: its times, its size, how it is followed."""
@@ -120,6 +126,16 @@ class Api:
             updates=found.updates,
         )
 
+    async def sql(self, _: str, given: parameters.Sql) -> Answer:
+        """Run one SELECT over collections, all of them as of one time."""
+        as_of = time_of(given.as_of, "as_of")
+        async with self._queries:
+            found = await asyncio.to_thread(query.run, given.query, self.service.view, as_of)
+        table = found.table
+        columns = [parameters.SqlColumn(field.name, str(field.type)) for field in table.schema]
+        rows = [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
+        return Answer(parameters.SqlAnswer(found.as_of, columns, rows), table=table)
+
     async def newest(self, _: str, given: parameters.Collections) -> Answer:
         """Return the newest time that can be read of all these collections."""
         return Answer(self._newest(given.collection))
@@ -152,7 +168,7 @@ class Api:
 
     def _newest(self, names: list[str]) -> parameters.NewestAnswer:
         views = [self.service.view(name) for name in names or self.service.names()]
-        return parameters.NewestAnswer(reads.newest(views), max(view.meta.since for view in views))
+        return parameters.NewestAnswer(newest(views), max(view.meta.since for view in views))
 
     def _served(self, view: ArrangementView) -> parameters.Served:
         standing = self.service.standing(view.meta.topic)
@@ -217,6 +233,7 @@ OPERATIONS = (
     ),
     Operation("GET", "/v1/newest", Api.newest, parameters.Collections, parameters.NewestAnswer),
     Operation("GET", "/v1/plan", Api.plan, msgspec.Struct, PlanView),
+    Operation("POST", "/v1/sql", Api.sql, parameters.Sql, parameters.SqlAnswer, streams=True),
     Operation("GET", "/v1/wait", Api.wait, parameters.Wait, parameters.NewestAnswer),
 )
 
@@ -234,6 +251,8 @@ def respond(answer: Answer, request: Request) -> Response:
             return Response(wire.rows_stream(answer.rows), 200, headers, wire.ARROW)
         if answer.updates is not None:
             return Response(wire.updates_stream(answer.updates), 200, headers, wire.ARROW)
+        if answer.table is not None:
+            return Response(wire.stream(answer.table), 200, headers, wire.ARROW)
     return Response(wire.encode(answer.body), media_type=wire.JSON)
 
 

@@ -100,6 +100,28 @@ class Subscribe(Collections, kw_only=True):
     encoding: Encoding = "json"
 
 
+class Sql(msgspec.Struct, kw_only=True):
+    """A query, in the body."""
+
+    query: Annotated[str, Meta(max_length=100_000, description="One SELECT.")]
+    as_of: AsOf | None = None
+
+
+class SqlColumn(msgspec.Struct):
+    """A column of a result, and its type in Arrow."""
+
+    name: str
+    type: str
+
+
+class SqlAnswer(msgspec.Struct):
+    """The rows of a query, and the time at which all of its collections were read."""
+
+    as_of: int | None
+    columns: list[SqlColumn]
+    rows: list[list[Any]]
+
+
 class Served(msgspec.Struct):
     """A collection, and how it is followed.
 

@@ -43,67 +43,88 @@ def serve(
         ConfigError: the address cannot be listened on.
         IkebanaError: a topic cannot be followed any more.
     """
+    server = HttpServer(service, address, limits, ready_within, plan)
+
+    async def run() -> None:
+        with _on_signals(server.stop):
+            await server.run(lambda url: say(f"serving {url}/v1/collections and {url}/console/"))
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(service, address, limits, ready_within, say, plan))
+            runner.run(run())
     finally:
         service.close()
     if service.failure is not None:
         raise service.failure
 
 
-async def _serve(
-    service: Service,
-    address: Address,
-    limits: Limits,
-    ready_within: float,
-    say: Callable[[str], None],
-    plan: PlanView | None,
-) -> None:
-    bell = Bell()
-    subscriptions = Subscriptions(service, bell)
-    probes = Probes(service, ready_within, lambda: subscriptions.open)
-    app = application(Api(service, bell, plan), subscriptions, probes, limits)
-    config = uvicorn.Config(
-        app,
-        host=address.host,
-        port=address.port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        http="httptools",
-        ws="none",
-        timeout_graceful_shutdown=_GRACE_S,
-        h11_max_incomplete_event_size=1 << 16,
-    )
-    server = _Server(config)
+class HttpServer:
+    """The server of a service; it starts the service when it listens.
 
-    def stop() -> None:
-        subscriptions.end()
-        server.should_exit = True
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
 
-    service.listen(bell.ring)
-    with _on_signals(stop), contextlib.closing(_listening(address)) as listening:
-        host, port = listening.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        service.start()
-        ending = asyncio.create_task(_until_failure(service, bell, stop))
-        url = f"http://{shown}:{port}"
-        say(f"serving {url}/v1/collections and {url}/console/")
-        try:
-            await server.serve([listening])
-        finally:
-            ending.cancel()
+    def __init__(
+        self,
+        service: Service,
+        address: Address,
+        limits: Limits,
+        ready_within: float,
+        plan: PlanView | None = None,
+    ) -> None:
+        self._service = service
+        self._limits = limits
+        self._ready_within = ready_within
+        self._plan = plan
+        self._listening = _listening(address)
+        self._server: _Server | None = None
+        self._subscriptions: Subscriptions | None = None
 
+    async def run(self, started: Callable[[str], None]) -> None:
+        """Answer until `stop`, or until the service fails; `started` gets the URL."""
+        bell = Bell()
+        self._subscriptions = subscriptions = Subscriptions(self._service, bell)
+        probes = Probes(self._service, self._ready_within, lambda: subscriptions.open)
+        api = Api(self._service, bell, self._plan)
+        app = application(api, subscriptions, probes, self._limits)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            http="httptools",
+            ws="none",
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        self._server = _Server(config)
+        self._service.listen(bell.ring)
+        with contextlib.closing(self._listening):
+            host, port = self._listening.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            self._service.start()
+            ending = asyncio.create_task(self._until_failure(bell))
+            started(f"http://{shown}:{port}")
+            try:
+                await self._server.serve([self._listening])
+            finally:
+                ending.cancel()
 
-async def _until_failure(service: Service, bell: Bell, stop: Callable[[], None]) -> None:
-    while True:
-        change = bell.next()
-        if service.failure is not None:
-            break
-        await change.wait()
-    stop()
+    def stop(self) -> None:
+        """End soon, with the subscriptions; called in the event loop."""
+        if self._subscriptions is not None:
+            self._subscriptions.end()
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def _until_failure(self, bell: Bell) -> None:
+        while True:
+            change = bell.next()
+            if self._service.failure is not None:
+                break
+            await change.wait()
+        self.stop()
 
 
 class _Server(uvicorn.Server):

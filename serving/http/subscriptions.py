@@ -22,12 +22,11 @@ from typing import Any
 import msgspec
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.serving import reads
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import time_of
 from ikebana.serving.service import Service
-from ikebana.serving.view import ArrangementView, Bounds
+from ikebana.serving.view import ArrangementView, Bounds, newest
 
 _ROWS = 1_000
 _UPDATES = 10_000
@@ -94,7 +93,7 @@ class Subscriptions:
         views = self._views(names)
         as_of = time_of(given.as_of, "as_of")
         if as_of is None:
-            as_of = reads.newest(views)
+            as_of = newest(views)
         for view in views:
             view.check(as_of)
         return Position(names, as_of, 0 if given.snapshot else len(names))

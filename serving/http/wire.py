@@ -128,12 +128,12 @@ def rows_table(rows: Iterable[Row]) -> pa.Table:
 
 def updates_stream(updates: Sequence[KeyedUpdate]) -> bytes:
     """Write updates as an Arrow stream."""
-    return _stream(_table(list(updates), _UPDATES))
+    return stream(_table(list(updates), _UPDATES))
 
 
 def rows_stream(rows: Iterable[Row]) -> bytes:
     """Write rows as an Arrow stream: one row for each key and value."""
-    return _stream(rows_table(rows))
+    return stream(rows_table(rows))
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -142,7 +142,8 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _stream(table: pa.Table) -> bytes:
+def stream(table: pa.Table) -> bytes:
+    """Write a table as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writing:
         writing.write_table(table)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Upsert,
     )
     from ikebana.serving.aligned import follow
+    from ikebana.serving.client import connect
     from ikebana.serving.folder import open  # noqa: A004 - ikebana.open
 
 __version__ = "0.1.0"
@@ -64,6 +65,7 @@ _HOMES = {
         "Upsert",
     ),
     "serving.aligned": ("follow",),
+    "serving.client": ("connect",),
     "serving.folder": ("open",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -92,6 +94,7 @@ __all__ = [
     "Update",
     "Upsert",
     "accumulate",
+    "connect",
     "consolidate",
     "differentiate",
     "evaluate",

@@ -1,5 +1,6 @@
 """Topics in memory that a service follows, and a service with its web application."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -7,10 +8,12 @@ from pathlib import Path
 
 from ikebana.processor.kafka.following import ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving.http.app import Limits
+from ikebana.serving.http.server import Address, HttpServer
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service, Wanted
 from support.served_collections import Batch
-from support.waiting import wait_until
+from support.waiting import patient, wait_until
 
 KEEP_ALL = Retention(10**15, is_duration=False)
 
@@ -81,11 +84,13 @@ def serving(
     *names: str,
     retention: Retention = KEEP_ALL,
     say: Callable[[str], None] = print,
+    start: bool = True,
 ) -> Iterator[Service]:
-    """Follow topics into a folder."""
+    """Follow topics into a folder; without `start`, who is yielded it starts it."""
     wanted = Wanted(dict.fromkeys(names, "diff"), folder, retention)
     service = Service(wanted, topics.follow, say)
-    service.start()
+    if start:
+        service.start()
     try:
         yield service
     finally:
@@ -100,3 +105,30 @@ def caught_up(service: Service, topics: MemoryTopics, *names: str) -> None:
             20,
             f"{name} is followed",
         )
+
+
+@contextlib.contextmanager
+def answering(service: Service, limits: Limits = Limits()) -> Iterator[str]:  # noqa: B008
+    """Answer requests to a service in a thread; gets the URL."""
+    server = HttpServer(service, Address("127.0.0.1", 0), limits, 60)
+    ready = threading.Event()
+    urls: list[str] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+
+        def started(url: str) -> None:
+            urls.append(url)
+            ready.set()
+
+        await server.run(started)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    assert ready.wait(patient(20))
+    try:
+        yield urls[0]
+    finally:
+        loops[0].call_soon_threadsafe(server.stop)
+        thread.join(patient(20))

@@ -66,7 +66,7 @@ ALLOWED = {
 ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/configuring/kafka_values.py"),
-    "duckdb": ("processor/linear/",),
+    "duckdb": ("processor/linear/", "serving/sql/"),
     "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
     "pyspark": ("processor/spark/",),
     "starlette": ("serving/http/",),

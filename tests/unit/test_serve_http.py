@@ -195,6 +195,21 @@ def test_answers_come_as_arrow_streams_too(client: TestClient) -> None:
     assert table(f"{PLANES}/get?key=nothing").num_rows == 0
 
 
+def test_a_query_is_answered_as_of_a_time(client: TestClient) -> None:
+    """In rows, or as an Arrow stream."""
+    body = {"query": "SELECT key, seats FROM planes ORDER BY key", "as_of": "11"}
+    found = client.post("/v1/sql", json=body).json()
+    assert found == {
+        "as_of": 11,
+        "columns": [{"name": "key", "type": "string"}, {"name": "seats", "type": "int64"}],
+        "rows": [["N1", 4], ["N2", 8]],
+    }
+    stream = client.post("/v1/sql", json=body, headers={"Accept": ARROW}).content
+    assert pa.ipc.open_stream(stream).read_all().column("seats").to_pylist() == [4, 8]
+    refused = client.post("/v1/sql", json={"query": "SELECT * FROM read_text('/etc/passwd')"})
+    assert (refused.status_code, "read_text" in refused.json()["error"]) == (400, True)
+
+
 @pytest.mark.parametrize(
     ("path", "status", "reason"),
     [

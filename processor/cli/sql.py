@@ -1,0 +1,171 @@
+"""`ikebana sql`: query served collections, or topics, in SQL as of a time."""
+
+import functools
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+import pyarrow as pa
+from pyarrow import csv
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ikebana.errors import ConfigError
+from ikebana.processor.cli.connection import read_config
+from ikebana.processor.cli.values import Time
+from ikebana.processor.kafka import client, following
+
+if TYPE_CHECKING:
+    from ikebana.serving.reads import Reads
+
+_DEFAULT = "localhost:9092"
+
+
+@click.command("sql")
+@click.argument("query")
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@click.option("--url", metavar="URL", help="Ask the `ikebana serve` there.")
+@click.option(
+    "--token", metavar="TOKEN", envvar="IKEBANA_TOKEN", help="Its token. [env: IKEBANA_TOKEN]"
+)
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Read the folder that an `ikebana serve` writes.",
+)
+@click.option(
+    "--as-of",
+    type=Time(),
+    metavar="T",
+    help="The time of all collections.  [default: the newest that all of them have]",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json", "csv"]),
+    help="json: an object a line.  [default: table on a terminal, else json]",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]),
+    default="diff",
+    show_default=True,
+    help="The format of all TOPICs.",
+)
+@click.option(
+    "--bootstrap-servers",
+    metavar="H:P",
+    envvar="IKEBANA_BOOTSTRAP_SERVERS",
+    default=_DEFAULT,
+    show_default=True,
+    help="The brokers of TOPICs. [env: IKEBANA_BOOTSTRAP_SERVERS]",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings of the Kafka client, a line `key=value` each.",
+)
+def sql_command(
+    query: str,
+    topics: tuple[str, ...],
+    *,
+    url: str | None,
+    token: str | None,
+    data: Path | None,
+    as_of: int | None,
+    output: str | None,
+    form: str,
+    bootstrap_servers: str,
+    config: Path | None,
+) -> None:
+    """Run QUERY, one SELECT whose tables are collections, all of them as of one time.
+
+    Collections are those of an `ikebana serve` (--url or --data), or output topics TOPIC...,
+    which are read whole first.  A key or value that is a JSON object gives a column for each of
+    its fields.
+    """
+    if sum((url is not None, data is not None, bool(topics))) != 1:
+        raise ConfigError("cannot run the query: give one of --url, --data, and topics")
+    settings = {} if config is None else read_config(config)
+    settings["bootstrap.servers"] = bootstrap_servers
+    with _reads(url, token, data, topics, form, settings) as reads:
+        found = reads.sql(query, as_of=as_of)
+    _print(found, output or ("table" if sys.stdout.isatty() else "json"))
+
+
+@contextmanager
+def _reads(
+    url: str | None,
+    token: str | None,
+    data: Path | None,
+    topics: Sequence[str],
+    form: str,
+    settings: dict[str, str],
+) -> Iterator["Reads"]:
+    if url is not None:
+        from ikebana.serving.client import connect
+
+        with connect(url, token=token) as connected:
+            yield connected
+    elif data is not None:
+        from ikebana.serving import folder
+
+        with folder.open(data) as opened:
+            yield opened
+    else:
+        with _of_topics(topics, form, settings) as read:
+            yield read
+
+
+@contextmanager
+def _of_topics(topics: Sequence[str], form: str, settings: dict[str, str]) -> Iterator["Reads"]:
+    """Read topics up to their present frontiers, into a folder that goes afterwards."""
+    from ikebana.processor.ground.log_lines import note
+    from ikebana.serving.reads import LocalReads
+    from ikebana.serving.retention import EVERYTHING
+    from ikebana.serving.service import Service, Wanted
+
+    client.reach(settings)
+    with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
+        wanted = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
+        service = Service(wanted, functools.partial(following.follow, settings), note)
+        service.start()
+        try:
+            while any(service.standing(name).caught_up_s is None for name in service.names()):
+                if service.failure is not None:
+                    raise service.failure
+                service.pause(0.1)
+            yield LocalReads(service)
+        finally:
+            service.close()
+
+
+def _print(found: pa.Table, output: str) -> None:
+    match output:
+        case "json":
+            for row in found.to_pylist():
+                print(msgspec.json.encode(row).decode())
+        case "csv":
+            print(_csv_text(found), end="")
+        case _:
+            table = Table()
+            for name in found.column_names:
+                table.add_column(Text(name))
+            for row in found.to_pylist():
+                table.add_row(*("" if each is None else Text(str(each)) for each in row.values()))
+            Console(highlight=False).print(table)
+
+
+def _csv_text(found: pa.Table) -> str:
+    """Write a table as CSV with a header."""
+    sink = pa.BufferOutputStream()
+    csv.write_csv(found, sink)
+    return sink.getvalue().to_pybytes().decode()

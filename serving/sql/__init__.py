@@ -1,0 +1,1 @@
+"""SQL over served collections, as of one time."""

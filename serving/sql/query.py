@@ -1,0 +1,118 @@
+"""Run a query over collections at one time, in a sandbox, with limits.
+
+Each query has a database in memory of its own.  What it names is copied there; then files,
+networks, extensions, Python's variables and settings are locked, and the query runs with a limit
+on its memory, its time and its result.
+"""
+
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from ikebana.serving.sql.parsed import SqlError, parsed
+from ikebana.serving.sql.tables import LoadLimits, load
+from ikebana.serving.view import ArrangementView, newest
+
+
+class Limits(NamedTuple):
+    """Limits of a query: seconds, bytes that it reads and bytes of memory, rows that it gives."""
+
+    seconds: float = 30.0
+    read_bytes: int = 256 << 20
+    memory_bytes: int = 1 << 30
+    rows: int = 100_000
+
+
+class Result(NamedTuple):
+    """The rows of a query, and the time at which all of its collections were read."""
+
+    as_of: int | None
+    table: pa.Table
+
+
+_INTERRUPT_EVERY_S = 0.05
+_CONFIG = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "threads": "2",
+}
+
+
+def run(
+    text: str,
+    view_of: Callable[[str], ArrangementView],
+    as_of: int | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+) -> Result:
+    """Run one SELECT over the collections that it names, all as of one time.
+
+    Raises:
+        SqlError: it is refused, fails, or exceeds a limit.
+        UnknownCollectionError: it names a collection that is not there.
+        UnreadableTimeError: a collection cannot be read as of the time.
+    """
+    begun = monotonic()
+    query = parsed(text)
+    views = [view_of(name) for name in query.tables]
+    if views and as_of is None:
+        as_of = newest(views)
+    config = {**_CONFIG, "memory_limit": f"{limits.memory_bytes // (1 << 20)}MiB"}
+    with duckdb.connect(":memory:", config=config) as database:
+        loading = LoadLimits(limits.read_bytes, begun + limits.seconds)
+        for view in views:
+            assert as_of is not None
+            view.check(as_of)
+            wanted = query.equalities.get(view.meta.topic)
+            try:
+                load(database, view, as_of, wanted, loading)
+            except duckdb.Error as error:
+                raise _failed(error) from error
+        database.execute("SET lock_configuration = true")
+        left = max(0.0, limits.seconds - (monotonic() - begun))
+        return Result(as_of, _answer(database, text, left, limits.rows))
+
+
+def _answer(database: duckdb.DuckDBPyConnection, text: str, seconds: float, most: int) -> pa.Table:
+    done, ended = threading.Event(), threading.Event()
+
+    def end() -> None:
+        wait = seconds
+        # An interrupt that comes before DuckDB has begun has no effect, so it is repeated.
+        while not done.wait(wait):
+            ended.set()
+            database.interrupt()
+            wait = _INTERRUPT_EVERY_S
+
+    timer = threading.Thread(target=end, daemon=True)
+    timer.start()
+    try:
+        reader = database.sql(text).to_arrow_reader(10_000)
+        batches: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in reader:
+            rows += batch.num_rows
+            if rows > most:
+                raise SqlError(f"the query gives more than {most:,} rows", hint="Give it a LIMIT.")
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+    except duckdb.InterruptException as error:
+        raise SqlError("the query took too long", hint="Read fewer rows.") from error
+    except (duckdb.Error, pa.ArrowException) as error:
+        if ended.is_set():
+            raise SqlError("the query took too long", hint="Read fewer rows.") from error
+        raise _failed(error) from error
+    finally:
+        done.set()
+        timer.join()
+
+
+def _failed(error: Exception) -> SqlError:
+    return SqlError(f"the query failed: {str(error).strip()}")
