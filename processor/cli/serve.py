@@ -13,6 +13,7 @@ from ikebana.processor.cli.connection import read_config
 from ikebana.processor.cli.watching import address
 from ikebana.processor.ground.log_lines import note
 from ikebana.processor.kafka import client
+from ikebana.processor.planning.plan import Plan
 
 _DEFAULT = "localhost:9092"
 _FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
@@ -115,7 +116,8 @@ def serve_command(
 
     Each topic is followed into an arrangement in the folder --data, which other processes
     read with `ikebana.open`, and which is read over HTTP as of any time that --retain keeps.
-    A restart goes on where it stopped.  SIGTERM or Ctrl-C ends it.
+    A restart goes on where it stopped.  SIGTERM or Ctrl-C ends it.  Browsers find a console at
+    /console/.
 
     Exit status 0: stopped.  1: a topic cannot be followed; the message says why.
     """
@@ -127,12 +129,13 @@ def serve_command(
             f"cannot serve: there is no module {error.name}",
             hint='Install ikebana with what it needs: pip install "ikebana[serve]".',
         ) from error
+    from ikebana.processor.console import plan_view
     from ikebana.processor.kafka import following
     from ikebana.serving.retention import USUAL, Retention
     from ikebana.serving.service import Service, Wanted
 
     tokens = () if token_file is None else _tokens(token_file)
-    settings, formats = _wanted(what, form, bootstrap_servers, config)
+    settings, formats, plan = _wanted(what, form, bootstrap_servers, config)
     client.reach(settings)
     retention = retain if isinstance(retain, Retention) else USUAL
     service = Service(
@@ -140,13 +143,15 @@ def serve_command(
         functools.partial(following.follow, settings),
         note,
     )
-    serve(service, Address(*http), Limits(tokens), ready_within, note)
+    drawn = None if plan is None else plan_view.of_served(plan)
+    serve(service, Address(*http), Limits(tokens), ready_within, note, drawn)
 
 
 def _wanted(
     what: Sequence[str], form: str | None, bootstrap_servers: str | None, config: Path | None
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings of the Kafka client, and the topics with their formats."""
+) -> tuple[dict[str, str], dict[str, str], Plan | None]:
+    """Return the settings of the Kafka client, the topics with their formats, and the plan."""
+    plan = None
     settings = {} if config is None else read_config(config)
     if _is_pipeline(what[0]):
         if len(what) > 1 or form is not None:
@@ -161,7 +166,8 @@ def _wanted(
             environ=os.environ,
         )
         settings = {**found.settings.kafka, **settings}
-        formats: dict[str, str] = {each.topic: each.format for each in found.plan.published}
+        plan = found.plan
+        formats: dict[str, str] = {each.topic: each.format for each in plan.published}
     else:
         formats = dict.fromkeys(what, form or "diff")
     for topic in formats:
@@ -170,7 +176,7 @@ def _wanted(
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers
     settings.setdefault("bootstrap.servers", _DEFAULT)
-    return settings, formats
+    return settings, formats, plan
 
 
 def _is_pipeline(given: str) -> bool:

@@ -37,7 +37,7 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="HOST:PORT",
                 type=address,
                 envvar="IKEBANA_HTTP",
-                help="Serve /metrics, /live and /ready at this address. "
+                help="Serve /metrics, /live, /ready and /console/ at this address. "
                 "[env: IKEBANA_HTTP; default: off]",
             ),
             click.option(
@@ -101,7 +101,7 @@ def watched(
     health = Health(limits, time.monotonic)
     monitor = Monitor(plan, health)
     with serving(monitor, *address) as url:
-        say(f"serving {url}/metrics, /live and /ready")
+        say(f"serving {url}/metrics, /live and /ready, and {url}/console/")
         try:
             yield monitor
         finally:

@@ -52,12 +52,16 @@ _POLICIES = {
 
 
 class Box(NamedTuple):
-    """A node of the graph, with a title and lines of description."""
+    """A node of the graph, with a title and lines of description.
+
+    `figures` are the names of what changes while the plan runs, for which a picture leaves room.
+    """
 
     id: str
     kind: Kind
     title: str
     lines: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
 
 
 class Arrow(NamedTuple):

@@ -17,7 +17,9 @@ MARGIN = 20.0
 PADDING = 12.0
 _HEAD = 8.0
 # The font size of each class of lines, and the distance to the previous line.
-LINES = {"kind": (10.0, 15.0), "title": (14.0, 19.0), "line": (11.5, 16.0)}
+LINES = {"kind": (10.0, 15.0), "title": (14.0, 19.0), "line": (11.5, 16.0), "figure": (11.5, 16.0)}
+# The room for a figure, in the width of characters.
+_FIGURE = 32.0
 # The greatest width of a line in pixels; longer lines are broken.
 _MOST = 330.0
 
@@ -79,11 +81,16 @@ def svg(explanation: Explanation) -> str:
     return drawing(explanation.run, title).xml + "\n"
 
 
-def drawing(graph: Graph, title: str) -> Picture:
-    """Draw a graph."""
+def drawing(graph: Graph, title: str, *, styled: bool = True) -> Picture:
+    """Draw a graph; `styled` is false if the page has the `stylesheet`."""
     found = layout(graph, {box.id: size_of(box) for box in graph.boxes})
     wide, high = (round(side + 2 * MARGIN) for side in (found.width, found.height))
-    return Picture(wide, "\n".join(_parts(graph, title, found, wide, high)))
+    return Picture(wide, "\n".join(_parts(graph, title, found, wide, high, styled=styled)))
+
+
+def stylesheet() -> str:
+    """Return the style of a picture in a page that chooses `color-scheme` itself."""
+    return _style(_colours({kind: _either(_LIGHT[kind], _DARK[kind]) for kind in _LIGHT}))
 
 
 def lines_in(box: Box) -> list[Line]:
@@ -92,24 +99,31 @@ def lines_in(box: Box) -> list[Line]:
     for kind, text in (("title", box.title), *(("line", line) for line in box.lines)):
         size, _ = LINES[kind]
         found += [Line(kind, part) for part in wrapped(text, _MOST / size)]
-    return found
+    return found + [Line("figure", name) for name in box.figures]
 
 
 def size_of(box: Box) -> Size:
     """Compute the size that the text in a box needs."""
     lines = lines_in(box)
-    widest = max(LINES[kind][0] * width(text) for kind, text in lines)
+    widest = max(
+        LINES[kind][0] * (width("0") * _FIGURE if kind == "figure" else width(text))
+        for kind, text in lines
+    )
     height = sum(LINES[kind][1] for kind, _ in lines)
     return Size(round(widest + 2 * PADDING, 1), height + 2 * _HEAD)
 
 
-def _parts(graph: Graph, title: str, found: Layout, wide: int, high: int) -> Iterator[str]:
+def _parts(
+    graph: Graph, title: str, found: Layout, wide: int, high: int, *, styled: bool
+) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
         f'viewBox="0 0 {wide} {high}" role="img" class="ikebana-plan">'
     )
     yield f"<title>{escape(title)}</title>"
-    yield f"<style>{_style()}</style>"
+    if styled:
+        dark = f"@media (prefers-color-scheme: dark) {{ {_colours(_DARK)} }}"
+        yield f"<style>{_style(_colours(_LIGHT) + dark)}</style>"
     yield f'<rect class="ground" width="{wide}" height="{high}" />'
     yield f'<g transform="translate({MARGIN:g} {MARGIN:g})">'
     for route in found.routes:
@@ -123,7 +137,7 @@ def _parts(graph: Graph, title: str, found: Layout, wide: int, high: int) -> Ite
 
 
 def _box(box: Box, place: BoxPlace) -> Iterator[str]:
-    yield f'<g class="{box.kind}">'
+    yield f'<g class="{box.kind}" data-box="{escape(box.id)}">'
     yield (
         f'<rect x="{place.left:.1f}" y="{place.top:.1f}" width="{place.width:.1f}" '
         f'height="{place.height:.1f}" rx="6" />'
@@ -131,9 +145,11 @@ def _box(box: Box, place: BoxPlace) -> Iterator[str]:
     y = place.top + _HEAD
     for kind, text in lines_in(box):
         y += LINES[kind][1]
+        # The page that asks for a figure writes it.
+        named, told = (f' data-figure="{escape(text)}"', "") if kind == "figure" else ("", text)
         yield (
-            f'<text class="{kind}" xml:space="preserve" x="{place.left + PADDING:.1f}" '
-            f'y="{y - 4:.1f}">{escape(text)}</text>'
+            f'<text class="{kind}"{named} xml:space="preserve" x="{place.left + PADDING:.1f}" '
+            f'y="{y - 4:.1f}">{escape(told)}</text>'
         )
     yield "</g>"
 
@@ -154,7 +170,7 @@ def _curve(route: list[tuple[float, float]]) -> str:
     return " ".join(found)
 
 
-def _style() -> str:
+def _style(colours: str) -> str:
     sizes = "".join(
         f".ikebana-plan .{kind} {{ font-size: {size}px }}" for kind, (size, _) in LINES.items()
     )
@@ -163,9 +179,15 @@ def _style() -> str:
         f"{sizes}"
         ".ikebana-plan .title { font-weight: bold }"
         ".ikebana-plan .arrow { fill: none; stroke-width: 1.4 }"
-        f"{_colours(_LIGHT)}"
-        f"@media (prefers-color-scheme: dark) {{ {_colours(_DARK)} }}"
+        ".ikebana-plan .figure { font-weight: bold }"
+        f"{colours}"
     )
+
+
+def _either(light: str, dark: str) -> str:
+    """Join the colours of a kind, such as its fill and its stroke, in pairs."""
+    pairs = zip(light.split(), dark.split(), strict=True)
+    return " ".join(f"light-dark({one},{other})" for one, other in pairs)
 
 
 def _colours(palette: dict[str, str]) -> str:

@@ -2,10 +2,12 @@
 
 `/metrics` is for Prometheus.  `/live` and `/ready` are probes: they answer 200 or 503, with the
 reason as a line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and
-executors, if its UI is on.  There is no authentication: the answers have names of the pipeline
-file, numbers and sizes, but no data.
+executors, if its UI is on.  `/console/` is a page for people, which reads `/v1/plan`, the drawing
+of the plan, and `/v1/run`, its figures.  There is no authentication: the answers have what the
+pipeline file says of inputs, operators and outputs, numbers and sizes, but no data.
 """
 
+import functools
 import json
 import sys
 import threading
@@ -16,8 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -30,11 +34,13 @@ from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
 from ikebana.errors import ConfigError
+from ikebana.processor.console import plan_view, site
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
+from ikebana.processor.watching.run_figures import RunFigures, Series, run_figures
 from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
 # From an empty batch to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
+_THERE_ARE = b"there are /console/, /metrics, /metrics/spark, /live, /ready, /v1/plan, /v1/run\n"
 _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
 
@@ -164,14 +172,26 @@ class Monitor:
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """Render all metrics in an accepted format; return the content type and the text."""
-        now_ms = time.time_ns() // 1_000_000
-        self._take(
-            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
-        )
-        if (standing := self._standing()) is not None:
-            self._take(metrics.of_inputs(self._plan, standing))
+        self._take_moment()
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
+
+    @functools.cached_property
+    def drawn(self) -> bytes:
+        """The drawing of the plan, as JSON."""
+        return msgspec.json.encode(plan_view.of_run(self._plan))
+
+    def figures(self) -> RunFigures:
+        """Return the figures of this moment."""
+        self._take_moment()
+        found = (
+            Series(sample.name, tuple(sample.labels.values())[1:], sample.value)
+            for name, metric in self._made.items()
+            if name.kind != "histogram"
+            for family in metric.collect()
+            for sample in family.samples
+        )
+        return run_figures(self._plan.name, self.ready(), found)
 
     def spark(self) -> tuple[int, bytes]:
         """Fetch the executors' metrics from Spark's UI; return the status and the text."""
@@ -184,6 +204,14 @@ class Monitor:
                 return 200, found.read()
         except (urllib.error.URLError, TimeoutError) as error:
             return 502, f"Spark's UI does not answer: {error}\n".encode()
+
+    def _take_moment(self) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        self._take(
+            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
+        )
+        if (standing := self._standing()) is not None:
+            self._take(metrics.of_inputs(self._plan, standing))
 
     def _take(self, samples: Iterable[Sample]) -> None:
         for metric, labels, value in samples:
@@ -250,15 +278,31 @@ class _Handler(BaseHTTPRequestHandler):
                 self._verdict(self.watched.live())
             case "/ready":
                 good, body = self.watched.readiness()
-                self._answer(200 if good else 503, "application/json", body)
+                self._answer(200 if good else 503, _JSON, body)
+            case "/v1/plan":
+                self._answer(200, _JSON, self.watched.drawn)
+            case "/v1/run":
+                self._answer(200, _JSON, msgspec.json.encode(self.watched.figures()))
+            case "/":
+                self._answer(307, _TEXT, b"", {"Location": site.ROOT, **site.HEADERS})
+            case path if (asset := site.asset(path)) is not None:
+                self._answer(200, *asset, site.HEADERS)
             case _:
-                self._answer(404, _TEXT, b"there are /metrics, /metrics/spark, /live, /ready\n")
+                self._answer(404, _TEXT, _THERE_ARE)
 
     def _verdict(self, verdict: Verdict) -> None:
         self._answer(200 if verdict.good else 503, _TEXT, f"{verdict.reason}\n".encode())
 
-    def _answer(self, status: int, content_type: str, body: bytes) -> None:
+    def _answer(
+        self,
+        status: int,
+        content_type: str,
+        body: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -19,7 +19,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.serving.http import openapi, parameters, wire
+from ikebana.processor.console.plan_view import NoPlanError
+from ikebana.serving.http import console, openapi, parameters, wire
 from ikebana.serving.http.operations import OPERATIONS, Api, Operation, respond
 from ikebana.serving.http.subscriptions import Subscriptions
 from ikebana.serving.probes import Probes
@@ -48,6 +49,7 @@ def application(api: Api, subscriptions: Subscriptions, probes: Probes, limits: 
         Route("/v1/subscribe", _subscribing(subscriptions, limits)),
         Route("/openapi.json", _document()),
         *_probing(probes),
+        *console.routes(),
     ]
     return _Guard(Starlette(routes=routes, exception_handlers=_NOTHING_THERE), limits)
 
@@ -134,7 +136,7 @@ def refusal(error: IkebanaError) -> Response:
         case UnreadableTimeError(since=since, upper=upper, is_past=is_past):
             status = 410 if is_past else 409
             return _problem(status, error.message, error.hint, since, upper)
-        case UnknownCollectionError():
+        case UnknownCollectionError() | NoPlanError():
             return _problem(404, error.message, error.hint)
         case WaitedError():
             return _problem(408, error.message, error.hint)
@@ -203,7 +205,7 @@ class _Guard:
         await self._app(scope, receive, send)
 
     def _refused(self, scope: Scope) -> Response | None:
-        if scope["path"] in _OPEN:
+        if scope["path"] in _OPEN or console.is_of_console(scope["path"]):
             return None
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if self._tokens:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from ikebana.codecs.canonical import canonical
 from ikebana.errors import ConfigError
+from ikebana.processor.console.plan_view import NoPlanError, PlanView
 from ikebana.processor.ground.moments import EPOCH_MS
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import reads
@@ -43,9 +44,10 @@ class Answer(NamedTuple):
 class Api:
     """Answers requests from the views of a service."""
 
-    def __init__(self, service: Service, bell: Bell) -> None:
+    def __init__(self, service: Service, bell: Bell, plan: PlanView | None = None) -> None:
         self.service = service
         self.bell = bell
+        self.drawn = plan
         self.reads = LocalReads(service)
         self._queries = asyncio.Semaphore(_MOST_QUERIES)
 
@@ -155,6 +157,15 @@ class Api:
             except TimeoutError:
                 raise reads.waited(wanted, given.timeout, upper) from None
 
+    async def plan(self, _: str, __: msgspec.Struct) -> Answer:
+        """Draw the plan whose outputs are served."""
+        if self.drawn is None:
+            raise NoPlanError(
+                "there is no plan: topics are served by their names",
+                hint="Start `ikebana serve` with the file of a pipeline.",
+            )
+        return Answer(self.drawn)
+
     def _newest(self, names: list[str]) -> parameters.NewestAnswer:
         views = [self.service.view(name) for name in names or self.service.names()]
         return parameters.NewestAnswer(newest(views), max(view.meta.since for view in views))
@@ -170,6 +181,7 @@ class Api:
             None if caught_up is None else round(caught_up, 3),
             lag,
             standing.size,
+            standing.updates,
         )
 
 
@@ -220,6 +232,7 @@ OPERATIONS = (
         streams=True,
     ),
     Operation("GET", "/v1/newest", Api.newest, parameters.Collections, parameters.NewestAnswer),
+    Operation("GET", "/v1/plan", Api.plan, msgspec.Struct, PlanView),
     Operation("POST", "/v1/sql", Api.sql, parameters.Sql, parameters.SqlAnswer, streams=True),
     Operation("GET", "/v1/wait", Api.wait, parameters.Wait, parameters.NewestAnswer),
 )

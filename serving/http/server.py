@@ -11,6 +11,7 @@ import uvicorn
 import uvloop
 
 from ikebana.errors import ConfigError
+from ikebana.processor.console.plan_view import PlanView
 from ikebana.serving.http.app import Limits, application
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.operations import Api
@@ -34,6 +35,7 @@ def serve(
     limits: Limits,
     ready_within: float,
     say: Callable[[str], None],
+    plan: PlanView | None = None,
 ) -> None:
     """Follow and answer until SIGTERM or SIGINT; a second one ends the process at once.
 
@@ -41,11 +43,11 @@ def serve(
         ConfigError: the address cannot be listened on.
         IkebanaError: a topic cannot be followed any more.
     """
-    server = HttpServer(service, address, limits, ready_within)
+    server = HttpServer(service, address, limits, ready_within, plan)
 
     async def run() -> None:
         with _on_signals(server.stop):
-            await server.run(lambda url: say(f"serving {url}/v1/collections"))
+            await server.run(lambda url: say(f"serving {url}/v1/collections and {url}/console/"))
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -64,11 +66,17 @@ class HttpServer:
     """
 
     def __init__(
-        self, service: Service, address: Address, limits: Limits, ready_within: float
+        self,
+        service: Service,
+        address: Address,
+        limits: Limits,
+        ready_within: float,
+        plan: PlanView | None = None,
     ) -> None:
         self._service = service
         self._limits = limits
         self._ready_within = ready_within
+        self._plan = plan
         self._listening = _listening(address)
         self._server: _Server | None = None
         self._subscriptions: Subscriptions | None = None
@@ -78,7 +86,8 @@ class HttpServer:
         bell = Bell()
         self._subscriptions = subscriptions = Subscriptions(self._service, bell)
         probes = Probes(self._service, self._ready_within, lambda: subscriptions.open)
-        app = application(Api(self._service, bell), subscriptions, probes, self._limits)
+        api = Api(self._service, bell, self._plan)
+        app = application(api, subscriptions, probes, self._limits)
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.kafka.following import ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving.http.app import Limits
@@ -108,9 +109,13 @@ def caught_up(service: Service, topics: MemoryTopics, *names: str) -> None:
 
 
 @contextlib.contextmanager
-def answering(service: Service, limits: Limits = Limits()) -> Iterator[str]:  # noqa: B008
+def answering(
+    service: Service,
+    limits: Limits = Limits(),  # noqa: B008
+    plan: PlanView | None = None,
+) -> Iterator[str]:
     """Answer requests to a service in a thread; gets the URL."""
-    server = HttpServer(service, Address("127.0.0.1", 0), limits, 60)
+    server = HttpServer(service, Address("127.0.0.1", 0), limits, 60, plan)
     ready = threading.Event()
     urls: list[str] = []
     loops: list[asyncio.AbstractEventLoop] = []

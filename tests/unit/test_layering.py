@@ -33,6 +33,7 @@ ORDER = (
     "processor/deciding",
     "processor/batch",
     "processor/explain",
+    "processor/console",
     "processor/kafka",
     "processor",
     "processor/watching",

@@ -1,0 +1,67 @@
+// Ask for the figures of the server every two seconds, and keep those of the last minutes.
+import { ask } from "./api.js";
+
+const EVERY_MS = 2000;
+const KEPT = 450;
+
+export class Poller {
+  /** `path` answers the figures; `sampled` makes [{name, lag, updates}] of them. */
+  constructor(path, sampled, onState) {
+    this.path = path;
+    this.sampled = sampled;
+    this.onState = onState;
+    this.answer = null;
+    this.history = new Map();
+    this.listeners = new Set();
+  }
+
+  /** Ask now and then until the page is closed. */
+  async run() {
+    for (;;) {
+      if (!document.hidden || this.answer === null) await this.once();
+      await new Promise((done) => setTimeout(done, EVERY_MS));
+    }
+  }
+
+  /** Ask once, and tell the listeners. */
+  async once() {
+    try {
+      this.answer = await ask(this.path);
+    } catch (error) {
+      this.onState(error);
+      return;
+    }
+    this.onState(null);
+    this.#keep(Date.now());
+    for (const listener of this.listeners) listener(this.answer);
+  }
+
+  /** Call a listener with each answer, the last one first; return how to stop. */
+  listen(listener) {
+    this.listeners.add(listener);
+    if (this.answer !== null) listener(this.answer);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** The samples {at, lag, updates, rate} of a name; `at` is in milliseconds. */
+  samples(name) {
+    return this.history.get(name) ?? [];
+  }
+
+  /** Updates a second of a name since the last but one answer. */
+  rate(name) {
+    return this.samples(name).at(-1)?.rate ?? null;
+  }
+
+  #keep(at) {
+    for (const { name, lag, updates } of this.sampled(this.answer)) {
+      const samples = this.history.get(name) ?? [];
+      const last = samples.at(-1);
+      // A counter that is smaller than before is of a server that was started again.
+      const counts = last !== undefined && updates >= last.updates;
+      const rate = counts ? ((updates - last.updates) * 1000) / (at - last.at) : null;
+      samples.push({ at, lag, updates, rate });
+      this.history.set(name, samples.slice(-KEPT));
+    }
+  }
+}

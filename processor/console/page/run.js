@@ -1,0 +1,70 @@
+// A run of a pipeline: whether it keeps up, its outputs, and what it has counted.
+import { h, show, table } from "./dom.js";
+import { bytes, number, rate, seconds, time } from "./format.js";
+import { lagAndRates } from "./overview.js";
+
+const NUMBERS = { class: "number" };
+const OUTPUTS = ["Output", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Updates/s", ...NUMBERS }];
+const WHOLE = "records read";
+
+/** The figures of each output for the poller, and those of the whole. */
+export const sampled = ({ outputs, records, lag_s }) => [
+  { name: WHOLE, lag: lag_s, updates: records },
+  ...Object.entries(outputs).map(([name, each]) => ({ name, lag: each.lag_s, updates: each.updates })),
+];
+
+export function run(place, { poller }) {
+  const facts = h("dl", { class: "tiles" });
+  const outputs = h("div");
+  const counted = h("div");
+  const charts = lagAndRates(poller);
+  show(
+    place,
+    h("h2", {}, "Run"),
+    facts,
+    h("h3", {}, "Outputs"),
+    outputs,
+    charts.element,
+    h("h3", {}, "Counted: errors, late records, drift"),
+    counted,
+  );
+  return poller.listen((answer) => {
+    show(facts, tiles(answer));
+    const rows = Object.entries(answer.outputs).map(([name, each]) => [
+      name,
+      time(each.frontier),
+      seconds(each.lag_s),
+      number(each.updates),
+      rate(poller.rate(name)),
+    ]);
+    show(outputs, table(OUTPUTS, rows, { class: "cards" }));
+    const kinds = Object.entries(answer.counted).map(([kind, count]) => [kind, number(count)]);
+    show(counted, table(["Kind", { text: "Count", ...NUMBERS }], kinds));
+    charts.update([WHOLE, ...Object.keys(answer.outputs)]);
+  });
+}
+
+function tiles({ ready, reason, lag_s, batch, records, restarts, state }) {
+  const tile = (name, value, wrong) => h("div", { class: wrong && "wrong" }, h("dt", {}, name), h("dd", {}, value));
+  return [
+    tile(ready ? "Ready" : "Not ready", reason, !ready),
+    tile("Lag", seconds(lag_s)),
+    tile("Batch", number(batch)),
+    tile("Records read", number(records)),
+    tile("Restarts", number(restarts), restarts > 0),
+    tile("State", `${bytes(state.bytes)}, ${number(state.entries)} entries, ${number(state.shards)} shards`),
+  ];
+}
+
+/** The figures of a box of the plan. */
+export function figuresOf({ inputs, operators, outputs }, poller, id, name) {
+  const kind = id.split(" ")[0];
+  const found = { output: outputs, decoding: inputs }[kind]?.[name] ?? operators[name];
+  if (found === undefined) return {};
+  const held = found.holds ? ", holds the others" : found.silent ? ", silent" : "";
+  return {
+    frontier: `frontier ${time(found.frontier)}${held}`,
+    lag: `lag ${seconds(found.lag_s)}`,
+    rate: `${rate(poller.rate(name))} updates/s`,
+  };
+}

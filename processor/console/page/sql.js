@@ -1,0 +1,61 @@
+// A box for SQL: one SELECT over the collections, all of them as of one time.
+import { ask } from "./api.js";
+import { h, show, table } from "./dom.js";
+import { number, time } from "./format.js";
+
+const MOST_SHOWN = 1000;
+const KEPT = "ikebana-sql";
+
+export function sql(place, { poller }) {
+  const names = () => (poller.answer?.collections ?? []).map((each) => each.collection.name);
+  const first = names()[0];
+  const usual = first ? `SELECT * FROM "${first.replaceAll('"', '""')}" LIMIT 20` : "";
+  const text = h("textarea", { id: "sql", rows: "6", spellcheck: "false", "aria-label": "SQL" });
+  text.value = sessionStorage.getItem(KEPT) ?? usual;
+  const asOf = h("input", { class: "time", id: "sql-as-of", placeholder: "the newest time" });
+  const said = h("p", { class: "said", role: "status" });
+  const found = h("div", { class: "found" });
+  const button = h("button", {}, "Run");
+  let asking = new AbortController();
+
+  const run = async (event) => {
+    event?.preventDefault();
+    asking.abort();
+    const { signal } = (asking = new AbortController());
+    sessionStorage.setItem(KEPT, text.value);
+    said.textContent = "running";
+    said.classList.remove("wrong");
+    const began = performance.now();
+    try {
+      const body = { query: text.value, as_of: asOf.value.trim() || null };
+      const answer = await ask("/v1/sql", { body, signal });
+      const took = Math.round(performance.now() - began);
+      const cut = answer.rows.length > MOST_SHOWN ? `, the first ${number(MOST_SHOWN)} of them here` : "";
+      const at = answer.as_of === null ? "" : ` as of ${time(answer.as_of)}`;
+      said.textContent = `${number(answer.rows.length)} rows${cut}${at}, in ${took} ms`;
+      show(found, result(answer));
+    } catch (error) {
+      if (signal.aborted) return;
+      said.textContent = error.message;
+      said.classList.add("wrong");
+      show(found);
+    }
+  };
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run(event);
+  });
+  const line = h("p", { class: "buttons" }, h("label", { for: "sql-as-of" }, "As of"), asOf, button, h("span", { class: "faint" }, "Ctrl+Enter"));
+  show(place, h("h2", {}, "SQL"), h("form", { onsubmit: run }, text, line), said, found);
+  return () => asking.abort();
+}
+
+function result({ columns, rows }) {
+  const heads = columns.map((column) => column.name ?? column);
+  const cells = rows.slice(0, MOST_SHOWN).map((row) => row.map(cell));
+  return table(heads, cells, { class: "rows" });
+}
+
+function cell(value) {
+  if (value === null) return h("i", { class: "faint" }, "null");
+  return h("code", {}, typeof value === "object" ? JSON.stringify(value) : String(value));
+}

@@ -1,0 +1,99 @@
+"""The drawing of a plan for the console, with room for the figures of a running part.
+
+It is the drawing of `ikebana explain`, without a style of its own.  In its SVG, a box has its id
+in `data-box`, and the text of a figure has the figure's name in `data-figure`.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ikebana.errors import IkebanaError
+from ikebana.processor.explain.explanation import explained
+from ikebana.processor.explain.graph import Graph
+from ikebana.processor.explain.svg import drawing
+from ikebana.processor.planning.plan import Operator, Plan
+
+
+class NoPlanError(IkebanaError):
+    """A server has no plan to draw."""
+
+
+class Drawing(msgspec.Struct):
+    """A picture as SVG; `width` is in pixels."""
+
+    title: str
+    width: int
+    svg: str
+
+
+class PlanView(msgspec.Struct):
+    """A plan as it is run and as it is written.
+
+    `boxes`: what has the figures of a box, by the id of the box.
+    """
+
+    name: str
+    fingerprint: str
+    time: str
+    boxes: dict[str, str]
+    drawings: list[Drawing]
+
+
+class Figured(msgspec.Struct, frozen=True):
+    """A running part that has figures: its name, and the names of the figures."""
+
+    name: str
+    figures: tuple[str, ...]
+
+
+def plan_view(plan: Plan, figured: Mapping[str, Figured]) -> PlanView:
+    """Draw a plan with room for figures in some boxes, by their ids.
+
+    Raises:
+        PlanError: the parts of the plan do not fit.
+    """
+    found = explained(plan)
+    run = _with_room(found.run, figured)
+    return PlanView(
+        name=found.name,
+        fingerprint=found.fingerprint,
+        time=found.time,
+        boxes={box.id: figured[box.id].name for box in run.boxes if box.figures},
+        drawings=[_drawn(run), _drawn(found.written)],
+    )
+
+
+def of_served(plan: Plan) -> PlanView:
+    """Draw a plan whose outputs are served; the figures of an output are of its topic."""
+    figures = ("frontier", "lag", "keys", "rate")
+    return plan_view(
+        plan, {f"output {each.name}": Figured(each.topic, figures) for each in plan.published}
+    )
+
+
+def of_run(plan: Plan) -> PlanView:
+    """Draw a plan that is run; the figures of a box are of the input, operator or output."""
+    dated = [source for source in plan.inputs if source.is_dated]
+    kept: list[Operator] = [*plan.upserts, *plan.machines, *plan.reductions]
+    found = {f"decoding {each.name}": Figured(each.name, ("frontier",)) for each in dated}
+    found |= {f"state {each.name}": Figured(each.name, ("frontier", "lag")) for each in kept}
+    found |= {f"join {each.name}": Figured(each.name, ("frontier", "lag")) for each in plan.joins}
+    found |= {
+        f"output {each.name}": Figured(each.name, ("frontier", "lag", "rate"))
+        for each in plan.published
+    }
+    return plan_view(plan, found)
+
+
+def _with_room(graph: Graph, figured: Mapping[str, Figured]) -> Graph:
+    boxes = [
+        box._replace(figures=figured[box.id].figures) if box.id in figured else box
+        for box in graph.boxes
+    ]
+    return Graph(graph.title, tuple(boxes), graph.arrows)
+
+
+def _drawn(graph: Graph) -> Drawing:
+    width, svg = drawing(graph, graph.title, styled=False)
+    return Drawing(graph.title, width, svg)

@@ -1,0 +1,67 @@
+"""The files of the console, which are part of the package, and the headers of each answer.
+
+A request names a file of a fixed list, so no name of a client becomes a path.  The policy of
+the page allows what this server sends and nothing else: no script, style or text of data runs.
+"""
+
+import functools
+from collections.abc import Mapping
+from importlib import resources
+from typing import NamedTuple
+
+from ikebana.processor.explain import svg
+
+ROOT = "/console/"
+_PLAN_STYLE = "plan.css"
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    # Only the drawing of a plan is parsed from text, as SVG.
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "ikebana-plan",
+}
+HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # The files change with the version of the package, and are small.
+    "Cache-Control": "no-cache",
+}
+
+
+class Asset(NamedTuple):
+    """A file of the console."""
+
+    content_type: str
+    body: bytes
+
+
+def asset(path: str) -> Asset | None:
+    """Return the file of a request's path, or None if the console has no such file."""
+    if not path.startswith(ROOT):
+        return None
+    return _assets().get(path.removeprefix(ROOT) or "index.html")
+
+
+@functools.cache
+def _assets() -> Mapping[str, Asset]:
+    found = {_PLAN_STYLE: Asset(_TYPES["css"], svg.stylesheet().encode())}
+    for file in (resources.files("ikebana.processor.console") / "page").iterdir():
+        kind = file.name.rpartition(".")[2]
+        if kind in _TYPES:
+            found[file.name] = Asset(_TYPES[kind], file.read_bytes())
+    return found
