@@ -46,8 +46,8 @@ def query_tree(text: str) -> Node:
         raise QueryError(first_line(error)) from None
     if found["error"]:
         # Of statements that change something it says only that they are no SELECT.
-        position = found.get("position")
-        at = int(position) if str(position or "").isdigit() else None
+        position = str(found.get("position", ""))
+        at = int(position) if position.isdigit() else None
         raise QueryError(first_line(found["error_message"]), at)
     if len(found["statements"]) != 1:
         raise QueryError("it must be one query")
