@@ -55,7 +55,7 @@ class Subqueries:
 
     def takes_away(self, condition: Node) -> bool:
         """Whether a condition is that something is not there."""
-        return condition["type"] == "OPERATOR_NOT"
+        return bool(condition["type"] == "OPERATOR_NOT")
 
     def add(self, condition: Node) -> None:
         """Add a condition that has a subquery.  Raises: QueryError."""
