@@ -46,7 +46,7 @@ def query_tree(text: str) -> Node:
         raise QueryError(first_line(error)) from None
     if found["error"]:
         # Of statements that change something it says only that they are no SELECT.
-        position = str(found.get("position"))
+        position = str(found.get("position", ""))
         at = int(position) if position.isdigit() else None
         raise QueryError(first_line(found["error_message"]), at)
     if len(found["statements"]) != 1:

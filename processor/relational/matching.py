@@ -119,8 +119,7 @@ def met(
 
     `select` are expressions over the left, by default its columns.
     """
-    shown_ = select or own_columns(left)
-    listed = [(name, text_of(node)) for name, node in shown_]
+    listed = [(name, text_of(node)) for name, node in select or own_columns(left)]
     if on.others:
         return _met_by_rows(making, left, right, on, what, listed)
     conditions, keys = keys_of(making, right, on, what)

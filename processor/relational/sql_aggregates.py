@@ -159,8 +159,7 @@ def _in_order(call: Call, shown: str, *, without_nulls: bool = False) -> tuple[t
     whole = f"CAST({{0}} AS STRUCT({kinds})[])"
     whole = f"list_reverse({whole})" if is_turned else whole
     last = f"o{len(parts) - 1}"
-    # Alike in everything, so that only this name is not a column.
-    listed = f"nullif(list_transform({whole}, lambda x: x['{last}']), [])"
+    listed = f"nullif(list_transform({whole}, lambda each_: each_['{last}']), [])"
     return (f"list({call.only(there)})",), listed
 
 
