@@ -155,6 +155,12 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "last.epoch == holder.epoch and last.manifest != state",
         "False",
     ),
+    "a process goes on from whatever it has kept": (
+        BATCH,
+        _TASK,
+        "return found if isinstance(found, Compute) else None",
+        "return Compute(state)",
+    ),
     "a batch adopted whole is run": (BATCH, _TASK, " or tick.adopted:", ":"),
     "any later batch may be asked for": (
         BATCH,

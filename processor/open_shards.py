@@ -15,6 +15,7 @@ committed already, everything of the shard is closed, and the batch takes the wa
 fence, look, begin.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,7 @@ class OpenShards:
         self._databases: tuple[tuple[str, str], OpenDatabases] | None = None
         self._failed: set[int] = set()
 
-    def run(self, job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
+    def run(self, job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
         """Bring one shard through one batch, as `task.run` does.
 
         Raises:

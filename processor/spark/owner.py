@@ -18,6 +18,8 @@ import select
 import socket
 import sys
 import traceback
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,7 +62,7 @@ class _Owner:
     def answer(self, connection: socket.socket) -> None:
         """Receive a request, run it, and send the answer."""
         ask = owner_messages.receive(connection, Ask)
-        rows = [owner_messages.received(connection, size) for size in ask.rows]
+        rows = deque(owner_messages.received(connection, size) for size in ask.rows)
         if self._job is None or self._job[0] != ask.job:
             owner_messages.send(connection, JobIsMissing())
             sealed = owner_messages.receive(connection, SealedJob)
@@ -71,7 +73,7 @@ class _Owner:
             return
         try:
             job = self._opened(ask.job, sealed)
-            marker = self.shards.run(job, ask.shard, ask.state, rows)
+            marker = self.shards.run(job, ask.shard, ask.state, _taken(rows))
             answer: msgspec.Struct = Done(
                 encode_state(marker.manifest), msgspec.json.encode(marker)
             )
@@ -91,6 +93,12 @@ class _Owner:
             self._job = digest, pickle.loads(sealed.job)
         assert self._job is not None
         return self._job[1]
+
+
+def _taken(rows: deque[bytes]) -> Iterator[bytes]:
+    """Yield the rows, and keep none that has been unpacked."""
+    while rows:
+        yield rows.popleft()
 
 
 def _is_closed(connection: socket.socket) -> bool:

@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ikebana.errors import LostError
@@ -30,11 +29,11 @@ class Owners(NamedTuple):
         return f"{self.folder}/owner-{number}"
 
     def run(
-        self, job: bytes, digest: str, shard: int, state: bytes | None, rows: Sequence[bytes]
+        self, job: bytes, digest: str, shard: int, state: bytes | None, rows: list[bytes]
     ) -> Done | None:
         """Have its owner run the batch of a shard; None if no owner can be reached.
 
-        `job` is pickled, and `digest` is that of its bytes.
+        `job` is pickled, and `digest` is that of its bytes.  `rows` is emptied when they are sent.
 
         Raises:
             LostError: the owner ended before it answered; the batch may be committed.
@@ -48,6 +47,7 @@ class Owners(NamedTuple):
             ask = Ask(digest, shard, state, [len(row) for row in rows])
             try:
                 owner_messages.send(connection, ask, rows)
+                rows.clear()
                 answer = owner_messages.receive_answer(connection)
                 if isinstance(answer, JobIsMissing):
                     sealed = SealedJob(job, dict(os.environ), sys.path)
