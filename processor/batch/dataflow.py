@@ -220,8 +220,20 @@ class _Batch:
             self.hops.setdefault(name, []).extend(updates)
         self.emitted[ERRORS] += found.errors
         self.filled = found.parts, found.keys
+        if found.begins:
+            for join in editing.began & self._gathered:
+                self._gather(join, editing)
         if found.done:
             self.hydrated.append(FILLED)
+
+    def _gather(self, join: str, editing: Editing) -> None:
+        """Send what waits at a join to the shards of its keys, if only now that is wanted.
+
+        Of other joins nothing waits at the frontier of an edit.
+        """
+        if not is_gathered(editing.edit.before, join):
+            part, after = self._part(parts.HOLD_IN, join), editing.time + 1
+            self.hops.setdefault(join, []).extend(hold.step_in_blocks(part, [], after))
 
     @property
     def _fills(self) -> bool:
