@@ -74,7 +74,8 @@ class Editing:
 class Filling:
     """The result of a portion: updates by output, and by operator, here or over an exchange.
 
-    The portion went through `keys` keys; `parts` parts of the state are done now.
+    The portion went through `keys` keys; `parts` parts of the state are done now.  It is the first
+    one if it `begins`.
     """
 
     outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class Filling:
     errors: list[KeyedUpdate] = field(default_factory=list)
     keys: int = 0
     parts: int = 0
+    begins: bool = False
     done: bool = False
 
 
@@ -107,7 +109,7 @@ def portion(
         # on other shards may send to the new one, so nothing is left for later.
         while not parts.release(store, _new_parts(edit)):
             pass
-        at.cleared = True
+        at.cleared = filling.begins = True
     joins = JoinsBefore(edit, time, store)
     joins.arrive(arriving or {})
     while left > 0 and at.part < len(edit.scanned):

@@ -10,7 +10,7 @@ from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.stages import Stage
-from ikebana.processor.kernels import facts, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels import facts, hold, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.functions import found
@@ -54,8 +54,20 @@ class Operators:
         """Send a portion of the state through the old plan and the new one, if it `takes` one."""
         found = self._flow.fill(editing, takes=takes)
         self.filled = found.parts, found.keys
+        if found.begins:
+            for join in editing.began & self._gathered:
+                self._gather(join, editing)
         if found.done:
             self.hydrated.append(FILLED)
+
+    def _gather(self, join: str, editing: Editing) -> None:
+        """Send what waits at a join to the shards of its keys, if only now that is wanted.
+
+        Of other joins nothing waits at the frontier of an edit.
+        """
+        if not is_gathered(editing.edit.before, join):
+            part, after = self._flow.part(parts.HOLD_IN, join), editing.time + 1
+            self._flow.send(join, hold.step_in_blocks(part, [], after))
 
     @property
     def _fills(self) -> bool:

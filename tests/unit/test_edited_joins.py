@@ -102,8 +102,9 @@ def collection(run: Run, output: str) -> Counter[tuple[bytes | None, bytes]]:
 
 
 def judge(run: Run, text: str) -> None:
-    """All outputs are those of the plan of now, also when more comes."""
-    for numbers in (range(0), range(13, 18)):
+    """All outputs are those of the plan of now, when the edit's time is closed, and later."""
+    closes = [] if "event_time" in text else [range(0)]
+    for numbers in (*closes, range(13, 18)):
         send(run.topics, numbers)
         run.read()
         fresh = Run(plan_of(text), run.topics)
@@ -222,6 +223,19 @@ def test_a_join_that_has_begun_at_the_same_time_has_shown_nothing(shards: int) -
     assert run.last.upper == at
     judge(run, third)
     assert set(run.last.began) <= {"named@3"}
+
+
+def test_what_a_join_begins_with_goes_to_the_shards_of_its_keys() -> None:
+    """Where an edit at the same time adds an output that wants it there."""
+    second = DATED.replace("> 3", "> 6")
+    third = second + "  latest: {from: named, topic: latest, format: upsert}\n"
+    run = started(DATED, shards=3)
+    edited(run, second)
+    run.read()
+    edited(run, third)
+    judge(run, third)
+    latest = run.messages("latest")
+    assert len({message.key for message in latest}) == len(collection(run, "latest"))
 
 
 def test_a_new_stage_waits_while_what_it_begins_with_is_filled() -> None:
