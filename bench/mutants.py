@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PARTS = ("arrangements", "codecs", "processor", "src", "tests", "pyproject.toml")
+_PARTS = ("arrangements", "codecs", "processor", "serving", "src", "tests", "pyproject.toml")
 # The quick ones first: a mutant needs to be seen once.
 _TESTS = (
     "tests/unit/test_debezium.py",

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-import pyarrow as pa
-from pyarrow import csv
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +20,8 @@ from ikebana.processor.cli.values import Time
 from ikebana.processor.kafka import client, following
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ikebana.serving.reads import Reads
 
 _DEFAULT = "localhost:9092"
@@ -148,7 +148,7 @@ def _of_topics(topics: Sequence[str], form: str, settings: dict[str, str]) -> It
             service.close()
 
 
-def _print(found: pa.Table, output: str) -> None:
+def _print(found: "pa.Table", output: str) -> None:
     match output:
         case "json":
             for row in found.to_pylist():
@@ -164,8 +164,12 @@ def _print(found: pa.Table, output: str) -> None:
             Console(highlight=False).print(table)
 
 
-def _csv_text(found: pa.Table) -> str:
+def _csv_text(found: "pa.Table") -> str:
     """Write a table as CSV with a header."""
+    # Imported here, so that `--help` does not wait for it.
+    import pyarrow as pa
+    from pyarrow import csv
+
     sink = pa.BufferOutputStream()
     csv.write_csv(found, sink)
     return sink.getvalue().to_pybytes().decode()

@@ -1,6 +1,7 @@
 """`ikebana serve` over topics on a broker: reads, restarts, damage, signals."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from support.written_topics import Row, Written
 pytestmark = pytest.mark.kafka
 
 COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]
+SERVING = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 FIRST: list[Row] = [
     (0, b'"frank"', b'"zappa"', 5, 1),
     (1, b'"david"', b'{"born":1947}', 7, 1),
@@ -163,6 +165,55 @@ def test_readers_in_other_processes_follow_the_folder(written: Written, tmp_path
             assert served.wait(19, written.name, timeout=patient(20)) == 19
             assert served.get(written.name, b'"david"') == {}
             assert served.get(written.name, b'"david"', as_of=11) == {b'{"born":1947}': 1}
+
+
+def test_the_snippets_of_the_page_run(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """As they stand, but for names of topics, of the folder, and the address."""
+    where, planes = (Written(broker.bootstrap_servers, topic_name(n)) for n in ("where", "planes"))
+    where.batch([(0, b'"N12345"', b'{"at":"JFK"}', 3, 1)], 10)
+    planes.batch([(0, b'"N12345"', b'{"seats":4}', 3, 1)], 10)
+    snippets = re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.DOTALL)
+    assert len(snippets) == 3
+    with _serve(where, tmp_path / "data", planes.name) as server:
+        server.wait(where.name, 9)
+        server.wait(planes.name, 9)
+        where.batch([], 20)
+        for snippet in snippets:
+            for name, real in (
+                ('"served"', repr(str(tmp_path / "data"))),
+                ('"whereabouts"', repr(where.name)),
+                ('"planes"', repr(planes.name)),
+                ("FROM planes", f'FROM \\"{planes.name}\\"'),
+                ("http://127.0.0.1:8080", server.url),
+                ("wait=False", f'wait=False, bootstrap_servers="{broker.bootstrap_servers}"'),
+            ):
+                snippet = snippet.replace(name, real)
+            exec(compile(snippet, str(SERVING), "exec"), {})
+
+
+def test_sql_is_answered_from_a_folder_a_server_and_topics(
+    written: Written, tmp_path: Path
+) -> None:
+    """With the same rows."""
+    text = f"SELECT key, value FROM \"{written.name}\" WHERE key = 'frank'"
+    with _serve(written, tmp_path / "data") as server:
+        server.wait(written.name, 9)
+        for place in (
+            [f"--url={server.url}"],
+            [f"--data={tmp_path / 'data'}"],
+            [written.name, f"--bootstrap-servers={written.servers}"],
+        ):
+            found = subprocess.run(
+                [*COMMAND, "sql", text, *place],
+                capture_output=True,
+                text=True,
+                timeout=patient(60),
+                check=False,
+            )
+            assert found.returncode == 0, found.stderr
+            assert json.loads(found.stdout) == {"key": "frank", "value": '"zappa"'}
 
 
 def test_two_servers_do_not_write_one_folder(written: Written, tmp_path: Path) -> None:

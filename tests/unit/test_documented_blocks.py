@@ -32,7 +32,10 @@ REST = {
 # What the README writes to its topic.
 FLIGHTS = [("N1", "JFK"), ("N2", "LGA"), ("N1", "MIA"), ("N2", None)]
 # These need a broker: tests/kafka and tests/spark run them.
-NEED_A_BROKER = {"README-1", "reading-1", "reading-2"}
+NEED_A_BROKER = {
+    *("README-1", "reading-1", "reading-2"),
+    *("serving-1", "serving-2", "serving-3"),
+}
 MODULES = {"keyed-2": "order_status", "keyed-5": "visits"}
 
 MADE = {"flights.departures": flights.departures, "flights.events": flights.events}

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.watching import _address
+from ikebana.processor.cli.watching import address
 from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.watchers import Watchers
 from support.pipeline_processes import Pipeline
@@ -24,7 +24,7 @@ from support.pipeline_processes import Pipeline
 )
 def test_an_address_is_a_host_and_a_port(given: str, expected: tuple[str, int]) -> None:
     """An empty host is every address; one of IPv6 stands in brackets."""
-    assert _address(given) == expected
+    assert address(given) == expected
 
 
 @pytest.mark.parametrize(
