@@ -12,7 +12,7 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.graph import Graph
 from ikebana.processor.explain.svg import drawing
-from ikebana.processor.planning.plan import Operator, Plan
+from ikebana.processor.planning.plan import Plan
 
 
 class NoPlanError(IkebanaError):
@@ -75,10 +75,14 @@ def of_served(plan: Plan) -> PlanView:
 def of_run(plan: Plan) -> PlanView:
     """Draw a plan that is run; the figures of a box are of the input, operator or output."""
     dated = [source for source in plan.inputs if source.is_dated]
-    kept: list[Operator] = [*plan.upserts, *plan.machines, *plan.reductions]
+    kept = [each.name for each in plan.upserts]
+    kept += [each.name for each in plan.machines]
+    kept += [each.name for each in plan.reductions]
+    kept += [each.name for each in plan.joins]
     found = {f"decoding {each.name}": Figured(each.name, ("frontier",)) for each in dated}
-    found |= {f"state {each.name}": Figured(each.name, ("frontier", "lag")) for each in kept}
-    found |= {f"join {each.name}": Figured(each.name, ("frontier", "lag")) for each in plan.joins}
+    # The box of an operator is that of its state, or of the results of a join.
+    for name in kept:
+        found[f"state {name}"] = found[f"join {name}"] = Figured(name, ("frontier", "lag"))
     found |= {
         f"output {each.name}": Figured(each.name, ("frontier", "lag", "rate"))
         for each in plan.published

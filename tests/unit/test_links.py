@@ -46,7 +46,17 @@ _NAMED = re.compile(r"`((?:[\w.-]+/)*[\w.-]*[\w-]+(?:\.(?:py|md|json|yaml|conf)|
 
 def test_what_architecture_names_is_there() -> None:
     """Files and folders, each by enough of the end of its path."""
-    tops = ("arrangements", "codecs", "deploy", "docs", "helm", "processor", "src", "tests")
+    tops = (
+        "arrangements",
+        "codecs",
+        "deploy",
+        "docs",
+        "helm",
+        "processor",
+        "serving",
+        "src",
+        "tests",
+    )
     paths = [path for top in tops for path in ((ROOT / top), *(ROOT / top).rglob("*"))]
     known = [f"{path}/" if path.is_dir() else str(path) for path in paths]
     named = _NAMED.findall((ROOT / "ARCHITECTURE.md").read_text())
