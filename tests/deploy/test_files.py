@@ -58,8 +58,8 @@ def test_the_wheel_has_the_real_files(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         f"ikebana/{path.relative_to(ROOT)}"
-        for folder in ("processor", "arrangements", "codecs")
-        for suffix in ("*.py", "*.properties")
+        for folder in ("processor", "arrangements", "codecs", "serving")
+        for suffix in ("*.py", "*.properties", "page/*")
         for path in (ROOT / folder).rglob(suffix)
     }
     assert wanted - names == set()
@@ -71,7 +71,8 @@ def test_what_is_locked_is_what_is_wanted() -> None:
     lines = (DEPLOY / "requirements.txt").read_text().splitlines()
     locked = dict(line.split(" ")[0].split("==") for line in lines if "==" in line)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["registry"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["registry"], *extras["serve"]]
     for text in wanted:
         requirement = Requirement(text)
         assert requirement.specifier.contains(locked[requirement.name]), text
