@@ -17,6 +17,7 @@ from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
+from ikebana.processor.planning import progress
 from ikebana.processor.spark.source import SourceConfig, StreamReader, inputs_told
 from ikebana.processor.task import Job
 from support.pipeline_processes import create, produce
@@ -75,6 +76,7 @@ class Driven:
             max_records=100,
             heartbeat_s=0,
             stop=str(self.stop),
+            exchanges=progress.has_hops(self.plan),
             incarnation=taken.incarnation,
             adopted=taken.adopted,
         )
