@@ -462,7 +462,7 @@ class Collection(Generic[Key, Value]):
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.building.views import derived
 
-        return derived(self.parts, section)
+        return Collection(self.parts, derived(self.parts, section))
 
     def _then(self, step: Step) -> "Collection[Any, Any]":
         """Append a step; conditions merge into the step that follows them, as in a file."""

@@ -236,7 +236,7 @@ class Pipeline:
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.building.views import view
 
-        return view(self._parts, name, query, key)
+        return Collection(self._parts, view(self._parts, name, query, key))
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None

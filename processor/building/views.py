@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ikebana.errors import ConfigError
-from ikebana.processor.building.collection import Collection
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.relational import sections
@@ -12,18 +11,18 @@ from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.making import Known, MakingError, UnmadeError
 
 
-def view(parts: Parts, name: str, query: str, key: str | None) -> Collection[Any, Any]:
-    """The collection of a query over the collections that there are.  Raises: ConfigError."""
+def view(parts: Parts, name: str, query: str, key: str | None) -> str:
+    """Add a query over the collections that there are; return its name.  Raises: ConfigError."""
     return _added(parts, from_sql(name, query, key))
 
 
-def derived(parts: Parts, section: Callable[[Any], Derived]) -> Collection[Any, Any]:
-    """The collection of an operator made of others, by `sections`.  Raises: ConfigError."""
+def derived(parts: Parts, section: Callable[[Any], Derived]) -> str:
+    """Add an operator made of others, by `sections`; return its name.  Raises: ConfigError."""
     return _added(parts, section(sections))
 
 
-def _added(parts: Parts, made: Derived) -> Collection[Any, Any]:
-    """Add operators that are made together, and return the collection of the last."""
+def _added(parts: Parts, made: Derived) -> str:
+    """Add operators that are made together, and return the name of the last."""
     known = Known(parts.inputs.values(), parts.operators.values())
     try:
         operators = made.make(known)
@@ -37,4 +36,4 @@ def _added(parts: Parts, made: Derived) -> Collection[Any, Any]:
         ) from None
     for operator in operators:
         parts.add(operator)
-    return Collection(parts, operators[-1].name)
+    return operators[-1].name

@@ -235,7 +235,7 @@ AS_OF = JOINED.replace("delta_join", "as_of_join").replace("where: [o.", "on: [o
         (
             FIRST,
             FIRST.replace("topic: orders\n", "topic: others\n"),
-            ["inputs.orders", "operators.order"],
+            ["inputs.orders"],
         ),
         (
             AS_OF,

@@ -182,7 +182,8 @@ def problems(join: str) -> list[str]:
         (
             "upsert: raw, " + DELTA + EQUAL,
             "operators.j: must be one of upsert, linear, concat, state_machine, reduce, "
-            "delta_join, as_of_join; is upsert and delta_join",
+            "delta_join, as_of_join, sql, distinct, union, minus, intersect, semi_join, "
+            "anti_join, left_join, right_join, full_join, first; is upsert and delta_join",
         ),
         (
             AS_OF + ON + "at: old",

@@ -466,7 +466,7 @@ def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: C
             404,
             "Spark's UI is off: set spark.ui.enabled under spark in the file\n",
         )
-        assert get(url + "/")[0] == 404
+        assert get(url + "/nothing")[0] == 404
 
 
 def test_an_asker_that_hangs_up_leaves_no_trace(
