@@ -182,19 +182,23 @@ class Step(NamedTuple):
 def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
     """Find what runs next for a plan after the last batch, if its changes are allowed.
 
+    `offset` is None if no batch is in the log, as before the first one, and after a rescaling,
+    which has the last batch in the metadata.
+
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
     found = resumed(birth, plan)
     after = evolved(birth, plan)
-    if after == birth or offset is None:
+    last = offset or birth.start
+    if after == birth or last.batch < 0:
         return Step(found, after)
     old = recorded(birth)
     between = beside(old, found)
     if between is None:
         return Step(found, after)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
-        if has_caught_up(old, offset.positions):
+        if has_caught_up(old, last.positions):
             return Step(found, after)
         made = birth
     else:

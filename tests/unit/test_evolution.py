@@ -20,6 +20,7 @@ from ikebana.processor.checkpoint.evolution import (
     names_of,
     recorded,
     resumed,
+    step_to,
 )
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
@@ -342,6 +343,20 @@ def test_a_column_more_of_rows_that_are_kept_is_read_again() -> None:
 
     assert [source.name for source in found.inputs] == ["orders_in@2", "customers_in"]
     assert read_again(recorded(whole), found) == ("orders_in@2",)
+
+
+def test_what_is_read_again_is_so_right_after_a_rescaling() -> None:
+    """The new layout has no batch in its log; the metadata has the last one."""
+    whole = born(plan_of())
+    more = replace(INPUTS[0], columns=(*INPUTS[0].columns, Column("c", "BIGINT")))
+    wider = plan_of(inputs=(more, INPUTS[1]))
+    ran = msgspec.structs.replace(whole.start, batch=3, upper=9, positions={"o": {0: 7}})
+    rescaled = msgspec.structs.replace(whole, start=ran, epoch=1, first_batch=4)
+
+    assert step_to(rescaled, wider, None).backfills
+    assert step_to(rescaled, wider, None).plan.backfills == ("orders_in@2",)
+    # Before the first batch there is nothing to catch up with.
+    assert not step_to(whole, wider, None).backfills
 
 
 def test_a_batch_of_a_version_before_is_known_by_its_name_of_then() -> None:
