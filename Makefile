@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # start Spark, stand first.
 AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster check lint format types bench chaos clean
+.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster docs check lint format types bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,13 +24,18 @@ setup: $(STAMP)  ## Make the virtual environment in .venv
 demo: $(STAMP)  ## Run the main job on a year of flights and check the result
 	@$(BIN)/ikebana demo
 
-test: $(STAMP)  ## Run the tests, with an embedded broker and Spark
+# What starts Spark often starts it from an archive of its classes, with half the CPU time.
+$(VENV)/.prepared: $(STAMP)
+	$(BIN)/ikebana prepare || true
+	@touch $@
+
+test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
 
-test-full: $(STAMP)  ## Run those too that take minutes: every fault, every example, the demo
+test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example, the demo
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
-test-cdc: $(STAMP)  ## Run those with real databases, producers and a registry, where they are installed
+test-cdc: $(VENV)/.prepared  ## Run those with real databases, producers and a registry, where they are installed
 	$(BIN)/python -m pytest -m cdc tests/cdc tests/kafka/test_registry.py
 
 $(VENV)/.deploy: $(STAMP)
@@ -57,6 +62,10 @@ format: $(STAMP)  ## Format the code
 
 types: $(STAMP)  ## Check types
 	$(BIN)/mypy
+
+docs: $(STAMP)  ## Build the documentation site in build/docs; a link that leads nowhere is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs build/docs
+	@echo "build/docs/index.html"
 
 check: lint types test  ## Everything that CI runs
 

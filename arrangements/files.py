@@ -11,11 +11,13 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 from pyarrow import fs
 
+from ikebana.arrangements.folders import private_folder
 from ikebana.errors import CheckpointError, StateFileError
 
 _HASH_DIGITS = 16
@@ -79,6 +81,24 @@ def file_system(location: str) -> tuple[fs.FileSystem, str]:
     return found, path
 
 
+def make_folder(system: fs.FileSystem, path: str) -> None:
+    """Make a folder, if it is not there; on this machine nobody but its owner may look into it."""
+    if isinstance(system, fs.LocalFileSystem):
+        private_folder(Path(path))
+    else:
+        system.create_dir(path, recursive=True)
+
+
+def small_file(system: fs.FileSystem, path: str) -> bytes | None:
+    """Read a file as a whole; None if there is none."""
+    try:
+        with system.open_input_stream(path) as stream:
+            content: bytes = stream.read()
+            return content
+    except FileNotFoundError:
+        return None
+
+
 class Folder:
     """A folder on any file system that pyarrow supports."""
 
@@ -104,7 +124,7 @@ class Folder:
         unsynced = [os.path.dirname(self.path)]
         while self._local and not os.path.isdir(unsynced[-1]):
             unsynced.append(os.path.dirname(unsynced[-1]))
-        self._system.create_dir(self.path, recursive=True)
+        make_folder(self._system, self.path)
         if self._local:
             # A crash may undo an unsynced folder, and a synced file in it is lost too.
             for folder in unsynced:

@@ -26,6 +26,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.run import Change
 
 _STATE = b"\x00state"
@@ -166,7 +167,7 @@ class LocalDatabases:
     def open(self, shard: int) -> LocalDatabase:
         """Open the database of a shard, whatever its state is."""
         path = self._folder / f"{shard:04d}"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         try:
             opened = _open(path)
         except Exception as error:  # noqa: BLE001 - rocksdict raises bare exceptions

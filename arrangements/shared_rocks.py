@@ -11,13 +11,24 @@ This module and `rocks` import rocksdict, no other does.
 import contextlib
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from rocksdict import AccessType, DbClosedError, Options, Rdict, ReadOptions, Snapshot, WriteBatch
+from rocksdict import (
+    AccessType,
+    DbClosedError,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    Snapshot,
+    WriteBatch,
+)
 
+from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.rocks import LocalDamageError, damage, tuned
 from ikebana.errors import ConfigError
 
@@ -25,19 +36,41 @@ _MISSING = "key not found"
 _LOCKED = "LOCK"
 
 
+Entries = Iterator[tuple[bytes, bytes]]
+Range = tuple[bytes, bytes | None]
+
+
+class Scans(NamedTuple):
+    """Scans of one state; `moved` tells that it is a later one than that of their view."""
+
+    moved: bool
+    entries: list[Entries]
+
+
 class View(Protocol):
-    """The entries of a database at one moment."""
+    """A database at one moment: keys are read as of then, and scanned as they are now.
+
+    rocksdict's iterators do not know its snapshots.  So whoever scans what may have changed since
+    has to find in the entries what they were.
+    """
 
     def get(self, key: bytes) -> bytes | None:
-        """Read the value of a key."""
+        """Read the value that a key had at the moment of the view."""
         ...
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Read the values of several keys."""
+        """Read the values that several keys had at the moment of the view."""
         ...
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries with `lower <= key < upper`, in order of the bytes of keys."""
+    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+        """Scan the present entries with `lower <= key < upper`, in order of the bytes of keys.
+
+        Later writes do not change a scan that has been made.
+        """
+        ...
+
+    def scans(self, *ranges: Range) -> Scans:
+        """Make several scans of one state, the present one."""
         ...
 
 
@@ -52,7 +85,9 @@ class SharedDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._views: weakref.WeakSet[_Fixed] = weakref.WeakSet()
-        path.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._writes = 0
+        private_folder(path)
         options = tuned()
         try:
             # The column family is named, or an existing database would keep its old options.
@@ -69,11 +104,22 @@ class SharedDatabase:
             raise LocalDamageError(str(error)) from error
 
     def view(self) -> View:
-        """Fix the present state; writes and views do not wait for each other."""
-        with damage():
-            made = _Fixed(self._database.snapshot())
+        """Fix the present state; it stays readable while later ones are written."""
+        with damage(), self._lock:
+            made = _Fixed(self, self._database.snapshot(), self._writes)
         self._views.add(made)
         return made
+
+    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+        """Make a scan of the present state; it waits for no write."""
+        with damage():
+            return _scan(self._database, lower, upper)
+
+    def scans(self, ranges: Sequence[Range], since: int) -> Scans:
+        """Make scans of the present state; `since` is the number of writes before it, or fewer."""
+        with damage(), self._lock:
+            entries = [_scan(self._database, *each) for each in ranges]
+            return Scans(self._writes != since, entries)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the present values of several keys."""
@@ -90,8 +136,10 @@ class SharedDatabase:
                 delete(key)
             else:
                 put(key, value)
-        with damage():
+        # Scans that are made together are of one state.
+        with damage(), self._lock:
             self._database.write(batch)
+            self._writes += 1
 
     def size(self) -> int:
         """Estimate the bytes of the entries on disk."""
@@ -155,8 +203,13 @@ class DatabaseReader:
             found: list[bytes | None] = self._database.get(list(keys))
         return found
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        return _scan(self._database, lower, upper)
+    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+        with damage():
+            return _scan(self._database, lower, upper)
+
+    def scans(self, *ranges: Range) -> Scans:
+        # Between two calls of `catch_up` there is one state.
+        return Scans(moved=False, entries=[self.scan(*each) for each in ranges])
 
     def close(self) -> None:
         """Close the database; a second call does nothing."""
@@ -166,10 +219,12 @@ class DatabaseReader:
 
 
 class _Fixed:
-    """A snapshot as a `View`."""
+    """A snapshot as a `View`: rocksdict reads keys from it, but does not scan it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, database: SharedDatabase, snapshot: Snapshot, writes: int) -> None:
+        self._database = database
         self._snapshot: Snapshot | None = snapshot
+        self._writes = writes
 
     def release(self) -> None:
         """Give the snapshot up."""
@@ -189,8 +244,13 @@ class _Fixed:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.get(key) for key in keys]
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        return _scan(self._open(), lower, upper)
+    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+        self._open()
+        return self._database.scan(lower, upper)
+
+    def scans(self, *ranges: Range) -> Scans:
+        self._open()
+        return self._database.scans(ranges, self._writes)
 
     def _open(self) -> Snapshot:
         if self._snapshot is None:
@@ -198,21 +258,25 @@ class _Fixed:
         return self._snapshot
 
 
-def _scan(
-    database: Rdict | Snapshot, lower: bytes, upper: bytes | None
-) -> Iterator[tuple[bytes, bytes]]:
+def _scan(database: Rdict, lower: bytes, upper: bytes | None) -> Entries:
+    """Make a scan of the present state, whenever it is read."""
     options = ReadOptions()
     if upper is not None:
         options.set_iterate_upper_bound(upper)
+    # items() would end at a damaged block as if there were no more entries.
+    return _entries(database.iter(read_opt=options), lower, options)
+
+
+def _entries(entry: RdictIter, lower: bytes, options: ReadOptions) -> Entries:
+    """Read a scan; the options live as long, since the iterator's bound is in their memory."""
     with damage():
-        # items() would end at a damaged block as if there were no more entries.
-        entry = database.iter(read_opt=options)
-        entry.seek(lower)
         try:
+            # Only now: a scan that was made beside another one may not be read.
+            entry.seek(lower)
             while entry.valid():
                 yield entry.key(), entry.value()
                 entry.next()
             entry.status()
         finally:
             # While the iterator lives, such as in a traceback, RocksDB locks the folder.
-            del entry
+            del entry, options

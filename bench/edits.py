@@ -34,7 +34,7 @@ def lived(servers: str, folder: Path, name: str, choice: Random) -> list[str]:
             made.log()
             made.send(20)
         with pipeline.start("--once") as run:
-            status = run.wait(300)
+            status = run.wait(1_200)
         if status:
             return [f"{definition.what}: the run ended with status {status}:\n{run.text}"]
         made.counts_from_now(definition)

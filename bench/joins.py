@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import flink
 import triangles
@@ -86,12 +86,17 @@ def main() -> None:
         ):
             for system in systems:
                 found += run(Bench(Path(folder), running.bootstrap_servers, system, args))
+    finish(f"joins-{args.what}", found)
+
+
+def finish(name: str, found: list[dict[str, Any]]) -> NoReturn:
+    """Write and show the results of a command, and end it; status 1 if any was not exact."""
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
-    path = results / f"joins-{args.what}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path = results / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps({"machine": machine(), "results": found}, indent=1))
     table(found)
-    for ratio in _ratios(found):
+    for ratio in ratios(found):
         _CONSOLE.print(ratio)
     _CONSOLE.print(f"written to {path}")
     sys.exit(not all(row["exact"] for row in found))
@@ -135,7 +140,7 @@ def _q3(bench: Bench, job: str, conditions: Sequence[str], updates: int) -> dict
         shop.judged(bench.rows(job, output, RESULT, form), f"AND {condition}" if condition else "")
         for output, condition in zip(outputs, conditions, strict=True)
     ]
-    return _row(bench, job, "line", phases, whole, state, verdicts)
+    return row_of(bench, job, "line", phases, whole, state, verdicts)
 
 
 def _shop(args: argparse.Namespace) -> Shop:
@@ -212,7 +217,7 @@ def asof(bench: Bench) -> list[dict[str, Any]]:
     state, whole = bench.state_mib(job), worker.stop()
     form = "rows" if bench.system == "flink" else "diff"
     found = [row for row in bench.rows(job, "priced", PRICED, form) if row[0] >= 0]
-    return [_row(bench, job, "order", phases, whole, state, [market.judged(found)])]
+    return [row_of(bench, job, "order", phases, whole, state, [market.judged(found)])]
 
 
 def _each_partition(messages: Any) -> list[tuple[bytes, bytes | None, int]]:
@@ -252,7 +257,7 @@ def _asof_sections(bench: Bench, job: str) -> dict[str, Any]:
     }
 
 
-def _row(
+def row_of(
     bench: Bench,
     job: str,
     what: str,
@@ -261,6 +266,7 @@ def _row(
     state_mib: float,
     verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
+    """The figures of a job, whose phases are the load and then backlogs; a `what` is a record."""
     first, *warm = phases
     row = {
         "job": f"{job}, {bench.system}",
@@ -281,7 +287,7 @@ def _row(
     return row
 
 
-def _ratios(found: Sequence[dict[str, Any]]) -> list[str]:
+def ratios(found: Sequence[dict[str, Any]]) -> list[str]:
     """What ikebana takes of what Flink does, for figures of the same job."""
     by_system: dict[str, dict[str, dict[str, Any]]] = {}
     for row in found:

@@ -38,7 +38,8 @@ class Watched:
             env={**os.environ, **(environ or {})},
         )
         self._begun = time.monotonic()
-        self._cpu: dict[int, tuple[str, float]] = {}
+        # By process and not by number, of which a later process may have the same.
+        self._cpu: dict[psutil.Process, tuple[str, float]] = {}
         self._sessions = {self.process.pid}
         self._peak = 0.0
         self._ended = threading.Event()
@@ -47,7 +48,7 @@ class Watched:
 
     def cpu_s(self) -> float:
         """CPU seconds up to now."""
-        return sum(seconds for _, seconds in self._cpu.values())
+        return sum(seconds for _, seconds in list(self._cpu.values()))
 
     def wait(self, timeout_s: float) -> Cost:
         """Wait for the end; a command that takes longer is killed."""
@@ -81,22 +82,26 @@ class Watched:
                 kind = "jvm" if name == "java" else "driver"
                 if name != "java" and parent != os.getpid():
                     kind = "workers"
-                self._cpu[process.pid] = kind, times.user + times.system
+                self._cpu[process] = kind, times.user + times.system
             self._peak = max(self._peak, rss / 2**20)
             if last:
                 return
             self._ended.wait(_SAMPLE_S)
 
     def _processes(self) -> list[psutil.Process]:
-        found: list[psutil.Process] = []
+        every: list[tuple[psutil.Process, int, int]] = []
         for process in psutil.process_iter():
             try:
-                session = os.getsid(process.pid)
-                # Spark's JVM, and a broker, lead sessions of their own.
-                if session == process.pid and process.ppid() in {each.pid for each in found}:
-                    self._sessions.add(session)
-                if session in self._sessions:
-                    found.append(process)
+                every.append((process, process.ppid(), os.getsid(process.pid)))
             except (ProcessLookupError, psutil.Error):
                 continue
-        return found
+        # Spark's JVM, and a broker, lead sessions of their own.  A child may have a smaller number
+        # than its parent, once numbers have begun anew.
+        while True:
+            own = {process.pid for process, _, session in every if session in self._sessions}
+            new = {
+                session for each, parent, session in every if session == each.pid and parent in own
+            }
+            if new <= self._sessions:
+                return [each for each, _, session in every if session in self._sessions]
+            self._sessions |= new

@@ -1,4 +1,4 @@
-"""Faults that break a rule of docs/rules.md, each with the tests that notice it.
+"""Faults that break a rule of docs/rules.md, or an edit, each with the tests that notice it.
 
     python bench/rule_mutants.py [TEXT ...]
 
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import edit_faults
 import pytest
 from rich.console import Console
 
@@ -393,7 +394,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "another plan while a join begins": (
         STARTING,
-        _RECLOCK,
+        "processor/timing/source_offset.py",
         "return progress.is_level(last.frontiers) and not last.hydrating and not last.fills",
         "return progress.is_level(last.frontiers) and not last.fills",
     ),
@@ -498,18 +499,18 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "sources are read in a batch that takes a portion": (
         MINTING,
         _RECLOCK,
-        "    elif edit.fills or (finishes",
-        "    if edit.fills or (finishes",
+        "    if not hops.all or (finishes and (edit.fills or plan.is_dated)):",
+        "    if finishes and (edit.fills or plan.is_dated):",
     ),
     "hydration goes on while hops are left": (
         MINTING,
         _RECLOCK,
-        "hydrates=(bool(hydrating) or edit.fills) and all_hops",
-        "hydrates=bool(hydrating) or edit.fills",
+        "hydrates=(bool(joins) or edit.fills) and hops.all",
+        "hydrates=bool(joins) or edit.fills",
     ),
     "what a join has begun with counts as shown": (
         EDITED_JOINS,
-        _RECLOCK,
+        "processor/timing/edit_steps.py",
         "if at >= least}",
         "if at > least}",
     ),
@@ -522,14 +523,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a join has begun while hops are left": (
         MINTING,
         _RECLOCK,
-        "look.hydrated if all_hops else frozenset()",
+        "look.hydrated if hops.all else frozenset()",
         "look.hydrated",
     ),
     "portions rounded down": (
         MINTING,
         _RECLOCK,
-        "-(-count * most_hops // backlog)",
-        "(count * most_hops // backlog)",
+        "-(-count * most // backlog)",
+        "(count * most // backlog)",
     ),
 }
 
@@ -633,6 +634,7 @@ def main() -> None:
     Arguments choose the faults whose names or tests have one of them.
     """
     os.chdir(_ROOT)
+    FAULTS.update(edit_faults.FAULTS)
     for name, (tests, *_) in list(FAULTS.items()):
         if sys.argv[1:] and not any(part in name or part in tests for part in sys.argv[1:]):
             del FAULTS[name]

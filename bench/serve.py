@@ -12,12 +12,13 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import ikebana
@@ -190,12 +191,18 @@ def http(host: str, port: int, keys: int) -> None:
 
 def topic(servers: str, keys: int) -> None:
     """Write the batches as a pipeline does."""
-    settings = {"bootstrap.servers": servers}
-    admin = client.admin(settings)
+    admin = client.admin({"bootstrap.servers": servers})
     topics.create(admin, TOPIC, 4, 1, {})
     topics.create(admin, TOPIC + ".progress", 1, 1, {})
+    produce(servers, enumerate(batches(keys, 20, min(10_000, keys))))
+
+
+def produce(servers: str, numbered: Iterable[tuple[int, Closed]]) -> None:
+    """Write numbered batches, each with its progress."""
+    settings = {"bootstrap.servers": servers}
+    admin = client.admin(settings)
     producer = client.transactional_producer(settings, "bench", 60)
-    for number, batch in enumerate(batches(keys, 20, min(10_000, keys))):
+    for number, batch in numbered:
         producer.begin_transaction()
         for at, update in enumerate(batch.updates):
             headers = diff.headers(update.time, update.diff)
@@ -243,9 +250,121 @@ def served(folder: Path, keys: int, only: set[str]) -> None:
                     host, port = url.removeprefix("http://").split(":")
                     if "http" in only:
                         http(host, int(port), keys)
+                    if "subscribers" in only:
+                        subscribers(broker.bootstrap_servers, process.pid, host, int(port), keys)
             finally:
                 process.terminate()
                 process.wait(60)
+        if "own" in only:
+            own(broker.bootstrap_servers, folder)
+
+
+SUBSCRIBED_S = 20
+PER_BATCH = 500
+
+
+def subscribers(servers: str, server: int, host: str, port: int, keys: int) -> None:
+    """The server's CPU and memory while some subscribers get each batch."""
+    lower = max(batch.upper for batch in batches(keys, 20, 0))
+    number = 1_000
+    for many in (0, 1, 32):
+        listening = subprocess.Popen(
+            [sys.executable, __file__, "--listen", f"{many},{host},{port}"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert listening.stdout is not None
+        assert listening.stdout.readline() == "listening\n"
+        cpu, end = _cpu(server), time.monotonic() + SUBSCRIBED_S
+        first = number
+
+        def paced() -> Iterator[tuple[int, Closed]]:
+            nonlocal lower, number
+            while time.monotonic() < end:  # noqa: B023
+                updates = []
+                for n in range(PER_BATCH):
+                    at = (number * PER_BATCH + n) % keys
+                    updates.append(KeyedUpdate(key(at), value(at, number), lower, 1))
+                yield number, Closed(lower, lower + 1, updates, b"-")
+                lower, number = lower + 1, number + 1
+                time.sleep(0.1)
+
+        produce(servers, paced())
+        listening.terminate()
+        told = listening.stdout.read().strip()
+        updates = (number - first) * PER_BATCH
+        each = (_cpu(server) - cpu) / updates * 1e6
+        print(
+            f"{f'{many} subscribers':<48} {each:>12.1f} us CPU of the server for each of "
+            f"{updates:,} updates, {_rss(server)} MB; {told}",
+            flush=True,
+        )
+
+
+async def _listened(many: int, host: str, port: int) -> None:
+    """Subscribe without a snapshot, and say how many bytes came when the process is ended."""
+    size = 0
+    path = f"GET /v1/subscribe?collection={TOPIC}&snapshot=false HTTP/1.1\r\nHost: {host}\r\n\r\n"
+
+    async def one() -> None:
+        nonlocal size
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(path.encode())
+        await reader.readuntil(b"\r\n\r\n")
+        joined.release()
+        while found := await reader.read(1 << 16):
+            size += len(found)
+
+    joined = asyncio.Semaphore(0)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    tasks = [asyncio.create_task(one()) for _ in range(many)]
+    for _ in range(many):
+        await joined.acquire()
+    print("listening", flush=True)
+    await ended.wait()
+    for task in tasks:
+        task.cancel()
+    print(f"{size / 1e6:.1f} MB came")
+
+
+def own(servers: str, folder: Path) -> None:
+    """What each reader costs that builds a state of its own from the topic."""
+    for name in ("dict", "RocksDB"):
+        code = _OWN.format(name=name, folder=str(folder / "own"), servers=servers, topic=TOPIC)
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+_OWN = """
+import resource, time
+import ikebana
+from ikebana.arrangements.shared_rocks import SharedDatabase
+from pathlib import Path
+begun = time.perf_counter()
+state, number = {{}}, 0
+database = SharedDatabase(Path("{folder}")) if "{name}" == "RocksDB" else None
+with ikebana.follow(["{topic}"], wait=False, bootstrap_servers="{servers}") as batches:
+    for batch in batches:
+        changed = {{}}
+        for _, key, value, _, diff in batch.updates:
+            number += 1
+            if diff > 0:
+                changed[key] = value
+            else:
+                changed.setdefault(key, None)
+        if database is None:
+            state.update(changed)
+        else:
+            database.write(list(changed.items()))
+used = resource.getrusage(resource.RUSAGE_SELF)
+cpu = used.ru_utime + used.ru_stime
+seconds = time.perf_counter() - begun
+print(
+    f"{{'a reader with its own {name}':<48}} {{seconds:>12.2f}} s, "
+    f"{{number / seconds:,.0f}} updates/s, {{cpu / number * 1e6:.1f}} us CPU each with the start, "
+    f"{{used.ru_maxrss // 1024}} MB"
+)
+"""
 
 
 def _ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
@@ -281,8 +400,13 @@ def main() -> None:
     """Run what is asked for."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--keys", type=int, default=1_000_000)
-    arguments.add_argument("--only", default="write,reads,serve,http")
+    arguments.add_argument("--only", default="write,reads,serve,http,subscribers,own")
+    arguments.add_argument("--listen", help=argparse.SUPPRESS)
     given = arguments.parse_args()
+    if given.listen is not None:
+        many, host, port = given.listen.split(",")
+        asyncio.run(_listened(int(many), host, int(port)))
+        return
     only = set(given.only.split(","))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as path:
@@ -293,7 +417,7 @@ def main() -> None:
             written(data, given.keys)
             if "reads" in only:
                 reads(data, given.keys)
-        if "serve" in only or "http" in only:
+        if only & {"serve", "http", "subscribers", "own"}:
             served(folder, given.keys, only)
     print(f"load {os.getloadavg()[0]:.1f}")
 

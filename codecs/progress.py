@@ -17,6 +17,7 @@ VERSION = 1
 # The changelog mode of a topic.  upserts: every key has at most one value, with count 1.
 # collection: no count is negative.  changes: sums may be negative by design.
 Promise = Literal["upserts", "collection", "changes"]
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class ProgressRecord(msgspec.Struct, frozen=True):
@@ -48,32 +49,38 @@ def decode(message: bytes | None) -> ProgressRecord:
     Raises:
         DecodeError: it is no progress record, or has another version.
     """
+    return decode_record(message, ProgressRecord, "progress record", VERSION)
+
+
+def decode_record(message: bytes | None, kind: type[_Struct], what: str, version: int) -> _Struct:
+    """Decode a JSON record that names its version; errors call it `what`.
+
+    Raises:
+        DecodeError: it is no such record, or has another version.
+    """
     # The version is checked first, because another version may have any other fields.
-    version = _decode(message, _Versioned).version
-    if version != VERSION:
-        raise DecodeError("progress record", f"version {version} is not {VERSION}")
-    return _decode(message, ProgressRecord)
+    found = _decode(message, _Versioned, what).version
+    if found != version:
+        raise DecodeError(what, f"version {found} is not {version}")
+    return _decode(message, kind, what)
 
 
 class _Versioned(msgspec.Struct):
     version: int = VERSION
 
 
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
-
-
-def _decode(message: bytes | None, kind: type[_Struct]) -> _Struct:
+def _decode(message: bytes | None, kind: type[_Struct], what: str) -> _Struct:
     try:
         return msgspec.json.decode(message or b"", type=kind)
     except msgspec.MsgspecError as error:
         # The error would quote a value that the enumeration lacks, which is payload.
         reason = re.sub(r"^Invalid enum value '.*'", "Invalid enum value", str(error), flags=re.S)
-        raise DecodeError("progress record", reason) from None
+        raise DecodeError(what, reason) from None
     except UnicodeDecodeError as error:
         reason = f"byte {error.start} of a string is not UTF-8"
-        raise DecodeError("progress record", reason) from None
+        raise DecodeError(what, reason) from None
     except RecursionError:
-        raise DecodeError("progress record", "it is nested too deeply") from None
+        raise DecodeError(what, "it is nested too deeply") from None
 
 
 def pack_times(times: dict[int, int]) -> list[int]:

@@ -33,7 +33,7 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import Records, Tick, unpack
-from ikebana.processor.rows.placing import Place, shard_of
+from ikebana.processor.rows.placing import OWN, Place, owner_of, shard_of
 from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
@@ -172,8 +172,16 @@ class Evaluation:
         """Run a micro-batch; return the rows for the next, since an exchange takes one more."""
         intervals = progress.intervals(self.frontiers, frontiers)
         attempts = [
-            attempt(self.plan, self._physical, store, own, intervals, early=True)
-            for store, own in zip(self.stores, rows, strict=True)
+            attempt(
+                self.plan,
+                self._physical,
+                store,
+                own,
+                intervals,
+                early=True,
+                owns=owner_of(shard, len(self.stores)),
+            )
+            for shard, (store, own) in enumerate(zip(self.stores, rows, strict=True))
         ]
         for store, each in zip(self.stores, attempts, strict=True):
             each.commit(store)
@@ -217,12 +225,11 @@ class Evaluation:
             given = [message for message in given if message.headers is None]
             if given:
                 self._covered.setdefault(source.name, Coverage())
-        order = self.plan.topics.index(source.topics[0])
         times = {message.offset: message.timestamp or 0 for message in given}
         place = (
-            Place(source.topics[0], 0, order, 0, lower, each=False, upper=_END)
+            Place(source.topics[0], 0, OWN, 0, lower, each=False, upper=_END)
             if source.is_dated
-            else _LiteralPlace(times, source.topics[0], order)
+            else _LiteralPlace(times, source.topics[0])
         )
         where = source.topics[0], 0
         dating = None
@@ -302,8 +309,8 @@ def evaluate(
 class _LiteralPlace(Place):
     """A partition whose messages have the times of the literal records."""
 
-    def __init__(self, by_offset: dict[int, int], topic: str, order: int) -> None:
-        super().__init__(topic, 0, order, 0, 0, each=True)
+    def __init__(self, by_offset: dict[int, int], topic: str) -> None:
+        super().__init__(topic, 0, OWN, 0, 0, each=True)
         object.__setattr__(self, "_by_offset", by_offset)
 
     def times(self, offsets: Sequence[int]) -> list[int]:

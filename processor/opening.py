@@ -17,7 +17,7 @@ Nothing here knows Spark.
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from ikebana.errors import CheckpointError
@@ -25,6 +25,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
 from ikebana.processor.checkpoint.evolution import begun, hints_kept, plan_as_run, step_to
 from ikebana.processor.checkpoint.finishing import finishing
+from ikebana.processor.checkpoint.last_edit import recorded
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
@@ -35,7 +36,8 @@ from ikebana.processor.kafka import client, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing import again
+from ikebana.processor.timing.source_offset import SourceOffset
 
 _TOLD_EVERY = 1_000_000
 
@@ -82,7 +84,8 @@ def opened(
     client.reach(kafka)
     shards = settings.shards if birth is None else max(birth.shards, settings.shards)
     rights.demand(plan, settings, shards)
-    opening = _Opening(plan, settings, checkpoint, Inputs(plan, kafka).start(), on_step)
+    start = Inputs(plan, kafka).start(_read_before(checkpoint, birth))
+    opening = _Opening(plan, settings, checkpoint, start, on_step)
     found, taken = opening.take()
     if (edit := opening.edit()) is not None:
         on_edit(edit)
@@ -99,6 +102,13 @@ def opened(
         on_step(f"reading {again} again from the beginning, beside the plan of before")
     layout = checkpoint.layout(found.birth)
     return Opened(found.plan, found.birth, layout, taken, found.finishes, found.backfills)
+
+
+def _read_before(checkpoint: Checkpoint, birth: Birth | None) -> Collection[str] | None:
+    """List the topics that a checkpoint has begun to read; None without a checkpoint."""
+    if birth is None:
+        return None
+    return (checkpoint.layout(birth).logged().offset or birth.start).positions.keys()
 
 
 class _ToRun(NamedTuple):
@@ -200,10 +210,10 @@ class _Opening:
         step = step_to(self._present, self._given, logged.offset)
         self._new = _ToRun(step.plan, step.birth, backfills=step.backfills)
         if step.backfills and step.birth != self._present:
-            begins = self._present.begins
-            if not begins and not self._present.epoch:
-                begins = self._present.start.positions
-            refuse_lost(step.plan, {**settings.kafka, **settings.source_kafka}, begins)
+            kafka = {**settings.kafka, **settings.source_kafka}
+            last = logged.offset or self._present.start
+            begins = again.first_offsets(self._present.first_offsets, last)
+            refuse_lost(step.plan, kafka, begins)
         self._rescales = self._present.shards != settings.shards
 
     def _run_before(self, birth: Birth | None) -> Birth | None:
@@ -249,6 +259,8 @@ class _Opening:
                 hint="Start again if this is the plan that should run.",
             )
         if birth != known:
+            if birth.edits > self._present.edits and (edit := self.edit()) is not None:
+                birth = recorded(birth, edit)
             checkpoint.write(birth)
             self._known = birth
         checkpoint.layout(birth).forget_nothing()

@@ -29,7 +29,7 @@ from ikebana.arrangements.shard import opened
 from ikebana.codecs.progress import pack_times
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted, advance
-from ikebana.processor.batch.editing import Editing
+from ikebana.processor.batch.editing import Editing, output_intervals
 from ikebana.processor.batch.fill_progress import fill_progress
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, verdict
@@ -39,10 +39,10 @@ from ikebana.processor.ground.stopwatch import Stopwatch
 from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
-from ikebana.processor.planning import progress
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
+from ikebana.processor.rows.placing import owner_of
 from ikebana.processor.rows.rows import size_of
 
 
@@ -194,6 +194,7 @@ def compute(
                 hydrates=tick.hydrates,
                 released=tick.released,
                 editing=_editing(job, tick),
+                owns=owner_of(manifest.shard, len(job.labels)),
             )
         )
         watch.lap("compute")
@@ -207,7 +208,8 @@ def _editing(job: Job, tick: Tick) -> Editing | None:
     if not tick.editing:
         return None
     assert job.edit is not None, "an edit of no plan"
-    return Editing(job.edit, tick.editing, tick.edits, tick.fills, frozenset(tick.began))
+    began = frozenset(tick.began)
+    return Editing(job.edit, tick.editing, tick.edits, tick.fills, began, tick.filled)
 
 
 def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Marker:
@@ -236,7 +238,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Mark
 
 def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
     tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
-    outputs = progress.output_intervals(job.plan, tick.interval_of())
+    outputs = output_intervals(job.plan, tick.interval_of(), _editing(job, tick))
     times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,
@@ -259,6 +261,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
         seen=emitted.seen,
         hydrated=emitted.hydrated,
         waiting=emitted.waiting,
+        noted=list(emitted.noted),
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
         filling=fill_progress(job.edit, emitted, fills=tick.fills, hydrating=tick.hydrating),
         took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},

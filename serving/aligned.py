@@ -20,7 +20,7 @@ from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import client, following
-from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
+from ikebana.processor.kafka.following import ClosedTimes, Following, Resume, Since
 from ikebana.processor.rows.rows import KeyedUpdate
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
@@ -40,7 +40,8 @@ class TopicUpdate(NamedTuple):
 class AlignedBatch(NamedTuple):
     """All updates with `lower <= time < upper`, in order of time; `token` resumes after them.
 
-    The first batch of topics without a common beginning has earlier times, too.
+    The first batch has earlier times, too, where topics begin at different times: a topic that
+    was compacted begins at the time of a snapshot.  All collections can be read as of `lower`.
     """
 
     lower: int
@@ -156,9 +157,7 @@ class Follower:
                 self._stopping.wait(_ASK_EVERY_S)
                 continue
             uppers = [each.upper for each in self._topics if each.upper is not None]
-            if len(uppers) == len(self._topics) and (
-                self._upper is None or min(uppers) > self._upper
-            ):
+            if len(uppers) == len(self._topics) and min(uppers) > self._lower():
                 yield self._batch(min(uppers))
 
     def __enter__(self) -> Self:
@@ -172,6 +171,12 @@ class Follower:
     ) -> None:
         self.close()
 
+    def _lower(self) -> int:
+        """Where the next batch begins: at the frontier, or where all topics have begun."""
+        if self._upper is not None:
+            return self._upper
+        return max(each.lower for each in self._topics if each.lower is not None)
+
     def _batch(self, upper: int) -> AlignedBatch:
         updates = [
             TopicUpdate(each.following.topic, *update)
@@ -179,10 +184,7 @@ class Follower:
             for update in each.take(upper)
         ]
         updates.sort(key=_by_time)
-        lower = self._upper
-        if lower is None:
-            lower = min(each.lower for each in self._topics if each.lower is not None)
-        self._upper = upper
+        lower, self._upper = self._lower(), upper
         places = {}
         for each in self._topics:
             places[each.following.topic] = (each.form, each.place)
@@ -197,10 +199,14 @@ def follow(
     format: str | Mapping[str, str] = "diff",  # noqa: A002 - as in the pipeline file
     config: Mapping[str, str] | None = None,
     resume: str | None = None,
+    since: int | None = None,
     until: int | None = None,
     wait: bool = True,
 ) -> Follower:
-    """Follow outputs of pipelines from their beginning, or from where a token says.
+    """Follow outputs of pipelines from where a token says, or from a snapshot or the beginning.
+
+    A topic that was compacted begins at its newest snapshot, or at the newest one that is not
+    after `since`; topics without any begin at their beginning.  `since=0` reads all from there.
 
     `format` is that of all topics, or by topic; `config` has settings of the Kafka client.  The
     iteration ends when the common frontier is at or beyond `until`, or, unless `wait`, when all
@@ -229,7 +235,8 @@ def follow(
             )
     settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
     client.reach(settings)
-    open_topic = functools.partial(following.follow, settings)
+    from_when = None if since is None else Since(lambda *_: since)
+    open_topic = functools.partial(following.follow, settings, since=from_when)
     return Follower(open_topic, formats, resume=resume, until=until, wait=wait)
 
 

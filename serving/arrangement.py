@@ -5,15 +5,17 @@ the topic at which reading goes on.  So an arrangement has whole batches only, a
 on where it stopped.
 
 `since` is the frontier less the retention, and never goes back.  The history before it is deleted
-in the order of times, some with each batch, so that no batch takes long.  While an arrangement
+in the order of times, some with each batch, so that no batch takes long; what a view that is in
+use can read is deleted after it.  While an arrangement
 catches up with its topic, `horizon` is the frontier that it will reach, and history that would
 be deleted by then is not written at all; until then it cannot be read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
+from weakref import WeakSet
 
 import msgspec
 
@@ -23,6 +25,7 @@ from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, TimePart, Totals, Update
 from ikebana.serving.retention import Retention
+from ikebana.serving.shape import Seen, Shape
 from ikebana.serving.view import ArrangementView, read_meta
 
 # An undo is the whole state up to this number of values, else the diffs.
@@ -69,10 +72,11 @@ class ServedArrangement:
             found = Meta(topic, form, least, least, least, least, Totals(), b"")
         elif (found.topic, found.form) != (topic, form):
             raise LocalDamageError(f'it has "{found.topic}" in the format {found.form}')
-        elif found.version != layout.VERSION:
-            raise LocalDamageError(f"its layout is version {found.version}")
         self._meta = found
-        self._view = ArrangementView(database.view(), found)
+        self._keys = Seen(found.shape.keys, exact=True)
+        self._values = Seen(found.shape.values)
+        self._views: WeakSet[ArrangementView] = WeakSet()
+        self._view = self._fixed()
 
     @property
     def position(self) -> bytes:
@@ -94,7 +98,8 @@ class ServedArrangement:
         since = max(meta.since, self._retention.since(known, meta.topic))
         if not meta.position:
             since = max(since, batch.lower)
-        work = _Work(meta.totals, since)
+        kept = self._kept(since)
+        work = _Work(meta.totals, kept)
         self._load(work, batch.updates)
         updates = sorted(batch.updates, key=_by_time)
         last = meta.last
@@ -104,7 +109,7 @@ class ServedArrangement:
                 last = time
         changes = work.changes()
         most = max(_LEAST_EXPIRED, 2 * len(updates))
-        expired = self._expire(changes, meta.expired, since, most)
+        expired = self._expire(changes, meta.expired, kept, most)
         self._meta = msgspec.structs.replace(
             meta,
             since=since,
@@ -113,10 +118,11 @@ class ServedArrangement:
             expired=expired,
             totals=work.totals,
             position=batch.position,
+            shape=Shape(self._keys.side, self._values.side),
         )
         changes.append((layout.META, _encode(self._meta)))
         self._database.write(changes)
-        self._view = ArrangementView(self._database.view(), self._meta)
+        self._view = self._fixed()
 
     def size(self) -> int:
         """Estimate the bytes on disk."""
@@ -126,18 +132,34 @@ class ServedArrangement:
         """Close the database; views cannot be read afterwards."""
         self._database.close()
 
-    def _load(self, work: "_Work", updates: Iterable[KeyedUpdate]) -> None:
+    def _fixed(self) -> ArrangementView:
+        made = ArrangementView(self._database.view(), self._meta)
+        self._views.add(made)
+        return made
+
+    def _kept(self, since: int) -> int:
+        """Return the time from which on history is kept, for `since` and views in use."""
+        metas = [view.meta for view in self._views]
+        return min([since, *(meta.since for meta in metas if meta.since < meta.upper)])
+
+    def _load(self, work: "_Work", updates: Sequence[KeyedUpdate]) -> None:
         subjects = list({layout.subject(update.key, update.value) for update in updates})
         found = self._database.get_many([layout.CURRENT + subject for subject in subjects])
         for subject, packed in zip(subjects, found, strict=True):
             work.states[subject] = layout.decode_state(packed)
+            if packed is None and (key := layout.key_of(subject)) is not None:
+                self._keys.add(key)
+        for update in updates:
+            # A value that goes has come before.
+            if update.diff > 0:
+                self._values.add(update.value)
 
-    def _expire(self, changes: list[Change], expired: int, since: int, most: int) -> int:
-        """Delete history that `since` has passed; return the time up to which none is left."""
+    def _expire(self, changes: list[Change], expired: int, kept: int, most: int) -> int:
+        """Delete history that is not kept; return the time up to which none is left."""
         taken = 0
-        reached = since
+        reached = kept
         view = self._view.database
-        for key, packed in view.scan(layout.at_time(expired + 1), layout.at_time(since + 1)):
+        for key, packed in view.scan(layout.at_time(expired + 1), layout.at_time(kept + 1)):
             time, part = layout.time_and_part(key)
             if taken >= most and part == 0:
                 reached = time - 1
@@ -155,10 +177,10 @@ class ServedArrangement:
 class _Work:
     """The states of the subjects of a batch while its updates are added, time by time."""
 
-    def __init__(self, totals: Totals, since: int) -> None:
+    def __init__(self, totals: Totals, kept: int) -> None:
         self.totals = totals
         self.states: dict[bytes, State] = {}
-        self._since = since
+        self._kept = kept
         self._changed: set[bytes] = set()
         self._history: list[Change] = []
 
@@ -172,8 +194,8 @@ class _Work:
         before = self.totals
         keys, data, total, size = before.keys, before.data, before.total, before.bytes
         kept: list[Update] = []
-        # Who reads as of `since` has to take this back.
-        is_history = time > self._since
+        # Who reads as of an earlier time has to take this back.
+        is_history = time > self._kept
         stamp = layout.pack_time(time)
         changed = False
         for subject in sorted(by_subject):
@@ -183,12 +205,7 @@ class _Work:
             changed = True
             state = self.states[subject]
             if is_history:
-                undo = (
-                    layout.encode_state(state)
-                    if len(state) <= _MOST_WHOLE
-                    else layout.encode_diffs(diffs)
-                )
-                self._history.append((layout.history_of(subject) + stamp, undo))
+                self._history.append((layout.history_of(subject) + stamp, _undo(state, diffs)))
                 key = layout.key_of(subject)
                 kept += (Update(key, value, diffs[value]) for value in sorted(diffs))
             had = bool(state)
@@ -224,3 +241,9 @@ class _Work:
                 (layout.CURRENT + subject, layout.encode_state(state) if state else None)
             )
         return changes
+
+
+def _undo(state: State, diffs: State) -> bytes:
+    """Encode what takes the diffs back that a state is about to get."""
+    is_whole = len(state) <= _MOST_WHOLE
+    return layout.encode_state(state) if is_whole else layout.encode_diffs(diffs)

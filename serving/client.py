@@ -41,13 +41,18 @@ _PATIENCE_S = 60.0
 _MOST_WAIT_S = 30.0
 
 
-def connect(url: str, *, token: str | None = None) -> "Connection":
+def connect(
+    url: str, *, token: str | None = None, tls: ssl.SSLContext | None = None
+) -> "Connection":
     """Connect to an `ikebana serve`, such as http://127.0.0.1:8080.
+
+    `tls` says whom to trust and has our certificate, if the server asks for one; usually those
+    are trusted that the system trusts.
 
     Raises:
         ConfigError: the URL is none of HTTP.
     """
-    return Connection(url, token)
+    return Connection(url, token, tls)
 
 
 class Connection:
@@ -58,7 +63,7 @@ class Connection:
         AccessError: the token is missing, or wrong.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, tls: ssl.SSLContext | None = None) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
@@ -66,7 +71,8 @@ class Connection:
                 hint="`ikebana serve` says what its URL is, such as http://127.0.0.1:8080.",
             )
         self._url = url
-        self._secure = parts.scheme == "https"
+        secure = parts.scheme == "https"
+        self._tls = (tls or ssl.create_default_context()) if secure else None
         self._host, self._port = parts.hostname, parts.port
         self._base = parts.path.rstrip("/").removesuffix("/v1/collections") + "/v1"
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -213,10 +219,9 @@ class Connection:
     def _connection(self) -> http.client.HTTPConnection:
         made: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         if made is None:
-            if self._secure:
-                context = ssl.create_default_context()
+            if self._tls is not None:
                 made = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=_PATIENCE_S, context=context
+                    self._host, self._port, timeout=_PATIENCE_S, context=self._tls
                 )
             else:
                 made = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE_S)

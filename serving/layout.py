@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.serving.shape import Shape
+
 META = b"m"
 CURRENT = b"c"
 HISTORY = b"h"
@@ -35,7 +37,7 @@ _NOTHING = b"\x00"
 _ONE = b"\x01"
 _SEVERAL = b"\x02"
 _DIFFS = b"\x03"
-VERSION = 1
+VERSION = 2
 LEAST_TIME = -(2**63)
 
 _time = struct.Struct(">Q")
@@ -72,6 +74,8 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
     position: bytes
     """The place in the topic after the last closed batch, as its reader writes it."""
     version: int = VERSION
+    shape: Shape = Shape()
+    """What its keys and values are, ever since it was built."""
 
 
 class Update(NamedTuple):

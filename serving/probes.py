@@ -10,6 +10,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from ikebana.processor.ground.moments import EPOCH_MS
+from ikebana.serving.access import Permitted
 from ikebana.serving.service import Service
 
 # name, whether it is a counter, what it says; all with the label `collection`.
@@ -35,9 +36,6 @@ class Probes:
         self._service = service
         self._ready_within = ready_within
         self._subscribers = subscribers
-        self._registry = CollectorRegistry()
-        self._registry.register(_Collected(self))
-        ProcessCollector(registry=self._registry)
 
     def live(self) -> tuple[bool, str]:
         """Return whether all topics are followed, and a reason."""
@@ -45,11 +43,15 @@ class Probes:
             return False, f"ended: {str(failure).splitlines()[0]}"
         return True, "following"
 
-    def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Return whether all collections can be read and are fresh, and how each one stands."""
+    def ready(self, views: Permitted) -> tuple[bool, dict[str, Any]]:
+        """Return whether all collections can be read and are fresh, and how each one stands.
+
+        Names are told of those that the reader sees.
+        """
         live, reason = self.live()
         found: dict[str, Any] = {}
         good = live
+        seen = views.names()
         for name in self._service.names():
             meta, standing = self._service.view(name).meta, self._service.standing(name)
             age = standing.caught_up_s
@@ -57,7 +59,9 @@ class Probes:
             readable = meta.since < meta.upper
             if good and not (fresh and readable):
                 good = False
-                reason = f"{name} is catching up"
+                reason = f"{name if name in seen else 'a collection'} is catching up"
+            if name not in seen:
+                continue
             found[name] = {
                 "since": meta.since,
                 "upper": meta.upper,
@@ -65,12 +69,15 @@ class Probes:
             }
         return good, {"ready": good, "reason": reason, "collections": found}
 
-    def scrape(self, accept: str) -> tuple[str, bytes]:
-        """Render all metrics in an accepted format; return the content type and the text."""
+    def scrape(self, views: Permitted, accept: str) -> tuple[str, bytes]:
+        """Render the metrics of what is seen in an accepted format; return its type and text."""
         encode, content_type = choose_encoder(accept)
-        return content_type, encode(self._registry)
+        registry = CollectorRegistry()
+        registry.register(_Collected(self, views))
+        ProcessCollector(registry=registry)
+        return content_type, encode(registry)
 
-    def samples(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+    def samples(self, views: Permitted) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""
         made: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
             name: (CounterMetricFamily if counts else GaugeMetricFamily)(
@@ -78,9 +85,10 @@ class Probes:
             )
             for name, counts, told in METRICS
         }
-        for name in self._service.names():
-            meta, standing = self._service.view(name).meta, self._service.standing(name)
-            values = {
+        for name in views.names():
+            view, standing = views.view(name), views.standing(name)
+            meta = view.meta
+            values: dict[str, float | None] = {
                 "updates": standing.updates,
                 "batches": standing.batches,
                 "since": meta.since,
@@ -91,6 +99,9 @@ class Probes:
                 "caught_up_seconds": standing.caught_up_s,
                 "lag_seconds": time.time() - meta.upper / 1000 if meta.upper in EPOCH_MS else None,
             }
+            if view.columns is not None:
+                # Sizes would tell of the columns that are not seen.
+                values |= {"bytes": None, "disk_bytes": None}
             for each, value in values.items():
                 if value is not None:
                     made[f"ikebana_served_{each}"].add_metric([name], value)
@@ -103,8 +114,9 @@ class Probes:
 class _Collected(Collector):
     """Makes the samples when they are asked for."""
 
-    def __init__(self, probes: Probes) -> None:
+    def __init__(self, probes: Probes, views: Permitted) -> None:
         self._probes = probes
+        self._views = views
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
-        return self._probes.samples()
+        return self._probes.samples(self._views)

@@ -19,8 +19,9 @@ from ikebana.processor.ground.spelling import instead
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (
-    ArrangementView,
+    MOST_PAGE_BYTES,
     Bounds,
+    CollectionView,
     Row,
     UnknownCollectionError,
     newest,
@@ -41,6 +42,7 @@ class CollectionInfo(msgspec.Struct, frozen=True):
 
     It can be read as of `since <= time < upper`.  `keys` have a value, `data` (key, value) pairs
     have a count, `total` is the sum of the counts, and `bytes` the length of all keys and values.
+    The last three are None for readers who see some columns only.
     """
 
     name: str
@@ -48,9 +50,9 @@ class CollectionInfo(msgspec.Struct, frozen=True):
     since: int
     upper: int
     keys: int
-    data: int
-    total: int
-    bytes: int
+    data: int | None
+    total: int | None
+    bytes: int | None
 
 
 class Page(NamedTuple):
@@ -157,7 +159,7 @@ class Views(Protocol):
         """List the collections."""
         ...
 
-    def view(self, name: str) -> ArrangementView:
+    def view(self, name: str) -> CollectionView:
         """Return the present view of a collection.  Raises: UnknownCollectionError."""
         ...
 
@@ -294,7 +296,7 @@ class LocalReads:
             (above, upto), begin = place.times, place.part
         view.check(above)
         upto = _time(view, upto)
-        found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)))
+        found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
         token = None
         if found.then is not None:
             token = _token(_Place((above, upto), (None, None, None), part=found.then))
@@ -321,12 +323,14 @@ class LocalReads:
         self._views.close()
 
 
-def info(view: ArrangementView) -> CollectionInfo:
+def info(view: CollectionView) -> CollectionInfo:
     """Describe a collection at its newest time."""
     meta = view.meta
     total = meta.totals
-    size = total.keys, total.data, total.total, total.bytes
-    return CollectionInfo(meta.topic, meta.form, meta.since, meta.upper, *size)
+    size: tuple[int | None, ...] = total.data, total.total, total.bytes
+    if view.columns is not None:
+        size = None, None, None
+    return CollectionInfo(meta.topic, meta.form, meta.since, meta.upper, total.keys, *size)
 
 
 def waited(time: int, timeout: float, upper: int) -> WaitedError:
@@ -345,7 +349,7 @@ def unknown(name: str, names: Mapping[str, object] | Sequence[str]) -> UnknownCo
     )
 
 
-def _time(view: ArrangementView, as_of: int | None) -> int:
+def _time(view: CollectionView, as_of: int | None) -> int:
     if as_of is None:
         return view.newest()
     view.check(as_of)

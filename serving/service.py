@@ -17,6 +17,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.errors import AwayError
 from ikebana.processor.kafka import following
+from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.reads import unknown
@@ -64,9 +65,10 @@ class Service:
         ]
 
     def start(self) -> None:
-        """Begin to follow; what was served before can be read already."""
+        """Begin to follow, once; what was served before can be read already."""
         for thread in self._threads:
-            thread.start()
+            if thread.ident is None:
+                thread.start()
 
     @property
     def failure(self) -> BaseException | None:
@@ -236,6 +238,9 @@ class _Followed:
             return self._open_topic(self._topic, self._form, resume)
         except following.AnotherTopicError:
             self.rebuild("is of an earlier topic of this name")
+            return self._open_topic(self._topic, self._form, None)
+        except PassedError:
+            self.rebuild("is older than what was left of it when it was compacted")
             return self._open_topic(self._topic, self._form, None)
 
 

@@ -8,26 +8,31 @@ A time can be read if `since <= time < upper`: history before `since` has been d
 from `upper` on are not closed.  All other times are refused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError, after
-from ikebana.arrangements.shared_rocks import View
+from ikebana.arrangements.shared_rocks import Entries, View
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, Totals
 
+# A page ends early behind so many bytes of keys and values.
+MOST_PAGE_BYTES = 16 << 20
 _CURRENT_END = b"d"
 _HISTORY_END = b"i"
 _TIMES_END = b"u"
 _decode_part = msgspec.msgpack.Decoder(layout.TimePart).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
+_subject = itemgetter(0)
 
 
 class UnknownCollectionError(IkebanaError):
@@ -51,8 +56,10 @@ class UnreadableTimeError(IkebanaError):
 
 def unreadable(collection: str, time: int, since: int, upper: int) -> UnreadableTimeError:
     """Make the error for a time that a collection does not have."""
+    asked = f" as of {moment(time)}"
     if upper == since:
-        has = "no time of it is closed yet"
+        # Who asks for the newest time has named none.
+        asked, has = "", "no time of it is closed yet"
         hint = "Wait until the collection has caught up with its topic."
     elif upper < since:
         has = f"it can be read from time {moment(since)} on, and only times before "
@@ -65,7 +72,7 @@ def unreadable(collection: str, time: int, since: int, upper: int) -> Unreadable
             if time < since
             else "Ask for a time in between, or wait until the time is closed."
         )
-    message = f'cannot read "{collection}" as of {moment(time)}: {has}'
+    message = f'cannot read "{collection}"{asked}: {has}'
     return UnreadableTimeError(message, hint, since, upper, is_past=time < since < upper)
 
 
@@ -114,23 +121,102 @@ class UpdatePage(NamedTuple):
     then: tuple[int, int] | None
 
 
+class CollectionView(Protocol):
+    """Reads of one collection from one fixed state of it.
+
+    It has all of the collection, or some columns of its values, for readers who may see no more.
+    """
+
+    @property
+    def meta(self) -> Meta:
+        """The times of the collection, and what it is called."""
+        ...
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The columns of values that are shown; None: all of every value."""
+        ...
+
+    def check(self, time: int) -> None:
+        """Refuse a time that cannot be read.  Raises: UnreadableTimeError."""
+        ...
+
+    def newest(self) -> int:
+        """Return the greatest time that can be read.  Raises: UnreadableTimeError."""
+        ...
+
+    def get(self, key: bytes, time: int) -> State:
+        """Read the values of a key as of a time that `check` allows."""
+        ...
+
+    def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
+        """Read the values of several keys as of a time that `check` allows."""
+        ...
+
+    def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
+        """Yield the rows within bounds as of an allowed time."""
+        ...
+
+    def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
+        """Read at most `most` rows within bounds, from `begin`, a page's `then`, on."""
+        ...
+
+    def count(self, bounds: Bounds, time: int) -> Totals:
+        """Count what lies within bounds."""
+        ...
+
+    def changes(
+        self,
+        above: int,
+        upto: int,
+        begin: tuple[int, int] | None,
+        most: int,
+        most_bytes: int | None = None,
+    ) -> UpdatePage:
+        """Read the updates with `above < time <= upto`, in order of time."""
+        ...
+
+
+def totals_of(found: Iterable[tuple[int, State]]) -> Totals:
+    """Count keys and their values; each key is given by its size."""
+    keys = data = total = size = 0
+    for key_size, state in found:
+        keys += 1
+        data += len(state)
+        total += sum(state.values())
+        size += key_size + sum(map(len, state))
+    return Totals(keys, data, total, size)
+
+
 def read_meta(view: View) -> Meta | None:
     """Read what the database has; None if it has no arrangement yet."""
     found = view.get(layout.META)
     if found is None:
         return None
     try:
-        return _decode_meta(found)
+        meta = _decode_meta(found)
     except msgspec.MsgspecError as error:
         raise LocalDamageError(f"its metadata cannot be read: {error}") from error
+    if meta.version != layout.VERSION:
+        raise LocalDamageError(f"its layout is version {meta.version}")
+    return meta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ArrangementView:
-    """One arrangement as of the moment at which the view was made."""
+    """One arrangement as of the moment at which the view was made.
+
+    While the view is used, the arrangement keeps the history that it can read.  So a scan finds
+    all that it needs also in a later state of the database: it takes the later updates back, too.
+    """
 
     database: View
     meta: Meta
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """All of every value is shown."""
+        return None
 
     def check(self, time: int) -> None:
         """Refuse a time that cannot be read.
@@ -163,42 +249,53 @@ class ArrangementView:
             return [layout.decode_state(found) for found in self.database.get_many(wanted)]
         return [self._as_of(layout.subject(key), time) for key in keys]
 
-    def rows(self, bounds: Bounds, time: int, begin: bytes | None = None) -> Iterator[Row]:
-        """Yield the rows within bounds, from the subject `begin` on, as of an allowed time."""
-        for found, state in self._states(bounds, time, begin):
+    def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
+        """Yield the rows within bounds as of an allowed time."""
+        for found, state in self.states(bounds, time, None):
             yield Row(layout.key_of(found), state)
 
     def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
-        """Read at most `most` rows within bounds, from the subject `begin` on."""
-        found = list(islice(self._states(bounds, time, begin), most + 1))
-        rows = [Row(layout.key_of(each), state) for each, state in found[:most]]
-        return RowPage(rows, found[most][0] if len(found) > most else None)
+        """Read at most `most` rows within bounds, from the subject `begin` on.
+
+        Fewer come if they have more than `MOST_PAGE_BYTES`.
+        """
+        rows: list[Row] = []
+        size = 0
+        for found, state in self.states(bounds, time, begin):
+            if len(rows) >= most or size >= MOST_PAGE_BYTES:
+                return RowPage(rows, found)
+            rows.append(Row(layout.key_of(found), state))
+            size += len(found) + sum(map(len, state))
+        return RowPage(rows, None)
 
     def count(self, bounds: Bounds, time: int) -> Totals:
         """Count what lies within bounds; without bounds this needs no scan."""
         if bounds == Bounds():
             return self._totals(time)
-        keys = data = total = size = 0
-        for found, state in self._states(bounds, time, None):
-            keys += 1
-            data += len(state)
-            total += sum(state.values())
-            size += layout.key_size(found) + sum(map(len, state))
-        return Totals(keys, data, total, size)
+        states = self.states(bounds, time, None)
+        return totals_of((layout.key_size(found), state) for found, state in states)
 
     def changes(
-        self, above: int, upto: int, begin: tuple[int, int] | None, most: int
+        self,
+        above: int,
+        upto: int,
+        begin: tuple[int, int] | None,
+        most: int,
+        most_bytes: int | None = None,
     ) -> UpdatePage:
         """Read the updates with `above < time <= upto`, in order of time, key and value.
 
-        A page has about `most` updates.  Both times have to be allowed by `check`.
+        A page has about `most` updates, and about `most_bytes` at most.  Both times have to be
+        allowed by `check`.
         """
         lower = layout.at_time(above + 1) if begin is None else layout.at_time(*begin)
         updates: list[KeyedUpdate] = []
+        size = 0
         for key, packed in self.database.scan(lower, layout.at_time(upto + 1)):
             time, part = layout.time_and_part(key)
-            if len(updates) >= most:
+            if len(updates) >= most or (most_bytes is not None and size >= most_bytes):
                 return UpdatePage(updates, (time, part))
+            size += len(packed)
             found = _decode_part(packed).updates
             updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in found)
         return UpdatePage(updates, None)
@@ -211,82 +308,82 @@ class ArrangementView:
 
     def _as_of(self, found: bytes, time: int) -> State:
         prefix = layout.history_of(found)
-        undos = self.database.scan(prefix + layout.pack_time(time + 1), after(prefix))
-        return self._undone(found, (packed for _, packed in undos))
+        # Later undos than the view may be there, but the state that they follow is not its own.
+        lower, upper = (prefix + layout.pack_time(each) for each in (time + 1, self.meta.upper))
+        undos = (packed for _, packed in self.database.scan(lower, upper))
+        return _undone(undos, lambda: self.database.get(layout.CURRENT + found))
 
-    def _undone(self, found: bytes, undos: Iterator[bytes]) -> State:
-        """Take back all updates after a time, of which these are the undos in order."""
-        taken: list[State] = []
-        for packed in undos:
-            content, whole = layout.decode_undo(packed)
-            if whole:
-                state = content
-                break
-            taken.append(content)
-        else:
-            state = layout.decode_state(self.database.get(layout.CURRENT + found))
-        for diffs in taken:
-            for value, diff in diffs.items():
-                count = state.get(value, 0) - diff
-                if count:
-                    state[value] = count
-                else:
-                    state.pop(value, None)
-        return state
-
-    def _states(
+    def states(
         self, bounds: Bounds, time: int, begin: bytes | None
     ) -> Iterator[tuple[bytes, State]]:
+        """Yield subjects within bounds, from `begin` on, with their values as of a time."""
         lower, upper = bounds.subjects()
         if begin is not None:
             lower = max(lower, begin)
         if upper is not None and lower >= upper:
             return
-        current = self._current(lower, upper)
-        if time >= self.meta.last:
+        moved, (current, history) = self.database.scans(
+            (layout.CURRENT + lower, _CURRENT_END if upper is None else layout.CURRENT + upper),
+            (layout.history_bound(lower), _end_of_history(upper)),
+        )
+        if time >= self.meta.last and not moved:
             for found, packed in current:
-                yield found, layout.decode_state(packed)
+                yield found[1:], layout.decode_state(packed)
             return
         # Subjects with later updates come from the history, all others are as they are now.
         now = next(current, None)
-        for found, state in self._changed(lower, upper, time):
-            while now is not None and now[0] < found:
-                yield now[0], layout.decode_state(now[1])
+        for found, undos in _later(history, time):
+            while now is not None and now[0][1:] < found:
+                yield now[0][1:], layout.decode_state(now[1])
                 now = next(current, None)
-            if now is not None and now[0] == found:
-                now = next(current, None)
-            if state:
+            is_now = now is not None and now[0][1:] == found
+            if state := _undone(undos, partial(_packed, now if is_now else None)):
                 yield found, state
+            if is_now:
+                now = next(current, None)
         while now is not None:
-            yield now[0], layout.decode_state(now[1])
+            yield now[0][1:], layout.decode_state(now[1])
             now = next(current, None)
 
-    def _current(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        end = _CURRENT_END if upper is None else layout.CURRENT + upper
-        for key, packed in self.database.scan(layout.CURRENT + lower, end):
-            yield key[1:], packed
 
-    def _changed(
-        self, lower: bytes, upper: bytes | None, time: int
-    ) -> Iterator[tuple[bytes, State]]:
-        """Yield the subjects with updates after a time, as they were at that time."""
-        end = _HISTORY_END if upper is None else layout.history_bound(upper)
-        subject: bytes | None = None
-        undos: list[bytes] = []
-        for key, packed in self.database.scan(layout.history_bound(lower), end):
-            found, at = layout.subject_of_history(key)
-            if at <= time:
-                continue
-            if found != subject:
-                if subject is not None:
-                    yield subject, self._undone(subject, iter(undos))
-                subject, undos = found, []
-            undos.append(packed)
-        if subject is not None:
-            yield subject, self._undone(subject, iter(undos))
+def _packed(entry: tuple[bytes, bytes] | None) -> bytes | None:
+    return None if entry is None else entry[1]
 
 
-def newest(views: Sequence[ArrangementView]) -> int:
+def _end_of_history(upper: bytes | None) -> bytes:
+    return _HISTORY_END if upper is None else layout.history_bound(upper)
+
+
+def _later(history: Entries, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Yield the subjects with updates after a time, with the undos of these in order."""
+    found = ((*layout.subject_of_history(key), packed) for key, packed in history)
+    later = (entry for entry in found if entry[1] > time)
+    for subject, undos in groupby(later, _subject):
+        yield subject, [packed for _, _, packed in undos]
+
+
+def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> State:
+    """Take back all updates after a time, of which these are the undos in order."""
+    taken: list[State] = []
+    for packed in undos:
+        content, whole = layout.decode_undo(packed)
+        if whole:
+            state = content
+            break
+        taken.append(content)
+    else:
+        state = layout.decode_state(current())
+    for diffs in taken:
+        for value, diff in diffs.items():
+            count = state.get(value, 0) - diff
+            if count:
+                state[value] = count
+            else:
+                state.pop(value, None)
+    return state
+
+
+def newest(views: Sequence[CollectionView]) -> int:
     """Return the newest time that can be read of all views.
 
     Raises:

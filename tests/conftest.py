@@ -14,6 +14,7 @@ from cdc import registry
 from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import Broker, running
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.spark import class_archive
 from support.waiting import patient
 
 # A noisy machine makes a slow example, not a wrong one; more of them on demand.
@@ -57,6 +58,14 @@ def _own_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where another test has looked for modules of users is not where this one does."""
     monkeypatch.setenv(FOLDER_VARIABLE, "")
     monkeypatch.setattr(sys, "path", sys.path.copy())
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_in_the_background() -> Iterator[None]:
+    """A run of a test leaves no process behind; `make test` makes the archive of classes first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(class_archive.VARIABLE, "off")
+        yield
 
 
 @dataclass(frozen=True, slots=True)

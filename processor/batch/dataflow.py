@@ -6,7 +6,7 @@ intervals, and on nothing else.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ikebana.arrangements.frontier import Interval, Time
@@ -16,13 +16,14 @@ from ikebana.errors import RecordError
 from ikebana.processor.batch.editing import Editing
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.formatting import Formatted
-from ikebana.processor.batch.held import OUT, held_targets
+from ikebana.processor.batch.held import IN, held_targets
 from ikebana.processor.batch.moving import Operators
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.rows.envelope import Records
+from ikebana.processor.rows.noted import MOST, Noted, errors_noted, merged
 from ikebana.processor.rows.rows import (
     Facts,
     KeyedUpdate,
@@ -48,7 +49,8 @@ class Emitted:
     records behind the frontier ("late"), facts that were known ("repeated"), and errors
     that the plan drops ("error dropped").  `hydrated` are the new joins that have got all
     that was there before them.  `waiting` is how many records, and updates of them, wait
-    until their times are closed.  With an edit that fills, `filled` says how far that is: of how
+    until their times are closed.  `noted` are the last records that were late, have drifted or
+    made errors.  With an edit that fills, `filled` says how far that is: of how
     many parts of the state the shard is done, and how many keys the batch went through.
     """
 
@@ -61,6 +63,7 @@ class Emitted:
     hydrated: list[str]
     waiting: int = 0
     filled: tuple[int, int] | None = None
+    noted: Sequence[Noted] = ()
 
 
 def advance(
@@ -75,6 +78,7 @@ def advance(
     hydrates: bool = False,
     released: Iterable[str] = (),
     editing: Editing | None = None,
+    owns: Callable[[bytes], bool] = lambda _: True,
 ) -> Emitted:
     """Advance every operator of `plan` through its interval.
 
@@ -84,6 +88,8 @@ def advance(
     what outputs and fresh operators get of it is on its way; while it fills, it is the edit
     that takes a portion with `hydrates`.
 
+    `owns` says whether the shard is that of a key, by default the only one.
+
     With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
     those with event time always may.  What the keywords say, most batches leave at its default.
 
@@ -92,11 +98,13 @@ def advance(
     physical = planner.physical(plan) if physical is None else physical
     held = held_targets(plan, physical, early=early)
     if editing is not None:
-        # Also what outputs got of another edit at the same time, which this one leaves alone.
-        held |= {(OUT, output.name) for output in plan.published}
+        # What comes from the edit's time on waits until they have been filled.
+        held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
     flow = Flow(plan, store, intervals, physical, held, editing)
-    operators = Operators(plan, flow, hydrating or {}, hydrates=hydrates, editing=editing)
+    operators = Operators(
+        plan, flow, hydrating or {}, hydrates=hydrates, editing=editing, owns=owns
+    )
     flow.take(rows)
     if editing is not None and editing.fills:
         operators.fill(editing, takes=hydrates)
@@ -111,7 +119,7 @@ def _emitted(plan: Plan, flow: Flow, operators: Operators) -> Emitted:
     flow.release()
     messages = flow.formatted()
     flow.release_errors()
-    _settle_errors(plan, flow.emitted, flow.counted)
+    noted = _settle_errors(plan, flow.emitted, flow.counted)
     return Emitted(
         flow.emitted,
         messages,
@@ -122,6 +130,7 @@ def _emitted(plan: Plan, flow: Flow, operators: Operators) -> Emitted:
         operators.hydrated,
         flow.waiting(),
         operators.filled,
+        merged([*flow.noted, *noted]),
     )
 
 
@@ -138,7 +147,8 @@ def _move(plan: Plan, operators: Operators, rows: Rows) -> None:
 
 def _settle_errors(
     plan: Plan, emitted: dict[str, list[KeyedUpdate]], counted: Counter[str]
-) -> None:
+) -> list[Noted]:
+    """Do with errors what the plan says, and note the last new ones."""
     errors = emitted[ERRORS]
     new = [update for update in errors if update.diff > 0]
     if plan.on_error == "fail" and new:
@@ -152,3 +162,11 @@ def _settle_errors(
     if plan.on_error == "drop":
         counted["error dropped"] += len(new)
         errors.clear()
+    return [errors_noted(len(new), [_told(each) for each in new[-MOST:]])] if new else []
+
+
+def _told(error: KeyedUpdate) -> tuple[tuple[str, int, int] | None, str]:
+    """Return the place and the reason of an error record."""
+    record = canonical.decode(error.value)
+    topic, partition, offset = (record[part] for part in ("topic", "partition", "offset"))
+    return None if topic is None else (topic, partition, offset), record["reason"]

@@ -7,6 +7,10 @@ plan, and fresh reductions and arrangements their initial contents.  The data of
 are retracted from replaced outputs, and so are its errors.  The updates have the time t - 1
 internally, so that fresh operators take them before all updates at t; outputs write them at t.
 
+Meanwhile records are read, and what stays goes on.  What is fresh, and the outputs that change,
+stand at t: updates from t on wait before them.  Of a part that goes on, the contents of now are
+taken back to what they were (`edit_undo`), and arrangements keep their history from t on.
+
 Steps see one datum at a time, so the old and the new results of a datum cancel within one
 portion.  Results of different data cancel in the hold of the output, which keeps them until
 all portions are done.
@@ -20,22 +24,30 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Store
+from ikebana.processor.batch.edit_undo import Contents, Undo, forget_all
 from ikebana.processor.batch.joins_before import Arriving, JoinsBefore
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.kernels import reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.linear.chain import consolidated
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.edits import Edit, Side, branches_of
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Operator, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.planning.plan import (
+    ERRORS,
+    Operator,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
 from ikebana.processor.planning.planner import Branch
 from ikebana.processor.rows.rows import KeyedUpdate, keyed
 
 # The number of keys of a part that a batch takes in each shard.
-PORTION = 20_000
+PORTION = 15_000
 _AT = b"at"
-_Contents = Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]
+_Contents = Iterator[Contents]
 
 
 class _At(msgspec.Struct, array_like=True):
@@ -53,7 +65,8 @@ class Editing:
     """An edit at the frontier `time`; with `fills`, this batch takes a portion of the state.
 
     Its `number` tells it from others at the same frontier.  `began` are the joins that have begun
-    at this frontier, with an earlier edit: what they began with is in no output yet.
+    at this frontier, with an earlier edit: what they began with is in no output yet.  If it is
+    `filled`, the batch before has taken the last portion.
     """
 
     edit: Edit
@@ -61,6 +74,7 @@ class Editing:
     number: int
     fills: bool
     began: frozenset[str] = frozenset()
+    filled: bool = False
 
     def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
         """Give fresh operators the last closed time as their interval, during the fill."""
@@ -68,6 +82,31 @@ class Editing:
             return given
         before = Interval(self.time - 1, self.time)
         return {name: before if name in self.edit.takers else at for name, at in given.items()}
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """The outputs that get updates of the edit."""
+        return self.edit.affected | {ERRORS}
+
+    @property
+    def kept_for(self) -> Mapping[str, Time | None]:
+        """The arrangements that the edit reads, with the time as of which it still does."""
+        return dict.fromkeys(self.edit.looked_up, self.time if self.fills else None)
+
+
+def output_intervals(
+    plan: Plan, of: Mapping[str, Interval], editing: Editing | None
+) -> dict[str, Interval]:
+    """The interval of each output; while an edit fills, those that it changes stand at its time.
+
+    Those of operators are `of` their frontiers.
+    """
+    found = progress.output_intervals(plan, of)
+    if editing is not None and (editing.fills or editing.filled):
+        time = editing.time
+        for name in editing.shown & found.keys():
+            found[name] = Interval(time, time if editing.fills else found[name].upper)
+    return found
 
 
 @dataclass(slots=True)
@@ -109,6 +148,7 @@ def portion(
         # on other shards may send to the new one, so nothing is left for later.
         while not parts.release(store, _new_parts(edit)):
             pass
+        forget_all(place)
         at.cleared = filling.begins = True
     joins = JoinsBefore(edit, time, store)
     joins.arrive(arriving or {})
@@ -124,6 +164,8 @@ def portion(
             if len(taken) > left:
                 reached = taken.pop()[0]
             count = len(taken)
+            if root in edit.moving:
+                taken = Undo(place, at.part).undone(taken, at.next, reached)
             _Filler(edit, root, time - 1, filling).take(taken)
         left -= count
         filling.keys += count
@@ -136,6 +178,17 @@ def portion(
     filling.done = at.part >= len(edit.scanned)
     place.put(_AT, msgspec.msgpack.encode(at))
     return filling
+
+
+def remember(editing: Editing, store: Store, made: Mapping[str, Sequence[KeyedUpdate]]) -> None:
+    """Keep what the operators whose contents are still to be read have made in a batch."""
+    place = parts.operator_part(store, parts.EDIT)
+    (entry,) = place.get_many([_AT])
+    assert entry is not None, "an edit fills, and has not begun"
+    at = msgspec.msgpack.decode(entry, type=_At)
+    for number, root in enumerate(editing.edit.scanned):
+        if number >= at.part and (updates := made.get(root)):
+            Undo(place, number).keep(updates, at.next if number == at.part else b"")
 
 
 def _new_parts(edit: Edit) -> list[str]:
@@ -152,7 +205,7 @@ class _Filler:
         self._ends = root in edit.gone
         self._errs = self._ends or edit.passes_differ(root)
 
-    def take(self, contents: Sequence[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]) -> None:
+    def take(self, contents: Sequence[Contents]) -> None:
         edit = self._edit
         if self._ends:
             # Errors of messages have the key of their row, those of operators have none.

@@ -5,17 +5,24 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.batch.editing import Editing, Filling, portion, shown_at
+from ikebana.processor.batch.editing import (
+    Editing,
+    Filling,
+    output_intervals,
+    portion,
+    shown_at,
+)
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.held import IN, OUT, Target, far_inlets, far_targets
 from ikebana.processor.batch.joins_before import is_of_before
 from ikebana.processor.batch.waiting import waiting
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import hold
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.rows.envelope import Records
+from ikebana.processor.rows.noted import Noted
 from ikebana.processor.rows.rows import (
     Errors,
     Ignored,
@@ -49,11 +56,14 @@ class Flow:
         self.arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self.hops: dict[str, list[KeyedUpdate]] = {}
         self.counted: Counter[str] = Counter()
+        self.noted: list[Noted] = []
         self.seen: list[Seen] = []
         self.intervals = intervals
+        self.of_moving: dict[str, list[KeyedUpdate]] = {}
+        """What operators have made whose contents an edit is reading meanwhile."""
         self._plan = plan
-        self._store = store
-        self._outputs = progress.output_intervals(plan, intervals)
+        self.store = store
+        self._outputs = output_intervals(plan, intervals, editing)
         self._physical = physical
         self._held = held
         self._editing = editing
@@ -72,6 +82,7 @@ class Flow:
                         self.flow(row.root, made)
                 case Ignored():
                     self.counted.update(row.counts)
+                    self.noted += row.noted
                 case Seen():
                     self.seen.append(row)
 
@@ -79,7 +90,7 @@ class Flow:
         """Send a portion of the state through the old plan and the new one, if it `takes` one."""
         of_before = [name for name in self.arriving if is_of_before(name)]
         arriving = {name: self.arriving.pop(name) for name in of_before}
-        found = portion(editing, self._store, arriving, takes=takes)
+        found = portion(editing, self.store, arriving, takes=takes)
         for name, updates in found.outputs.items():
             self.emitted[name] += updates
         for name, updates in found.inlets.items():
@@ -121,7 +132,7 @@ class Flow:
             return 0
         held = self._held - far_targets(self._physical)
         names = [(parts.HOLD if kind == OUT else parts.HOLD_IN) + name for kind, name in held]
-        return waiting(self._plan, self._store, self.intervals, names)
+        return waiting(self._plan, self.store, self.intervals, names)
 
     def release(self) -> None:
         """Release the due updates of each output, and hold the rest."""
@@ -143,20 +154,38 @@ class Flow:
         """Release the due errors; this is last, since any operator may add errors."""
         self._release(ERRORS)
 
+    def sends_before(self, time: Time) -> bool:
+        """Whether anything of times before one goes to other shards."""
+        return any(is_of_before(name) for name in self.hops) or any(
+            update.time < time for updates in self.hops.values() for update in updates
+        )
+
     def _release(self, name: str) -> None:
-        if (OUT, name) in self._held:
-            part = self.part(parts.HOLD, name)
-            upper = self._outputs[name].upper
-            if self._editing is not None and name in (ERRORS, *self._editing.edit.affected):
-                self.emitted[name] = shown_at(self.emitted[name], self._editing.time)
-            self.emitted[name] = hold.step(part, self.emitted[name], upper)
+        part, upper = self.part(parts.HOLD, name), self._outputs[name].upper
+        since = None
+        if self._editing is not None and name in self._editing.shown:
+            since = self._editing.time
+        if name == ERRORS and self._plan.backfills:
+            # Those of records that are read again may be of times that are closed.
+            since = max(self._outputs[name].lower, since or 0)
+        if since is not None:
+            self.emitted[name] = shown_at(self.emitted[name], since)
+        elif (OUT, name) not in self._held and (
+            # An earlier edit at the same time may have left it something.
+            self._editing is None or not hold.is_due(part, upper)
+        ):
+            return
+        self.emitted[name] = hold.step(part, self.emitted[name], upper)
 
     def part(self, kind: str, name: str) -> Part:
         """The part of the store of an operator or an output."""
-        return parts.operator_part(self._store, kind + name)
+        return parts.operator_part(self.store, kind + name)
 
     def flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
         """Send updates of a root through its branches."""
+        editing = self._editing
+        if editing is not None and editing.fills and root in editing.edit.moving:
+            self.of_moving.setdefault(root, []).extend(updates)
         for branch in self._physical.branches[root]:
             steps = planner.chain_of(self._plan, branch, self._physical)
             passed = steps.apply(updates, branch.silent)

@@ -38,9 +38,14 @@ class JoinedBatch:
         *,
         hydrates: bool,
         filling: Collection[str] = (),
+        kept_for: Mapping[str, Time | None] | None = None,
     ) -> None:
-        """Bring joins through a batch; arrangements that are `filling` get more of its times."""
+        """Bring joins through a batch; arrangements that are `filling` get more of its times.
+
+        An edit reads, or has just read, those that are `kept_for` it: as of a time, or no more.
+        """
         self._filling = filling
+        self._kept_for = kept_for or {}
         self._plan = plan
         self._joined = joined(plan)
         self._intervals = intervals
@@ -52,7 +57,7 @@ class JoinedBatch:
 
     def looks_up(self, upsert: str) -> bool:
         """Whether a join looks up an upsert's own state."""
-        return upsert in self._joined.kept
+        return upsert in self._joined.kept or upsert in self._kept_for
 
     def keep_upsert(self, name: str, part: Part, updates: Sequence[KeyedUpdate]) -> None:
         """Make an upsert's own state available for lookups; it has these updates already."""
@@ -114,7 +119,9 @@ class JoinedBatch:
     def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
         origins = self._joined.origins
         begins = (time for join, time in self._hydrating.items() if origins[join] == name)
-        return min([progress.since(self._graph, at, name), *begins])
+        kept = self._kept_for.get(name)
+        asked: list[Time] = [] if kept is None else [kept]
+        return min([progress.since(self._graph, at, name), *begins, *asked])
 
 
 def applied(

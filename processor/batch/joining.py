@@ -6,7 +6,7 @@ Nothing is sorted or kept: matches are processed in portions, however many a row
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,8 +22,11 @@ from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.half_join import Arranged, LookupRow, Match, half_join
 from ikebana.processor.linear.chain import operator_error
 from ikebana.processor.linear.keys import is_null
+from ikebana.processor.linear.query import field_texts
+from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.datum import parts_of
 from ikebana.processor.rows.rows import KeyedUpdate
 
 Item = TypeVar("Item")
@@ -62,6 +65,7 @@ class Looking:
         self._sees_equal = step.sees_equal
         self._outer = of.outer
         self._locked = of.locks
+        self._locks = _locks(of.locked_by) if isinstance(of, AsOfJoin) and of.locked_by else None
         types = join.types()
         sources = Sources(path.alias if stage.is_first else None, step.alias)
         self.next = onward(join, path, stage.number + 1)
@@ -106,7 +110,7 @@ class Looking:
                         large.append(self._error(TOO_LARGE, match))
 
         large: list[KeyedUpdate] = []
-        found = locked.step(store, rows, interval, meet, self._name)
+        found = locked.step(store, rows, interval, meet, self._name, self._locks)
         errors = [*found.errors, *large]
         matches = (match._replace(payload=match.payload[1]) for match in found.matches)
         for portion in portions(matches):
@@ -174,6 +178,20 @@ class Looking:
 
     def _error(self, reason: str, match: Match) -> KeyedUpdate:
         return failed(self._name, reason, match.time, match.diff)
+
+
+def _locks(columns: Iterable[str]) -> locked.Locks:
+    """What data of the left are locked by: their keys, and the fields of these names."""
+    fields = tuple(column for column in columns if column != KEY)
+
+    def locks(data: Sequence[bytes]) -> list[Hashable]:
+        parts = [parts_of(datum) for datum in data]
+        texts = field_texts(fields, [value for _, value in parts])
+        # SQL does not tell a null from a field that is not there.
+        known = [[None if text == b"null" else text for text in column] for column in texts]
+        return list(zip([key for key, _ in parts], *known, strict=True))
+
+    return locks
 
 
 @functools.lru_cache(maxsize=256)

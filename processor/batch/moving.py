@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ikebana.arrangements.frontier import Time
-from ikebana.processor.batch.editing import Editing
+from ikebana.processor.batch.editing import Editing, remember
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.checkpoint import parts
@@ -15,10 +15,21 @@ from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.functions import found
 from ikebana.processor.planning import machines, ways
+from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.joined import is_gathered, joined
-from ikebana.processor.planning.plan import ERRORS, Input, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.planning.plan import (
+    ERRORS,
+    TOTAL_KEY,
+    Input,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
+from ikebana.processor.rows.noted import Noted, NotedRecord
+from ikebana.processor.rows.placing import OWN
 from ikebana.processor.rows.rows import Facts, Truncate, Upserts, times_of, updates_of
-from ikebana.processor.timing.reclock import FILLED
+from ikebana.processor.timing.edit_steps import FILLED
 
 Chunks = Sequence[Upserts | Truncate]
 
@@ -34,6 +45,7 @@ class Operators:
         *,
         hydrates: bool,
         editing: Editing | None = None,
+        owns: Callable[[bytes], bool] = lambda _: True,
     ) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
         self.hydrated: list[str] = []
@@ -43,10 +55,18 @@ class Operators:
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
         self._editing = editing
+        self._is_filled = False
+        self._owns = owns
         filling = editing.edit.takers if editing is not None and editing.fills else ()
         hydrates = hydrates and not self._fills
+        kept_for = {} if editing is None else editing.kept_for
         self._joins = JoinedBatch(
-            plan, flow.intervals, hydrating, hydrates=hydrates, filling=filling
+            plan,
+            flow.intervals,
+            hydrating,
+            hydrates=hydrates,
+            filling=filling,
+            kept_for=kept_for,
         )
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
 
@@ -57,8 +77,7 @@ class Operators:
         if found.begins:
             for join in editing.began & self._gathered:
                 self._gather(join, editing)
-        if found.done:
-            self.hydrated.append(FILLED)
+        self._is_filled = found.done
 
     def _gather(self, join: str, editing: Editing) -> None:
         """Send what waits at a join to the shards of its keys, if only now that is wanted.
@@ -104,22 +123,44 @@ class Operators:
     def settle(self) -> None:
         """Write the arrangements, without the history that no lookup needs any more."""
         self._joins.settle()
+        editing = self._editing
+        if editing is None or not editing.fills:
+            return
+        remember(editing, self._flow.store, self._flow.of_moving)
+        # What this shard has sent of the times before others have to take first.
+        if self._is_filled and not self._flow.sends_before(editing.time):
+            self.hydrated.append(FILLED)
 
     def _upsert(self, operator: Upsert, upserts: Chunks) -> None:
         chunks = [chunk for chunk in upserts if chunk.input == operator.input]
         part = self._flow.part("", operator.name)
         changes = upsert.step(part, chunks, self._flow.intervals[operator.name])
         self._flow.emitted[ERRORS] += changes.errors
-        self._flow.counted["drift"] += changes.drift
+        if changes.drift and operator.name not in reads_again(self._plan):
+            self._flow.counted["drift"] += changes.drift
+            self._flow.noted.append(self._drifted(operator.input, changes))
         if self._joins.looks_up(operator.name):
             self._joins.keep_upsert(operator.name, part, changes.updates)
         self._flow.flow(operator.name, changes.updates)
+
+    def _drifted(self, name: str, changes: upsert.Changes) -> Noted:
+        """Note the records whose old images were not what the state had."""
+        own = self._plan.input(name).topics
+        records = tuple(
+            NotedRecord(own[order - OWN], partition, offset)
+            for order, partition, offset in changes.drifted
+            # What has waited since an older version has a rank among all topics of then.
+            if order >= OWN
+        )
+        return Noted("drift", name, changes.drift, records)
 
     def _run(self, operator: StateMachine, upserts: Chunks) -> None:
         chunks = [chunk for chunk in upserts if chunk.input == operator.input]
         part = self._flow.part(parts.MACHINE, operator.name)
         interval = self._flow.intervals[operator.name]
-        machine = machines.machine(operator, self._plan.topics)
+        machine = machines.machine(
+            operator, self._plan.input(operator.input).topics, self._plan.topics
+        )
         changes = state_machine.step(part, _events(chunks), interval, machine)
         self._flow.emitted[ERRORS] += changes.errors
         self._flow.flow(operator.name, changes.updates)
@@ -130,7 +171,10 @@ class Operators:
         if operator.function is None:
             part = self._flow.part(parts.REDUCE, name)
             aggregates = ways.aggregates_of(self._plan, operator)
-            changes = reduce.step(part, arriving, interval, aggregates, name)
+            always = TOTAL_KEY.encode() if operator.total else None
+            if always is not None and not self._owns(always):
+                always = None
+            changes = reduce.step(part, arriving, interval, aggregates, name, always)
         else:
             part = self._flow.part(parts.REDUCE_ROWS, name)
             changes = reduce_rows.step(part, arriving, interval, found(operator.function), name)
@@ -140,7 +184,7 @@ class Operators:
     def _arrange(self, name: str) -> None:
         arrived = self._flow.arrived(name)
         self._joins.arrange(name, self._flow.part(parts.ARRANGE, name), arrived)
-        if self._fills:
+        if self._editing is not None and self._fills and name in self._editing.edit.takers:
             # A new join begins from what arrangements have when all of them are full.
             return
         for stage in self._joined.stages.values():
@@ -149,7 +193,7 @@ class Operators:
 
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]
-        if self._editing is not None and self._editing.fills:
+        if self._editing is not None and self._fills and name in self._editing.edit.standing:
             self._flow.wait(name, self._editing.time)
             return
         if self._joins.hydrates(stage):

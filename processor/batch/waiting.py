@@ -7,6 +7,7 @@ from ikebana.arrangements.store import Part, Store
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import facts, hold, state_machine, upsert
 from ikebana.processor.planning import ways
+from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.plan import Plan
 
 # In each part of the state it is counted up to this, which takes a millisecond or two.
@@ -19,16 +20,17 @@ def waiting(
     """How many records, and updates of them, wait for a frontier to pass their times.
 
     `holds` are the parts of the state where updates are held that do; what a step has moved
-    into the future waits for its time, and nobody for it.
+    into the future waits for its time, and nobody for it; what is read again waits twice.
     """
 
     def part(kind: str, name: str) -> Part:
         return parts.operator_part(store, kind + name)
 
+    again = reads_again(plan)
     count = sum(hold.waiting(part("", name), MOST) for name in holds)
-    for name in (operator.name for operator in plan.upserts):
+    for name in (o.name for o in plan.upserts if o.name not in again):
         count += upsert.waiting(part("", name), intervals[name].upper, MOST)
-    for name in (operator.name for operator in plan.machines):
+    for name in (o.name for o in plan.machines if o.name not in again):
         count += state_machine.waiting(part(parts.MACHINE, name), intervals[name].upper, MOST)
     for source in plan.inputs:
         if source.is_collection and not ways.comes_out_of_decoding(source):

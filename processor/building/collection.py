@@ -10,7 +10,7 @@ from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import ConfigError
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import CodePlace, here
-from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
+from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.steps import Sql, Step
 from ikebana.processor.planning.plan import Concat, Linear, OnChange, Operator, Output, Reduce
@@ -223,6 +223,7 @@ class Collection(Generic[Key, Value]):
         function: Callable[[Any, list[tuple[Any, int]]], Iterable[Any]] | str | None = None,
         *,
         by: str | None = None,
+        total: bool = False,
         name: str | None = None,
         aggregates: Mapping[str, str] | None = None,
         **named: str,
@@ -230,7 +231,8 @@ class Collection(Generic[Key, Value]):
         """Reduce the pairs of each key, by aggregates or by a Python function.
 
         `(key, value)` to `(by, {name: aggregate, ...})`: keyword arguments are fields with
-        their aggregates, `by` is the SQL of another key.  With a function, `(key, value)` to
+        their aggregates, `by` is the SQL of another key, and with `total` there is one result for
+        all rows, also if there are none.  With a function, `(key, value)` to
         `(key, result)` for each result of `function(key, [(value, count), ...])`.  When a
         result changes, the old one is retracted at that time.  Aggregates: docs/keyed.md.
 
@@ -246,9 +248,11 @@ class Collection(Generic[Key, Value]):
         ('tea', {'n': 2}) 5 1
         """
         source = self.built()
-        own = name or f"{source}_by_{identifier(by) if by else 'key'}"
+        of = identifier(by) if by else "key"
+        own = name or (f"{source}_total" if total else f"{source}_by_{of}")
         all_named = {**(aggregates or {}), **named}
-        return made(self.parts, Reduce(own, source, tuple(all_named.items()), by, function))
+        reduce = Reduce(own, source, tuple(all_named.items()), by, function, total)
+        return made(self.parts, reduce)
 
     def as_of(
         self,
@@ -260,6 +264,7 @@ class Collection(Generic[Key, Value]):
         at: At = "alt",
         outer: bool = False,
         retract: Retract = "current",
+        locked_by: Iterable[str] = (),
         aliases: tuple[str, str] = ("left", "right"),
         name: str | None = None,
     ) -> "Collection[Any, dict[str, Any]]":
@@ -268,7 +273,8 @@ class Collection(Generic[Key, Value]):
         `(key, left), (key, right)` to `(key of left, {field: ...})`.  `on` are SQL conditions
         and `select` the fields, over columns with an alias in front: `left` or `right`, unless
         `aliases` names others.  A later change of `right` revises no result; `retract` says
-        what the retraction of a left row retracts.  See `AsOfJoin` for `at` and `outer`.  The
+        what the retraction of a left row retracts, and an update of columns that are not in
+        `locked_by` keeps what was met.  See `AsOfJoin` for `at` and `outer`.  The
         keywords are the keys of an `as_of_join` in a pipeline file.
 
         >>> import ikebana as ik
@@ -293,7 +299,10 @@ class Collection(Generic[Key, Value]):
         own = name or f"{left}_as_of_{met}"
         inputs = JoinInput(aliases[0], left), JoinInput(aliases[1], met)
         columns = tuple(select.items())
-        join = AsOfJoin(own, *inputs, conditions(on), columns, key, at, outer, retract)
+        lock = tuple(locked_by)
+        join = AsOfJoin(
+            own, *inputs, conditions(on), columns, key, at, outer, retract, locked_by=lock
+        )
         return made(self.parts, join)
 
     def distinct(self, *columns: str, name: str | None = None) -> "Collection[Any, Any]":
@@ -396,10 +405,11 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Key, Value]":
         """Write the updates of this collection to a topic, and return the collection.
 
-        `name` is the output's, by default the topic's; `format` one of docs/formats-out.md.
-        `partitions` is how many a topic gets that does not exist yet; see `Output`.  `on_change`
-        says what becomes of the topic when the collection is another one in a later version of
-        the pipeline: it gets the difference, the output needs a `new-topic`, or that is `refuse`d.
+        `name` is that of the output, by default the name of the topic; `format` is one of
+        docs/formats-out.md.  `partitions` is how many a topic gets that does not exist yet; see
+        `Output`.  `on_change` says what becomes of the topic when the collection is another one
+        in a later version of the pipeline: it gets the `difference`, the output needs a
+        `new-topic`, or they `refuse` that.
 
         Raises:
             ConfigError: another output has this name.
@@ -478,6 +488,22 @@ class Collection(Generic[Key, Value]):
 def made(parts: Parts, operator: Operator) -> Collection[Any, Any]:
     """Add an operator to the parts, and return its collection."""
     return Collection(parts, parts.add(operator))
+
+
+def made_outer(
+    parts: Parts,
+    join: DeltaJoin,
+    left: Mapping[str, str | Iterable[str]],
+    full: Mapping[str, str | Iterable[str]],
+) -> Collection[Any, Any]:
+    """Add a delta join, of which some inputs may be outer, and return its collection."""
+    if not left and not full:
+        return made(parts, join)
+    # DuckDB takes a while to import, and memory: only where there is SQL.
+    from ikebana.processor.building.views import derived
+
+    told = [tuple((k, conditions(on)) for k, on in each.items()) for each in (left, full)]
+    return Collection(parts, derived(parts, lambda s: s.delta(join, *told)))
 
 
 def concat(

@@ -10,7 +10,7 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.building.collection import Collection, concat, conditions, made
+from ikebana.processor.building.collection import Collection, concat, conditions, made_outer
 from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
@@ -168,8 +168,10 @@ class Pipeline:
         self,
         inputs: Mapping[str, Collection[Any, Any]],
         *,
-        where: str | Iterable[str],
+        where: str | Iterable[str] = (),
         select: Mapping[str, str],
+        left: Mapping[str, str | Iterable[str]] | None = None,
+        full: Mapping[str, str | Iterable[str]] | None = None,
         key: str | None = None,
         orders: Mapping[str, Iterable[str]] | None = None,
         cartesian: bool = False,
@@ -180,9 +182,10 @@ class Pipeline:
 
         `inputs` are collections by alias; `where` are SQL conditions, and `select` the fields
         of the result, over columns with an alias in front.  `key` is the SQL of the result's
-        key, by default the key of the first input.  `orders`, `cartesian` and `strategy` lay
-        the join out; see `DeltaJoin` and docs/joins.md.  The keywords are the keys of a
-        `delta_join` in a pipeline file.
+        key, by default the key of the first input.  `left` and `full` have the conditions of
+        inputs that may be without a match, by alias: outer joins behind the others.  `orders`,
+        `cartesian` and `strategy` lay the join out; see `DeltaJoin` and docs/joins.md.  The
+        keywords are the keys of a `delta_join` in a pipeline file.
 
         >>> import ikebana as ik
         >>> shop = ik.Pipeline("shop")
@@ -210,7 +213,7 @@ class Pipeline:
         columns = tuple(select.items())
         texts = conditions(where)
         join = DeltaJoin(own, aliases, texts, columns, key, paths, cartesian, strategy)
-        return made(self._parts, join)
+        return made_outer(self._parts, join, left or {}, full or {})
 
     def sql(self, query: str, *, name: str, key: str | None = None) -> Collection[Any, Any]:
         """Make a view of a SQL query, and keep its result current.

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 from pyarrow import fs
 
-from ikebana.arrangements.files import file_system
+from ikebana.arrangements.files import file_system, make_folder, small_file
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.layout import Layout, reached
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.state_forms import state_forms
-from ikebana.processor.timing.reclock import Positions, SourceOffset
+from ikebana.processor.timing.source_offset import Positions, SourceOffset
 
 FORMAT = 1
 """The format of the metadata of a checkpoint that has never been rescaled in its place."""
@@ -45,6 +45,7 @@ class Birth(msgspec.Struct, frozen=True):
     * `generations`, `generations_before`: the names that have been used (`edits_resolved`), now
       and before the last edit.
     * `released`: the parts of the state that removed operators have left.
+    * `last_edit`: the description of the last edit (`last_edit`), empty if there was none.
     """
 
     id: str
@@ -63,6 +64,17 @@ class Birth(msgspec.Struct, frozen=True):
     generations_before: dict[str, int] = {}
     layout: str = ""
     begins: Positions = {}
+    last_edit: dict[str, Any] = {}
+
+    @property
+    def begin(self) -> int:
+        """The time at which the plan began: that of the snapshots of its inputs, else 0."""
+        return self.start.upper if self.start.batch < 0 else 0
+
+    @property
+    def first_offsets(self) -> Positions:
+        """The offsets at which reading began; none where an older version has forgotten them."""
+        return self.begins or ({} if self.epoch else self.start.positions)
 
 
 class Checkpoint:
@@ -85,7 +97,7 @@ class Checkpoint:
                 that cannot be used here.
         """
         with reached(self.location, "read"):
-            raw = self._read(_BIRTH)
+            raw = small_file(self._system, f"{self._path}/{_BIRTH}")
         if raw is None:
             if not Layout(self.location, 0).is_empty():
                 raise CheckpointError(
@@ -121,7 +133,7 @@ class Checkpoint:
 
     def relocate(self) -> Birth:
         """Record the current location, after the checkpoint was moved."""
-        raw = self._read(_BIRTH)
+        raw = small_file(self._system, f"{self._path}/{_BIRTH}")
         if raw is None:
             raise CheckpointError(
                 f'"{self.location}" holds no checkpoint of ikebana',
@@ -141,7 +153,7 @@ class Checkpoint:
         aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
         with reached(self.location, "write"):
-            self._system.create_dir(self._path, recursive=True)
+            make_folder(self._system, self._path)
             with self._system.open_output_stream(aside if local else path) as out:
                 out.write(content)
             if local:
@@ -177,14 +189,6 @@ class Checkpoint:
     def data(self, birth: Birth) -> str:
         """The location of Spark's logs and the shards' files."""
         return f"{self.location.rstrip('/')}/{birth.layout}" if birth.layout else self.location
-
-    def _read(self, name: str) -> bytes | None:
-        try:
-            with self._system.open_input_stream(f"{self._path}/{name}") as stream:
-                content: bytes = stream.read()
-                return content
-        except FileNotFoundError:
-            return None
 
 
 def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birth:

@@ -141,12 +141,13 @@ class _Description:
         """Describe an input that is read again from its beginning, beside what goes on."""
         known = any(shown(each.name) == name for each in self._edit.before.inputs)
         topics = " and ".join(f'"{topic}"' for topic in source.topics)
+        begin = "its beginning" if source.start == "earliest" else "where reading began"
         return PartPlan(
             "input",
             name,
             "replaced" if known else "new",
             source.value_format,
-            why=f"{topics} is read again from its beginning, while the plan of before goes on",
+            why=f"{topics} is read again from {begin}, while the plan of before goes on",
             filled_from=tuple(Origin("topic", topic) for topic in source.topics),
         )
 

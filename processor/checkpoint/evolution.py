@@ -6,7 +6,7 @@ get the difference (`batch.editing`), and the state of removed operators is rele
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,8 +20,9 @@ from ikebana.processor.checkpoint.checkpoint import (
     differences,
 )
 from ikebana.processor.checkpoint.parts import parts_of
-from ikebana.processor.planning import identity
-from ikebana.processor.planning.backfill import beside, has_caught_up
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.planning import identity, planner
+from ikebana.processor.planning.backfill import beside, core, has_caught_up, origin_of, read_again
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
@@ -30,7 +31,8 @@ from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.planning.state_forms import differing
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.again import first_offsets, why_not_placed
+from ikebana.processor.timing.source_offset import SourceOffset
 
 
 class _Unreadable(CheckpointError):
@@ -59,6 +61,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
         released=tuple(sorted(released)),
         edits=birth.edits - 1,
         generations=birth.generations_before,
+        last_edit={},
     )
 
 
@@ -71,7 +74,9 @@ def resumed(birth: Birth, plan: Plan) -> Plan:
 @functools.lru_cache(maxsize=4)
 def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     # Cached, because a start asks several times, and comparing SQL means parsing it.
-    same = identity.resumed(as_written(old), as_written(plan))
+    read = planner.physical(old).readings
+    decoded = {shown(each.name): read[each.name].columns for each in core(old).inputs}
+    same = identity.resumed(as_written(old), as_written(plan), decoded)
     return resolved(old, same, dict(used))
 
 
@@ -158,13 +163,41 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
     if _bound(old) == _bound(plan):
         return birth
     if problems := list(problems_of(edit_between(old, plan), birth.generations, given)):
-        raise CheckpointError(
-            "the checkpoint was made by another plan: "
-            + "; ".join(f"{each.path} {each.reason}" for each in problems),
-            hint=_remedies(problems),
-            paths=[each.path for each in problems],
-        )
+        raise _impossible(problems)
     return _edited(birth, old, plan)
+
+
+def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[Problem]:
+    """Yield inputs that would have to be read again, but nobody knows how they were read.
+
+    `last` is the last batch.
+    """
+    old, found = recorded(birth), resumed(birth, plan)
+    names, first = read_again(old, found), first_offsets(birth.first_offsets, last)
+    for given, source in zip(plan.inputs, found.inputs, strict=True):
+        if source.name not in names:
+            continue
+        why = None
+        origin = origin_of(old, source)
+        if source.event_time is not None and origin is not None:
+            why = why_not_placed(last.known.get(origin.name))
+        elif source.start == "latest" and not first.keys() >= {*source.topics}:
+            why = "an earlier version has not logged the offsets at which it began to read"
+        if why is not None:
+            yield Problem(
+                f"inputs.{shown(given.name)}",
+                f"would have to be read again: {why}",
+                "Read a copy of its topic by a new input beside it",
+            )
+
+
+def _impossible(problems: Sequence[Problem]) -> CheckpointError:
+    return CheckpointError(
+        "the checkpoint was made by another plan: "
+        + "; ".join(f"{each.path} {each.reason}" for each in problems),
+        hint=_remedies(problems),
+        paths=[each.path for each in problems],
+    )
 
 
 class Step(NamedTuple):
@@ -197,6 +230,8 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
     between = beside(old, found)
     if between is None:
         return Step(found, after)
+    if problems := list(unlogged(birth, plan, last)):
+        raise _impossible(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
             return Step(found, after)
@@ -273,8 +308,10 @@ def edit_of(birth: Birth) -> Edit | None:
     return edit_between(old, new)
 
 
-def edit_under_way(birth: Birth, offset: SourceOffset) -> Edit | None:
+def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False) -> Edit | None:
     """The edit that the batches from `offset` on belong to; None if none is under way.
+
+    That one is not among them if it `is_done`.
 
     When all portions are done, the updates of an edit wait in outputs until its time is closed.
     For that nothing of the plan before it is needed any more: if that cannot be made, it is an
@@ -282,7 +319,8 @@ def edit_under_way(birth: Birth, offset: SourceOffset) -> Edit | None:
 
     Raises: CheckpointError, if portions are left and this version cannot read that plan.
     """
-    fills = birth.edits > offset.edits or offset.fills
+    # The batch after the last portion has to know which outputs go on with it.
+    fills = birth.edits > offset.edits or offset.fills or (offset.filled and not is_done)
     if not fills and not offset.editing:
         return None
     try:

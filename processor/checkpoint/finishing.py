@@ -12,7 +12,7 @@ from ikebana.processor.checkpoint.edit_plan import Finishing
 from ikebana.processor.checkpoint.evolution import names_of
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.reclock import is_settled
+from ikebana.processor.timing.source_offset import is_settled
 
 
 def finishing(

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 import msgspec
 from pyarrow import fs
 
-from ikebana.arrangements.files import Folder, file_system
+from ikebana.arrangements.files import Folder, file_system, small_file
 from ikebana.errors import CheckpointError
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 # What Spark and the shards make in the folder of a layout.
 _CONTENTS = ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc", "shards")
@@ -62,7 +62,7 @@ class Layout:
         Raises: CheckpointError, if it cannot be read.
         """
         with reached(self.location, "read"):
-            raw = self._read(f"offsets/{spark_batch}")
+            raw = small_file(self._system, f"{self._path}/offsets/{spark_batch}")
         # The lines are a version, the query's metadata, and one for each source.
         lines = (raw or b"").splitlines()
         try:
@@ -128,14 +128,6 @@ class Layout:
             fs.FileSelector(path, allow_not_found=True)
         )
         return found
-
-    def _read(self, name: str) -> bytes | None:
-        try:
-            with self._system.open_input_stream(f"{self._path}/{name}") as stream:
-                content: bytes = stream.read()
-                return content
-        except FileNotFoundError:
-            return None
 
 
 @contextmanager

@@ -8,13 +8,14 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_description import all_new, described
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, Rescaled, StateSize
-from ikebana.processor.checkpoint.evolution import edit_to, evolved, resumed
+from ikebana.processor.checkpoint.evolution import edit_to, evolved, resumed, unlogged
 from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.timing.source_offset import SourceOffset
 
 
 def planned(
@@ -35,7 +36,8 @@ def planned(
     if birth is None:
         return all_new(plan, location)
     edit = edit_to(birth, plan)
-    refused = tuple(_refused(birth, plan, edit))
+    offset = None if logged is None else logged.offset
+    refused = tuple(_refused(birth, plan, edit, offset or birth.start))
     parts: tuple[PartPlan, ...] = ()
     state: StateSize | None = None
     if edit is not None:
@@ -44,7 +46,6 @@ def planned(
     if not edited:
         # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
-    offset = None if logged is None else logged.offset
     waits = None
     rescales = shards != birth.shards
     if (edited or rescales) and not refused and logged is not None:
@@ -66,7 +67,7 @@ def _as_before(part: PartPlan) -> PartPlan:
     return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part
 
 
-def _refused(birth: Birth, plan: Plan, edit: Edit | None) -> Iterator[Refused]:
+def _refused(birth: Birth, plan: Plan, edit: Edit | None, last: SourceOffset) -> Iterator[Refused]:
     try:
         evolved(birth, plan)
     except CheckpointError as error:
@@ -75,3 +76,6 @@ def _refused(birth: Birth, plan: Plan, edit: Edit | None) -> Iterator[Refused]:
             yield Refused(each.path, each.reason, each.remedy)
         if not problems:
             yield Refused("", error.message, error.hint or "")
+        return
+    for each in unlogged(birth, plan, last) if last.batch >= 0 else ():
+        yield Refused(each.path, each.reason, each.remedy)

@@ -33,7 +33,7 @@ from ikebana.processor.checkpoint.checkpoint import (
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.timing.reclock import is_settled
+from ikebana.processor.timing.source_offset import is_settled
 
 _HELD = 5_000
 _LENGTH = 4

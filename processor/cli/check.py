@@ -2,20 +2,22 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
-from typing import Self
+from typing import Literal, Self
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
+from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.verifying.diff_reader import NoDiffError
-from ikebana.processor.verifying.verify import Summary, Verifier
+from ikebana.processor.verifying.diff_reader import History, NoDiffError, Part
+from ikebana.processor.verifying.verify import Offence, Summary, Verifier
 
 EXIT_OFFENCE = 1
 EXIT_NOT_VERIFIABLE = 2
@@ -26,9 +28,19 @@ _SHOW_EVERY_S = 0.2
 
 @click.command("check")
 @click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["beginning", "snapshot"]),
+    default="snapshot",
+    help="beginning: verify the whole topic, and the snapshots that it passes; snapshot: from the "
+    "newest one of `ikebana compact`, or the beginning if there is none.  [default: snapshot]",
+)
 @connected()
-def check_command(topic: str, *, settings: dict[str, str]) -> None:
-    """Verify the diff topic TOPIC from its beginning up to its frontier.
+def check_command(
+    topic: str, *, start: Literal["beginning", "snapshot"], settings: dict[str, str]
+) -> None:
+    """Verify the diff topic TOPIC from a snapshot or its beginning up to its frontier.
 
     The progress records must leave no gap.  Each batch must have as many updates as its
     progress record counts, all at times within its interval.  After every time the
@@ -41,22 +53,22 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
     """
     reading = DiffTopic(settings, topic)
     try:
-        if gone := reading.deleted():
-            click.echo(f"not verifiable: {gone}")
-            sys.exit(EXIT_NOT_VERIFIABLE)
+        snapshots = _begun(reading, start)
         ends = reading.ends()
         verifier = Verifier(topic, complete=reading.complete)
+        offence = None
         with (
             _Display(topic, sum(ends.values())) as display,
             closing(reading.closed()) as parts,
         ):
             for part in parts:
-                if verifier.feed(part):
+                offence = verifier.feed(part) or _snapshot_offence(verifier, part, snapshots)
+                if offence is not None:
                     break
                 display.show(reading)
-        if verifier.offence is not None:
+        if offence is not None:
             click.echo(_told(topic, verifier.summary()))
-            click.echo(f"not as promised: {verifier.offence.sentence}")
+            click.echo(f"not as promised: {offence.sentence}")
             sys.exit(EXIT_OFFENCE)
         _report(reading, verifier, reading.not_closed(ends))
     except NoDiffError:
@@ -69,6 +81,31 @@ def check_command(topic: str, *, settings: dict[str, str]) -> None:
         sys.exit(EXIT_NOT_VERIFIABLE)
     finally:
         reading.close()
+
+
+def _begun(reading: DiffTopic, start: str) -> dict[int, SnapshotRecord]:
+    """Choose where to begin; return the snapshots to verify, by the last batch that each has."""
+    assert reading.snapshots is not None, "a format without snapshots"
+    gone = reading.deleted()
+    if gone and (start == "beginning" or not reading.snapshots.usable()):
+        click.echo(f"not verifiable: {gone}")
+        sys.exit(EXIT_NOT_VERIFIABLE)
+    if start == "snapshot":
+        reading.begin()
+        return {}
+    return {record.last.batch: record for record in reading.snapshots.usable()}
+
+
+def _snapshot_offence(
+    verifier: Verifier, part: Part, snapshots: Mapping[int, SnapshotRecord]
+) -> Offence | None:
+    """Compare the collection after a part with the snapshot of then, if there is one."""
+    if isinstance(part, History) or (record := snapshots.get(part.progress.batch)) is None:
+        return None
+    if verifier.digest() == record.digest:
+        return None
+    at = part.progress.batch
+    return Offence(f"the snapshot after batch {at} has another collection than the topic", at)
 
 
 def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
@@ -86,7 +123,12 @@ def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
         sys.exit(EXIT_NOT_VERIFIABLE)
     click.echo(f"accumulated: {_size(summary)}")
     click.echo(f"not closed yet: {counted(not_closed, 'update')}")
-    if not reading.complete:
+    if (snapshot := reading.snapshot) is not None:
+        click.echo(
+            f"verified from a snapshot as of {moment(snapshot.time)}, which has "
+            f"{counted(snapshot.count, 'update')}: earlier updates were not checked"
+        )
+    elif not reading.complete:
         click.echo(
             f"verified from time {summary.verified_from}: earlier progress was deleted, so "
             f"{summary.history:,} updates before that time were not checked"

@@ -2,7 +2,8 @@
 
 import functools
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,13 @@ _DEFAULT = "localhost:9092"
 Command = Callable[..., None]
 
 
-_BROKERS = click.option(
+BROKERS = click.option(
     "--bootstrap-servers",
     metavar="H:P",
     envvar="IKEBANA_BOOTSTRAP_SERVERS",
     help=f"Brokers; wins over the files. [env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
 )
-_CONFIG = click.option(
+CONFIG = click.option(
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -43,8 +44,8 @@ def connected(*formats: str) -> Callable[[Command], Command]:
     """
 
     def made(command: Command) -> Command:
-        @_BROKERS
-        @_CONFIG
+        @BROKERS
+        @CONFIG
         @click.option(
             "--pipeline",
             metavar="PIPELINE",
@@ -112,6 +113,48 @@ def told_by(
         settings["bootstrap.servers"] = bootstrap_servers
     settings.setdefault("bootstrap.servers", _DEFAULT)
     return settings, form
+
+
+def outputs_told(
+    what: Sequence[str], form: str | None, bootstrap_servers: str | None, config: Path | None
+) -> tuple[dict[str, str], dict[str, str], "Plan | None"]:
+    """Return the settings of the Kafka client, the topics with their formats, and the plan.
+
+    `what` is a pipeline, with all of its outputs and its error topic, or topics by name.
+
+    Raises:
+        ConfigError: a file cannot be read, or a name is none of a topic.
+    """
+    plan = None
+    settings = {} if config is None else read_config(config)
+    if _is_pipeline(what[0]):
+        if len(what) > 1 or form is not None:
+            raise ConfigError("cannot go on: a pipeline stands alone, and names its formats")
+        # Imported here, so that `--help` does not wait for DuckDB.
+        from ikebana.processor.cli import finding
+
+        found = finding.read(
+            Path(what[0]),
+            bootstrap_servers=bootstrap_servers,
+            checkpoint="-",
+            environ=os.environ,
+        )
+        settings = {**found.settings.kafka, **settings}
+        plan = found.plan
+        formats: dict[str, str] = {each.topic: each.format for each in plan.published}
+    else:
+        formats = dict.fromkeys(what, form or "diff")
+    for topic in formats:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) or topic in (".", ".."):
+            raise ConfigError(f'cannot read "{topic}": it is no name of a topic')
+    if bootstrap_servers:
+        settings["bootstrap.servers"] = bootstrap_servers
+    settings.setdefault("bootstrap.servers", _DEFAULT)
+    return settings, formats, plan
+
+
+def _is_pipeline(given: str) -> bool:
+    return ":" in given or given.endswith((".yaml", ".yml", ".sql")) or Path(given).is_file()
 
 
 def _format_of(topic: str, plan: "Plan", path: Path) -> str:

@@ -12,19 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ikebana.errors import SourceError
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import shown
 from ikebana.processor.ground.moments import iso, moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.records import Record, record_at
 from ikebana.processor.verifying.current_errors import CurrentError, standing
-
-# A failed record may be deleted, so the wait for it is short.
-_PATIENCE_S = 10.0
-
-_Record = tuple[bytes | None, bytes | None]
 
 
 @click.command("errors")
@@ -48,14 +43,14 @@ def errors_command(
     )
     reading = DiffTopic(settings.kafka, plan.error_topic)
     try:
-        reading.require_beginning()
+        reading.begin()
         with closing(reading.closed()) as parts:
             found = standing(parts)
         frontier = reading.frontier
     finally:
         reading.close()
     source = {**settings.kafka, **settings.source_kafka}
-    fetched: list[_Record | None] = [None] * len(found)
+    fetched: list[Record | None] = [None] * len(found)
     if records:
         fetched = _records(source, found)
     if as_json:
@@ -68,34 +63,16 @@ def errors_command(
         click.echo(f"{plan.error_topic}: {sum(e.number for e in found):,} errors, {closed}")
 
 
-def _records(settings: Mapping[str, str], found: list[CurrentError]) -> list[_Record | None]:
+def _records(settings: Mapping[str, str], found: list[CurrentError]) -> list[Record | None]:
     """The key and value of each failed record; None if it has been deleted."""
     reader = Reader(settings)
     try:
-        return [None if e.place is None else _record(reader, e.place) for e in found]
+        return [None if e.place is None else record_at(reader, e.place) for e in found]
     finally:
         reader.close()
 
 
-def _record(reader: Reader, place: tuple[str, int, int]) -> _Record | None:
-    topic, partition, offset = place
-    try:
-        low, high = reader.watermarks(topic, partition)
-        if not low <= offset < high:
-            return None
-        wanted = Range(topic, partition, offset, offset + 1)
-        for _, messages in reader.read([wanted], _PATIENCE_S):
-            for message in messages:
-                return message.key(), message.value()
-    except SourceError:
-        # The record or its topic has been deleted; the error is listed without it.
-        return None
-    return None
-
-
-def _line(
-    error: CurrentError, record: tuple[bytes | None, bytes | None] | None, *, asked: bool
-) -> dict[str, Any]:
+def _line(error: CurrentError, record: Record | None, *, asked: bool) -> dict[str, Any]:
     line: dict[str, Any] = {
         "time": error.time,
         "at": iso(error.time),
@@ -119,7 +96,7 @@ def _line(
 
 def _print(
     found: list[CurrentError],
-    fetched: list[_Record | None],
+    fetched: list[Record | None],
     *,
     asked: bool,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Read the argument PIPELINE of a command: a YAML file, or a pipeline in a Python module."""
+"""Read the argument PIPELINE of a command: a file, or a pipeline in a Python module."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def line_of(given: Path, path: str) -> int | None:
     if not given.exists():
         return None
     text = pipeline.file_text(given, "pipeline file")
-    lines = read_yaml(text, str(given), os.environ).lines
+    lines = pipeline.document_of(text, str(given), os.environ).lines
     while path and path not in lines:
         path = path.rpartition(".")[0]
     return lines.get(path)

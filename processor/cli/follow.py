@@ -37,10 +37,11 @@ _ROWS = 15
 @click.option(
     "--from",
     "start",
-    type=click.Choice(["beginning", "now"]),
-    default="beginning",
-    show_default=True,
-    help="now: show only updates that are closed from now on, and count sizes from here.",
+    type=click.Choice(["beginning", "snapshot", "now"]),
+    default="snapshot",
+    help="beginning: of the topic; snapshot: the newest one of `ikebana compact`, or the "
+    "beginning if there is none; now: show only updates that are closed from now on, and count "
+    "sizes from here.  [default: snapshot]",
 )
 @click.option(
     "--updates",
@@ -61,7 +62,7 @@ def follow_command(
     topic: str,
     *,
     form: str,
-    start: Literal["beginning", "now"],
+    start: Literal["beginning", "snapshot", "now"],
     updates: int | None,
     until: int | None,
     settings: dict[str, str],
@@ -87,6 +88,8 @@ def follow_command(
         if start == "now":
             before = reading.skip_closed()
             tally.frontier = reading.frontier
+        elif start == "snapshot":
+            reading.begin()
         else:
             reading.require_beginning()
         console = Console(highlight=False)

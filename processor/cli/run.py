@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from ikebana.processor.cli.watching import watchable, watched
 from ikebana.processor.ground.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
+    from ikebana.processor.configuring.settings import Settings
+    from ikebana.processor.planning.plan import Plan
     from ikebana.processor.spark.query import Running
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
@@ -38,6 +40,7 @@ def run_command(
     checkpoint: str | None,
     refuse_changes: bool,
     http: tuple[str, int] | None,
+    token_file: Path | None,
     ready_within: float,
     stuck_after: float | None,
     start_within: float,
@@ -52,10 +55,10 @@ def run_command(
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
     """
+    if token_file is not None and http is None:
+        raise click.UsageError("--token-file needs --http, whose console shows records to tokens")
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
-    from ikebana.processor.watching.display import BatchDisplay
-    from ikebana.processor.watching.watchers import Watchers
 
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
@@ -64,25 +67,46 @@ def run_command(
         from ikebana.processor.cli.plan import demand_unchanged
 
         demand_unchanged(plan, settings)
-    with on_signals() as stopping, BatchDisplay(plan, once=once) as display, ExitStack() as opened:
-        monitor = None
-        if http is not None:
-            limits = ready_within, stuck_after, start_within
-            monitor = opened.enter_context(watched(plan, settings, http, *limits, display.say))
+
+    def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
+        if http is None:
+            return nullcontext()
+        told = http, token_file, ready_within, stuck_after, start_within
+        return watched(plan, settings, *told, say)
+
+    with finding.placed_in(file):
+        _run(plan, settings, once=once, watch=watch)
+
+
+def _run(
+    plan: "Plan",
+    settings: "Settings",
+    *,
+    once: bool,
+    watch: "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]",
+) -> None:
+    """Run a plan with a display; `watch` opens what else watches it, and says where."""
+    from ikebana.processor.watching.display import BatchDisplay
+    from ikebana.processor.watching.watchers import Watchers
+
+    with (
+        on_signals() as stopping,
+        BatchDisplay(plan, once=once) as display,
+        watch(display.say) as monitor,
+    ):
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.
             from ikebana.processor.spark import supervised
 
-            with finding.placed_in(file):
-                supervised.run(
-                    plan,
-                    settings,
-                    once=once,
-                    stopping=stopping,
-                    watcher=display if monitor is None else Watchers([display, monitor]),
-                    on_start=_started(display, monitor),
-                    on_trigger=None if monitor is None else monitor.trigger,
-                )
+            supervised.run(
+                plan,
+                settings,
+                once=once,
+                stopping=stopping,
+                watcher=display if monitor is None else Watchers([display, monitor]),
+                on_start=_started(display, monitor),
+                on_trigger=None if monitor is None else monitor.trigger,
+            )
         except Stopped:
             display.stopped_early()
         else:
@@ -99,6 +123,7 @@ def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[R
                 running.spark_ui,
                 running.standing,
                 running.waiting,
+                precedes=running.precedes,
             )
 
     return tell

@@ -1,22 +1,25 @@
 """`ikebana serve`: follow outputs into local arrangements, and answer reads of them."""
 
 import functools
-import os
-import re
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.cli.connection import read_config
+from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.watching import address
 from ikebana.processor.ground.log_lines import note
 from ikebana.processor.kafka import client
-from ikebana.processor.planning.plan import Plan
 
-_DEFAULT = "localhost:9092"
+if TYPE_CHECKING:
+    from ikebana.serving.http.server import Listening
+    from ikebana.serving.retention import Retention
+
 _FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
+
+
+_FILE = click.Path(path_type=Path)
 
 
 class _Retain(click.ParamType[object]):
@@ -71,7 +74,52 @@ class _Retain(click.ParamType[object]):
     "--token-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Bearer tokens, one a line; without it, everybody who reaches the address may read.",
+    help="Bearer tokens, one a line, or a YAML file of tokens and what each may see; without it, "
+    "everybody who reaches the address may read.",
+)
+@click.option(
+    "--anyone",
+    is_flag=True,
+    help="Answer on another address than this machine's own without asking who it is.",
+)
+@click.option("--tls-cert", metavar="FILE", type=_FILE, help="Answer over TLS; PEM.")
+@click.option(
+    "--tls-key", metavar="FILE", type=_FILE, help="The key, if --tls-cert has none; PEM."
+)
+@click.option(
+    "--tls-client-ca",
+    metavar="FILE",
+    type=_FILE,
+    help="Ask clients for a certificate that one of these has signed; PEM.",
+)
+@click.option(
+    "--probes",
+    metavar="HOST:PORT",
+    type=address,
+    help="Answer /live, /ready and /metrics here, too, without TLS and tokens.",
+)
+@click.option(
+    "--rate",
+    metavar="N",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Requests a second of each token, or of each address without tokens.  "
+    "[default: no limit]",
+)
+@click.option(
+    "--sql-seconds",
+    metavar="N",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="The time of a SQL query.",
+)
+@click.option(
+    "--sql-memory",
+    metavar="MIB",
+    type=click.IntRange(min=16),
+    default=1024,
+    show_default=True,
+    help="The memory of a SQL query; two run at once.",
 )
 @click.option(
     "--ready-within",
@@ -87,31 +135,9 @@ class _Retain(click.ParamType[object]):
     type=click.Choice(_FORMATS),
     help="The format of all TOPICs.  [default: diff]",
 )
-@click.option(
-    "--bootstrap-servers",
-    metavar="H:P",
-    envvar="IKEBANA_BOOTSTRAP_SERVERS",
-    help=f"Brokers; wins over the files. [env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Settings of the Kafka client, a line `key=value` each.",
-)
-def serve_command(
-    what: tuple[str, ...],
-    *,
-    data: Path,
-    http: tuple[str, int],
-    retain: object,
-    rebuild: bool,
-    token_file: Path | None,
-    ready_within: float,
-    form: str | None,
-    bootstrap_servers: str | None,
-    config: Path | None,
-) -> None:
+@BROKERS
+@CONFIG
+def serve_command(what: tuple[str, ...], **given: Any) -> None:
     """Serve the outputs of PIPELINE, a YAML file or module:name, or the output topics TOPIC....
 
     Each topic is followed into an arrangement in the folder --data, which other processes
@@ -122,74 +148,97 @@ def serve_command(
     Exit status 0: stopped.  1: a topic cannot be followed; the message says why.
     """
     try:
-        from ikebana.serving.http.app import Limits
-        from ikebana.serving.http.server import Address, serve
+        import ikebana.serving.http.server as _  # noqa: F401 - whether it is installed
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"cannot serve: there is no module {error.name}",
             hint='Install ikebana with what it needs: pip install "ikebana[serve]".',
         ) from error
+    _serve(what, _Given(**given))
+
+
+class _Given(NamedTuple):
+    """The options of the command."""
+
+    data: Path
+    http: tuple[str, int]
+    retain: "Retention | None"
+    rebuild: bool
+    token_file: Path | None
+    anyone: bool
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    probes: tuple[str, int] | None
+    rate: float | None
+    sql_seconds: float
+    sql_memory: int
+    ready_within: float
+    form: str | None
+    bootstrap_servers: str | None
+    config: Path | None
+
+
+def _serve(what: tuple[str, ...], given: _Given) -> None:
     from ikebana.processor.console import plan_view
     from ikebana.processor.kafka import following
-    from ikebana.serving.retention import USUAL, Retention
+    from ikebana.serving import access
+    from ikebana.serving.http.guard import Limits
+    from ikebana.serving.http.server import serve
+    from ikebana.serving.retention import USUAL
     from ikebana.serving.service import Service, Wanted
+    from ikebana.serving.sql import query
 
-    tokens = () if token_file is None else _tokens(token_file)
-    settings, formats, plan = _wanted(what, form, bootstrap_servers, config)
+    permitted = access.Access() if given.token_file is None else access.read(given.token_file)
+    listening = _listening(given)
+    settings, formats, plan = outputs_told(what, given.form, given.bootstrap_servers, given.config)
+    permitted.check(formats)
     client.reach(settings)
-    retention = retain if isinstance(retain, Retention) else USUAL
+    retention = given.retain or USUAL
+    # Where a topic was compacted, the history that is kept begins at an older snapshot.
+    since = following.Since(lambda topic, upper: retention.since(upper, topic), strict=False)
     service = Service(
-        Wanted(formats, data, retention, rebuild),
-        functools.partial(following.follow, settings),
+        Wanted(formats, given.data, retention, given.rebuild),
+        functools.partial(following.follow, settings, since=since),
         note,
     )
-    drawn = None if plan is None else plan_view.of_served(plan)
-    serve(service, Address(*http), Limits(tokens), ready_within, note, drawn)
+    serve(
+        service,
+        listening,
+        Limits(permitted, given.rate, any_host=given.anyone or given.tls_client_ca is not None),
+        given.ready_within,
+        note,
+        None if plan is None else plan_view.of_served(plan),
+        query.Limits(seconds=given.sql_seconds, memory_bytes=given.sql_memory << 20),
+    )
 
 
-def _wanted(
-    what: Sequence[str], form: str | None, bootstrap_servers: str | None, config: Path | None
-) -> tuple[dict[str, str], dict[str, str], Plan | None]:
-    """Return the settings of the Kafka client, the topics with their formats, and the plan."""
-    plan = None
-    settings = {} if config is None else read_config(config)
-    if _is_pipeline(what[0]):
-        if len(what) > 1 or form is not None:
-            raise ConfigError("cannot serve: a pipeline stands alone, and names its formats")
-        # Imported here, so that `--help` does not wait for DuckDB.
-        from ikebana.processor.cli import finding
+def _listening(given: _Given) -> "Listening":
+    """Judge where to answer, and how."""
+    from ikebana.serving.http.server import Address, Listening, Tls
 
-        found = finding.read(
-            Path(what[0]),
-            bootstrap_servers=bootstrap_servers,
-            checkpoint="-",
-            environ=os.environ,
-        )
-        settings = {**found.settings.kafka, **settings}
-        plan = found.plan
-        formats: dict[str, str] = {each.topic: each.format for each in plan.published}
-    else:
-        formats = dict.fromkeys(what, form or "diff")
-    for topic in formats:
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) or topic in (".", ".."):
-            raise ConfigError(f'cannot serve "{topic}": it is no name of a topic')
-    if bootstrap_servers:
-        settings["bootstrap.servers"] = bootstrap_servers
-    settings.setdefault("bootstrap.servers", _DEFAULT)
-    return settings, formats, plan
+    if given.tls_cert is None and (given.tls_key or given.tls_client_ca):
+        raise ConfigError("cannot serve: --tls-key and --tls-client-ca need --tls-cert")
+    tls = None
+    if given.tls_cert is not None:
+        tls = Tls(given.tls_cert, given.tls_key, given.tls_client_ca)
+    known = given.token_file or given.tls_client_ca
+    _judge(given.http[0], known=known, tls=tls, anyone=given.anyone)
+    probes = None if given.probes is None else Address(*given.probes)
+    return Listening(Address(*given.http), tls, probes)
 
 
-def _is_pipeline(given: str) -> bool:
-    return ":" in given or given.endswith((".yaml", ".yml")) or Path(given).is_file()
-
-
-def _tokens(path: Path) -> tuple[str, ...]:
-    try:
-        lines = path.read_text(encoding="ascii").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"could not read tokens {path}: {error}") from error
-    if not lines:
+def _judge(host: str, *, known: object, tls: object, anyone: bool) -> None:
+    """Refuse to give everything to everybody by mistake, and warn of tokens that can be read."""
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        return
+    if not known and not anyone:
         raise ConfigError(
-            f"cannot use tokens {path}: it has none", hint="Write one token on each line."
+            f"cannot serve on {host}: everybody who reaches it could read everything",
+            hint="Give --token-file or --tls-client-ca, or --anyone if that is meant.",
         )
-    return tuple(lines)
+    if tls is None:
+        note(
+            f"warning: {host} is answered without TLS, so who sees the network can read tokens "
+            "and data; give --tls-cert, or put it behind something that has TLS"
+        )

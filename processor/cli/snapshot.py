@@ -1,4 +1,4 @@
-"""`ikebana snapshot`: print a topic's collection as of a time, as JSON lines."""
+"""`ikebana snapshot`: print a topic's collection as of a time, as JSON lines or as a table."""
 
 import base64
 import sys
@@ -12,7 +12,7 @@ from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.errors import SourceError
+from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.cli.values import Time
 from ikebana.processor.ground.moments import moment
@@ -25,6 +25,7 @@ from ikebana.processor.verifying.verify import batch_offence
 
 Counts = dict[tuple[bytes | None, bytes], int]
 Written = Callable[[bytes], object]
+_BINARY = ("parquet", "arrow")
 
 
 @click.command("snapshot")
@@ -37,27 +38,43 @@ Written = Callable[[bytes], object]
     "where times are milliseconds, a date like 2024-02-29 or 2024-02-29T12:30:00Z.  [default: "
     "the greatest closed time, which is the frontier - 1]",
 )
+@click.option(
+    "--output",
+    type=click.Choice(["json", "csv", "parquet", "arrow"]),
+    default="json",
+    show_default=True,
+    help="The others than json are tables: a column for each field of keys and values that are "
+    "JSON objects, as in `ikebana sql`, and the column count.  arrow is an Arrow stream.",
+)
 @connected("diff", *SINGLE_VALUE_FORMATS, *FACT_FORMATS)
 def snapshot_command(
-    topic: str, *, as_of: int | None, form: str, settings: dict[str, str]
+    topic: str, *, as_of: int | None, output: str, form: str, settings: dict[str, str]
 ) -> None:
     """Print the collection that the updates in TOPIC add up to, as of a time.
 
-    Each line is {"key": ..., "value": ..., "count": ...}, ordered by the bytes of key
-    and value.  All keys are printed in one form: as JSON if every key is JSON, else as
-    strings if every key is UTF-8, else as {"base64": "..."}.  The same holds for values.
-    A record without a key has the key null.
+    With --output json, each line is {"key": ..., "value": ..., "count": ...}, ordered by the
+    bytes of key and value.  All keys are printed in one form: as JSON if every key is JSON,
+    else as strings if every key is UTF-8, else as {"base64": "..."}.  The same holds for
+    values.  A record without a key has the key null.
     """
+    if output in _BINARY and sys.stdout.isatty():
+        raise ConfigError(
+            f"cannot print {output} on a terminal",
+            hint=f"Write it to a file: ikebana snapshot {topic} --output {output} > FILE",
+        )
     if form not in FACT_FORMATS:
         reading = DiffTopic(settings, topic, form)
         try:
-            reading.require_beginning()
+            reading.begin(as_of)
             counts = _accumulated(reading, as_of, counted=OUTPUT_FORMATS[form].as_updates)
         finally:
             reading.close()
     else:
         counts = _accumulated_facts(topic, published(settings, topic, form), as_of)
-    _print(counts)
+    if output == "json":
+        _print(counts)
+    else:
+        _write_table(counts, output)
 
 
 def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Counts:
@@ -139,10 +156,34 @@ def _add(counts: Counts, updates: Iterable[PlacedUpdate | KeyedUpdate], as_of: i
                 counts.pop(data, None)
 
 
+def _in_order(counts: Counts) -> list[tuple[bytes | None, bytes]]:
+    return sorted(counts, key=lambda data: (data[0] or b"", data[1]))
+
+
+def _write_table(counts: Counts, output: str) -> None:
+    # Imported here, because nothing else of this command needs DuckDB.
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    from ikebana.serving.sql.export import table_of
+
+    table = table_of((*data, counts[data]) for data in _in_order(counts))
+    sink = pa.PythonFile(sys.stdout.buffer, mode="w")
+    match output:
+        case "csv":
+            csv.write_csv(table, sink)
+        case "parquet":
+            parquet.write_table(table, sink)
+        case _:
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+    sys.stdout.flush()
+
+
 def _print(counts: Counts) -> None:
     key_written = _way({key for key, _ in counts if key is not None})
     value_written = _way({value for _, value in counts})
-    for key, value in sorted(counts, key=lambda data: (data[0] or b"", data[1])):
+    for key, value in _in_order(counts):
         line = {
             "key": None if key is None else key_written(key),
             "value": value_written(value),

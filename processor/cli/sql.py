@@ -96,7 +96,7 @@ def sql_command(
         raise ConfigError("cannot run the query: give one of --url, --data, and topics")
     settings = {} if config is None else read_config(config)
     settings["bootstrap.servers"] = bootstrap_servers
-    with _reads(url, token, data, topics, form, settings) as reads:
+    with _reads(url, token, data, topics, form, settings, as_of) as reads:
         found = reads.sql(query, as_of=as_of)
     _print(found, output or ("table" if sys.stdout.isatty() else "json"))
 
@@ -109,6 +109,7 @@ def _reads(
     topics: Sequence[str],
     form: str,
     settings: dict[str, str],
+    as_of: int | None,
 ) -> Iterator["Reads"]:
     if url is not None:
         from ikebana.serving.client import connect
@@ -121,12 +122,14 @@ def _reads(
         with folder.open(data) as opened:
             yield opened
     else:
-        with _of_topics(topics, form, settings) as read:
+        with _of_topics(topics, form, settings, as_of) as read:
             yield read
 
 
 @contextmanager
-def _of_topics(topics: Sequence[str], form: str, settings: dict[str, str]) -> Iterator["Reads"]:
+def _of_topics(
+    topics: Sequence[str], form: str, settings: dict[str, str], as_of: int | None
+) -> Iterator["Reads"]:
     """Read topics up to their present frontiers, into a folder that goes afterwards."""
     from ikebana.processor.ground.log_lines import note
     from ikebana.serving.reads import LocalReads
@@ -136,7 +139,9 @@ def _of_topics(topics: Sequence[str], form: str, settings: dict[str, str]) -> It
     client.reach(settings)
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
         wanted = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
-        service = Service(wanted, functools.partial(following.follow, settings), note)
+        since = None if as_of is None else following.Since(lambda *_: as_of)
+        open_topic = functools.partial(following.follow, settings, since=since)
+        service = Service(wanted, open_topic, note)
         service.start()
         try:
             while any(service.standing(name).caught_up_s is None for name in service.names()):

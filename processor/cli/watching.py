@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
+    from ikebana.processor.watching.console_answers import Looking
     from ikebana.processor.watching.monitor import Monitor
 
 # A batch may take run.max_batch, and failed tasks are retried.
@@ -39,6 +41,15 @@ def watchable(command: Callable[..., None]) -> Callable[..., None]:
                 envvar="IKEBANA_HTTP",
                 help="Serve /metrics, /live, /ready and /console/ at this address. "
                 "[env: IKEBANA_HTTP; default: off]",
+            ),
+            click.option(
+                "--token-file",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                envvar="IKEBANA_TOKEN_FILE",
+                help="Bearer tokens, as `ikebana serve` takes them: who sends one that may see "
+                "everything can look at the records that the console lists. "
+                "[env: IKEBANA_TOKEN_FILE; default: nobody]",
             ),
             click.option(
                 "--ready-within",
@@ -85,13 +96,18 @@ def watched(
     plan: Plan,
     settings: Settings,
     address: tuple[str, int],
+    token_file: Path | None,
     ready_within: float,
     stuck_after: float | None,
     start_within: float,
     say: Callable[[str], None],
 ) -> Iterator["Monitor"]:
-    """Serve metrics and health within a `with` block, and report the address."""
+    """Serve metrics and health within a `with` block, and report the address.
+
+    Raises: ConfigError, if it cannot listen there, or use the file of tokens.
+    """
     # Imported here, since most runs do not serve them.
+    from ikebana.processor.checkpoint.last_edit import last_edit
     from ikebana.processor.watching.health import Health, Limits
     from ikebana.processor.watching.monitor import Monitor, serving
 
@@ -99,10 +115,40 @@ def watched(
         stuck_after = _BATCHES_UNTIL_STUCK * settings.max_batch_s
     limits = Limits(ready_within + patience_s(plan), stuck_after, start_within)
     health = Health(limits, time.monotonic)
-    monitor = Monitor(plan, health)
-    with serving(monitor, *address) as url:
+    with ExitStack() as opened:
+        looking = None
+        if token_file is not None:
+            looking = opened.enter_context(_looking(plan, settings, token_file))
+        monitor = Monitor(plan, health, looking, lambda: last_edit(settings.checkpoint))
+        url = opened.enter_context(serving(monitor, *address))
         say(f"serving {url}/metrics, /live and /ready, and {url}/console/")
         try:
             yield monitor
         finally:
             health.end()
+
+
+@contextmanager
+def _looking(plan: Plan, settings: Settings, token_file: Path) -> Iterator["Looking"]:
+    """Let, within a `with` block, the tokens of a file that may see everything look at records."""
+    from ikebana.processor.kafka import sampling
+    from ikebana.processor.kafka.records import Records
+    from ikebana.processor.proposing.columns_seen import ColumnsSeen, columns_seen
+    from ikebana.processor.watching.console_answers import Looking
+    from ikebana.serving import access
+
+    permitted = access.read(token_file)
+
+    def may(token: str) -> bool:
+        grant = permitted.of(token)
+        return grant is not None and grant.collections is None
+
+    def columns(name: str) -> ColumnsSeen | None:
+        found = next((each for each in plan.inputs if each.name == name), None)
+        if found is None:
+            return None
+        return columns_seen(found, [s for t in found.topics for s in sampling.newest(kafka, t)])
+
+    kafka = {**settings.kafka, **settings.source_kafka}
+    with closing(Records(kafka)) as records:
+        yield Looking(may, records.at, columns)

@@ -1,4 +1,4 @@
-"""The pipeline file: YAML text -> a plan and its settings, or every problem at once.
+"""The pipeline file: YAML or SQL text -> a plan and its settings, or every problem at once.
 
 Problems of all kinds (of the YAML, the variables, the schema, the plan, the settings)
 are one list, in the order of the file, each with its path and line.  What cannot be
@@ -10,6 +10,7 @@ A second file may hold settings, which win over those of the first one: the pipe
 the same everywhere, where and how it runs is not.
 """
 
+import re
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.configuring.document import Document
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.configuring.part import Part
 from ikebana.processor.configuring.pipeline_file import (
@@ -25,7 +27,7 @@ from ikebana.processor.configuring.pipeline_file import (
     PipelineFile,
     PlanPart,
 )
-from ikebana.processor.configuring.pipeline_yaml import Document, read_yaml
+from ikebana.processor.configuring.pipeline_yaml import read_yaml
 from ikebana.processor.configuring.settings import OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
 from ikebana.processor.configuring.settings_part import SettingsPart
@@ -41,6 +43,22 @@ from ikebana.processor.reading.codec_of import needs_registry
 AnyPart = TypeVar("AnyPart", bound=Part)
 # Paths in the file, and what is wrong there.
 Problems = list[tuple[str, str]]
+
+
+# What a view of a SQL file has against itself is placed where it is in the file.
+_WITHIN = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
+
+
+class _Place(NamedTuple):
+    """Where a problem is: in another file, or, without a name, in this one."""
+
+    file: str
+    line: int
+    column: int = 0
+
+    def __str__(self) -> str:
+        column = f", column {self.column}" if self.column else ""
+        return f"{f'{self.file}, ' if self.file else ''}line {self.line}{column}"
 
 
 class Pipeline(NamedTuple):
@@ -105,7 +123,7 @@ def parse(
 
     `over` is the name and the text of a file of settings.
     """
-    document = read_yaml(text, source, environ)
+    document = document_of(text, source, environ)
     placed: Placed = {}
     if over is not None:
         document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
@@ -135,6 +153,16 @@ def parse(
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
     return Pipeline(plan, settings)
+
+
+def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
+    """The values of a pipeline file, by its name in SQL or in YAML.  Raises: ConfigError."""
+    if not source.endswith(".sql"):
+        return read_yaml(text, source, environ)
+    # DuckDB takes a while to import, and memory.
+    from ikebana.processor.configuring.pipeline_sql import read_sql
+
+    return read_sql(text, environ)
 
 
 def _mapping(document: Document, source: str) -> dict[str, object]:
@@ -308,20 +336,23 @@ def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | Non
 
 
 def _listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
-    def place(path: str) -> tuple[bool, str, int] | None:
+    def place(path: str, problem: str) -> tuple[_Place | None, str]:
+        within = document.columns and _WITHIN.fullmatch(problem)
+        if within:
+            return _Place("", int(within[1]), int(within[2])), within[3]
         # Of what is not there, the line of the section that it is missing from.
         for section in _sections(path):
             if section in over:
-                return (True, *over[section])
+                return _Place(*over[section]), problem
             if section in document.lines:
-                return (False, "", document.lines[section])
-        return None
+                line, column = document.lines[section], document.columns.get(section, 0)
+                return _Place("", line, column), problem
+        return None, problem
 
-    placed = [(place(path), path, problem) for path, problem in problems]
+    placed = [(*place(path, problem), path) for path, problem in problems]
     placed.sort(key=lambda p: (p[0] is None, p[0]))
     listed = [
-        printable(f"  {path}: {problem}")
-        + ("" if at is None else f" ({f'{at[1]}, ' if at[0] else ''}line {at[2]})")
-        for at, path, problem in placed
+        printable(f"  {path}: {problem}") + ("" if at is None else f" ({at})")
+        for at, problem, path in placed
     ]
     return "\n".join([f"pipeline file {source} has {counted(len(placed), 'problem')}:", *listed])

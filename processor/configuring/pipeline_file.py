@@ -27,6 +27,8 @@ from ikebana.processor.configuring.values import (
     Whole,
     as_aggregates,
     as_by,
+    as_conditions,
+    as_finite_seconds,
     as_flag,
     as_flat_mapped,
     as_joined,
@@ -129,6 +131,7 @@ class OperatorPart(StepPart):
     having: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     aggregates: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_aggregates)] = ()
     function: Text | None = None
+    total: Annotated[bool, BeforeValidator(as_flag)] = False
     delta_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
     as_of_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
     distinct: Text | None = None
@@ -146,10 +149,20 @@ class OperatorPart(StepPart):
     partition: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     order: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     on: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
+    tumble: Text | None = None
+    hop: Text | None = None
+    session: Text | None = None
+    over: Expression | None = None
+    size: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
+    every: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
+    gap: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     at: Annotated[At, choice(At)] = "alt"
     outer: Annotated[bool, BeforeValidator(as_flag)] = False
     retract: Annotated[Retract, choice(Retract)] = "current"
+    locked_by: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     orders: Annotated[tuple[tuple[str, tuple[str, ...]], ...], BeforeValidator(as_orders)] = ()
+    left: Annotated[tuple[tuple[str, tuple[str, ...]], ...], BeforeValidator(as_conditions)] = ()
+    full: Annotated[tuple[tuple[str, tuple[str, ...]], ...], BeforeValidator(as_conditions)] = ()
     cartesian: Annotated[bool, BeforeValidator(as_flag)] = False
     strategy: Annotated[Strategy, choice(Strategy)] = "auto"
 
@@ -195,7 +208,7 @@ class OperatorPart(StepPart):
     def as_reduce(self, name: str, source: str) -> tuple[Operator, ...]:
         """What `reduce` becomes; its conditions are a linear operator behind it."""
         groups = f"{name}.groups" if self.having else name
-        reduce = Reduce(groups, source, self.aggregates, self.by, self.function)
+        reduce = Reduce(groups, source, self.aggregates, self.by, self.function, self.total)
         step = Sql(where=self.having)
         return (reduce, Linear(name, groups, (step,))) if self.having else (reduce,)
 
@@ -205,7 +218,9 @@ class OperatorPart(StepPart):
             raise PlanError(name, [(f"operators.{name}.step", "is missing")])
         return (StateMachine(name, source, self.step, self.view, self.version, self.migrate),)
 
-    def as_join(self, name: str, given: tuple[tuple[str, str], ...]) -> tuple[Operator, ...]:
+    def as_join(
+        self, name: str, given: tuple[tuple[str, str], ...]
+    ) -> tuple[Operator | Derived, ...]:
         """What `delta_join` and `as_of_join` become.  Raises: PlanError."""
         path = f"operators.{name}"
         inputs = tuple(starmap(JoinInput, given))
@@ -223,10 +238,12 @@ class OperatorPart(StepPart):
             raise PlanError(name, problems)
         if self.as_of_join:
             left, right = inputs
-            how = self.at, self.outer, self.retract
+            how = self.at, self.outer, self.retract, self.locked_by
             return (AsOfJoin(name, left, right, self.on, select, self.key, *how),)
         ways = self.orders, self.cartesian, self.strategy
-        return (DeltaJoin(name, inputs, self.where, select, self.key, *ways),)
+        join = DeltaJoin(name, inputs, self.where, select, self.key, *ways)
+        is_outer = self.left or self.full
+        return (sections.delta(join, self.left, self.full) if is_outer else join,)
 
     def as_linear(self, name: str, source: str) -> tuple[Operator, ...]:
         """What `linear` becomes.  Raises: PlanError."""
@@ -276,6 +293,20 @@ class OperatorPart(StepPart):
         """What `first` becomes."""
         return (sections.first(name, source, self.partition, self.order, self.count),)
 
+    def as_windows(self, name: str, source: str) -> tuple[Derived, ...]:
+        """What `tumble`, `hop` and `session` become.  Raises: PlanError."""
+        kind = "tumble" if self.tumble else "hop" if self.hop else "session"
+        needed = {"tumble": ("over", "size"), "hop": ("over", "every", "size")}
+        missing = [key for key in needed.get(kind, ("over", "gap")) if not getattr(self, key)]
+        if missing or self.over is None:
+            problems = [(f"operators.{name}.{key}", "is missing") for key in missing]
+            raise PlanError(name, problems)
+        if kind == "session":
+            return (sections.session(name, source, self.over, self.gap, self.partition),)
+        every = self.every if kind == "hop" else self.size
+        made = sections.windows(name, kind, source, self.over, every=every, size=self.size)
+        return (made,)
+
     def as_far_as_read(self, name: str, unread: Unread) -> tuple[Operator | Derived, ...]:
         """The operators, of which something was not read; none if nothing is known of them.
 
@@ -321,12 +352,15 @@ _SECTIONS: Mapping[str, _Section] = {
     "linear": _Section((), OperatorPart.as_linear),
     "concat": _Section((), OperatorPart.as_concat),
     "state_machine": _Section(("step", "view", "version", "migrate"), OperatorPart.as_machine),
-    "reduce": _Section(("by", "aggregates", "function", "having"), OperatorPart.as_reduce),
+    "reduce": _Section(
+        ("by", "total", "aggregates", "function", "having"), OperatorPart.as_reduce
+    ),
     "delta_join": _Section(
-        ("where", "select", "key", "orders", "cartesian", "strategy"), OperatorPart.as_join
+        ("where", "left", "full", "select", "key", "orders", "cartesian", "strategy"),
+        OperatorPart.as_join,
     ),
     "as_of_join": _Section(
-        ("on", "select", "key", "at", "outer", "retract"), OperatorPart.as_join
+        ("on", "select", "key", "at", "outer", "retract", "locked_by"), OperatorPart.as_join
     ),
     "sql": _Section(("key",), OperatorPart.as_sql),
     "distinct": _Section(("select",), OperatorPart.as_distinct),
@@ -339,6 +373,9 @@ _SECTIONS: Mapping[str, _Section] = {
         _Section(("on", "select"), OperatorPart.as_outer),
     ),
     "first": _Section(("count", "partition", "order"), OperatorPart.as_first),
+    "tumble": _Section(("over", "size"), OperatorPart.as_windows),
+    "hop": _Section(("over", "every", "size"), OperatorPart.as_windows),
+    "session": _Section(("over", "gap", "partition"), OperatorPart.as_windows),
 }
 KINDS = tuple(_SECTIONS)
 
@@ -396,7 +433,7 @@ class PlanPart(Part):
                 lost.add(f"operators.{name}")
                 problems += error.problems
         inputs = [source.input(name) for name, source in self.inputs.items()]
-        found = resolved(inputs, operators)
+        found = resolved(inputs, operators, unread)
         of_operators = found.operators
         problems += found.problems
         lost |= {f"operators.{name}" for name in found.lost}

@@ -10,38 +10,20 @@ No file costs more than its length: nesting, values and what is read of a file a
 and aliases count as what they stand for.
 """
 
-import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 
 from ikebana.errors import ConfigError
+from ikebana.processor.configuring.document import Document
 from ikebana.processor.configuring.flow_style import Whole, whole_item, whole_value
 from ikebana.processor.configuring.flow_style import quoted as in_quotes
-
-_VARIABLE = re.compile(
-    r"\$(?:(?P<escaped>\$\{)|\{file:(?P<file>[^}]+)\}"
-    r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
-)
-
+from ikebana.processor.configuring.variables import Variables
 
 _DEEPEST = 40
 _MOST_VALUES = 20_000
-_LARGEST_FILE = 1 << 20
-
-
-class Document(NamedTuple):
-    """A YAML document; paths are keys joined by dots."""
-
-    value: object
-    lines: Mapping[str, int]
-    """The line of each path, from 1."""
-    problems: list[tuple[str, str]]
-    unread: frozenset[str]
-    """Paths whose problem is that the value could not be read: it is the text it was."""
 
 
 def read_yaml(text: str, source: str, environ: Mapping[str, str]) -> Document:
@@ -109,7 +91,7 @@ class _Reader:
         self.lines: dict[str, int] = {}
         self.problems: list[tuple[str, str]] = []
         self.unread: set[str] = set()
-        self._environ = environ
+        self._variables = Variables(environ, self._refuse)
         self._open: list[yaml.Node] = []
         self._scalars = SafeConstructor()
 
@@ -198,7 +180,7 @@ class _Reader:
         match node.tag.removeprefix("tag:yaml.org,2002:"):
             # Dates and merge keys have no meaning here, so they are the text they are.
             case "str" | "timestamp" | "merge" | "value":
-                return self._whole(self._substituted(text, path), path)
+                return self._whole(self._variables.substituted(text, path), path)
             case "null" | "bool" | "int" | "float" as kind:
                 try:
                     value: object = construct[kind](node)
@@ -218,45 +200,6 @@ class _Reader:
             return text
         self._refuse(path, "holds half of a character, a surrogate, which no text may")
         return text.encode("utf-8", "replace").decode()
-
-    def _substituted(self, text: str, path: str) -> str:
-        def variable(found: re.Match[str]) -> str:
-            if found["escaped"]:
-                return "${"
-            name, default = found["name"], found["default"]
-            if found["file"] is not None:
-                return self._content(found["file"], path)
-            if name is None:
-                self._refuse(
-                    path, 'has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH}'
-                )
-            elif default is not None:
-                # As in a shell, the default also stands for an empty variable.
-                return self._environ.get(name) or default
-            elif name in self._environ:
-                return self._environ[name]
-            else:
-                self._refuse(path, f"the variable {name} is not set")
-            return found[0]
-
-        return _VARIABLE.sub(variable, text)
-
-    def _content(self, file: str, path: str) -> str:
-        """What a file holds, without the line end that editors leave behind it."""
-        try:
-            with open(file, encoding="utf-8") as content:
-                text = content.read(_LARGEST_FILE + 1)
-        except OSError as err:
-            self._refuse(path, f"the file {file} could not be read: {err.strerror}")
-        except UnicodeDecodeError:
-            self._refuse(path, f"the file {file} is not UTF-8 text")
-        except ValueError as err:
-            self._refuse(path, f"{file!a} is not the name of a file: {err}")
-        else:
-            if len(text) <= _LARGEST_FILE:
-                return text.removesuffix("\n")
-            self._refuse(path, f"the file {file} is longer than a setting may be")
-        return ""
 
     def _refuse(self, path: str, problem: str) -> None:
         self.problems.append((path, problem))

@@ -69,6 +69,7 @@ _TAKEN: Mapping[Callable[[Any], object], Schema] = {
     values.as_texts: _any(_TEXT, _list(_TEXT, 1)),
     values.as_topics: _any(_TEXT, _list(_TEXT)),
     values.as_unique: _any(_TEXT, _list(_TEXT, 1), _list(_list({}, 1), 1)),
+    values.as_conditions: _mapping(_any(_TEXT, _list(_TEXT, 1))),
     values.as_expression: _SCALAR,
     values.as_scalar: _SCALAR,
     values.as_seconds: _any({"type": "number"}, _DURATION, _VARIABLE),

@@ -7,7 +7,7 @@ checkpoint, Spark) without touching what the authors of the pipeline wrote.
 
 from collections.abc import Mapping
 
-from ikebana.processor.configuring.pipeline_yaml import Document
+from ikebana.processor.configuring.document import Document
 from ikebana.processor.configuring.settings_part import SettingsPart
 
 SETTINGS_VARIABLE = "IKEBANA_SETTINGS"

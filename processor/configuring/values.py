@@ -253,6 +253,13 @@ def as_joined(value: object) -> object:
     return tuple(value.items())
 
 
+def as_conditions(value: object) -> object:
+    """A mapping of names in a join to conditions."""
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of names to conditions, such as {p: o.product = p.key}")
+    return tuple((name, as_texts(given)) for name, given in value.items())
+
+
 def as_orders(value: object) -> object:
     """For inputs of a join, the order in which their changes look up the others."""
     if not isinstance(value, dict):

@@ -30,7 +30,8 @@ class Drawing(msgspec.Struct):
 class PlanView(msgspec.Struct):
     """A plan as it is run and as it is written.
 
-    `boxes`: what has the figures of a box, by the id of the box.
+    `boxes`: what has the figures of a box, by the id of the box.  `errors`: the collection of
+    the pipeline's errors, if it can be read at the same place.
     """
 
     name: str
@@ -38,6 +39,7 @@ class PlanView(msgspec.Struct):
     time: str
     boxes: dict[str, str]
     drawings: list[Drawing]
+    errors: str | None = None
 
 
 class Figured(msgspec.Struct, frozen=True):
@@ -67,9 +69,10 @@ def plan_view(plan: Plan, figured: Mapping[str, Figured]) -> PlanView:
 def of_served(plan: Plan) -> PlanView:
     """Draw a plan whose outputs are served; the figures of an output are of its topic."""
     figures = ("frontier", "lag", "keys", "rate")
-    return plan_view(
+    found = plan_view(
         plan, {f"output {each.name}": Figured(each.topic, figures) for each in plan.published}
     )
+    return msgspec.structs.replace(found, errors=plan.error_topic)
 
 
 def of_run(plan: Plan) -> PlanView:
@@ -79,7 +82,7 @@ def of_run(plan: Plan) -> PlanView:
     kept += [each.name for each in plan.machines]
     kept += [each.name for each in plan.reductions]
     kept += [each.name for each in plan.joins]
-    found = {f"decoding {each.name}": Figured(each.name, ("frontier",)) for each in dated}
+    found = {f"decoding {each.name}": Figured(each.name, ("frontier", "held")) for each in dated}
     # The box of an operator is that of its state, or of the results of a join.
     for name in kept:
         found[f"state {name}"] = found[f"join {name}"] = Figured(name, ("frontier", "lag"))

@@ -13,6 +13,7 @@ from ikebana.errors import FencedError
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.noted import Noted
 from ikebana.processor.rows.rows import Seen
 
 NEWER_GOES_ON = "Do not restart this instance: the newer one goes on."
@@ -59,6 +60,7 @@ class Marker(msgspec.Struct, frozen=True):
     * `took`: seconds by phase.
     * `hydrated`: new joins that have all rows of this shard from before they began.
     * `waiting`: the number of updates held for later times, as `batch.waiting` counts them.
+    * `noted`: some of the records that were late, have drifted or made errors.
     * `filling`: the progress in an edit of the plan, if one is being filled.
     """
 
@@ -86,6 +88,7 @@ class Marker(msgspec.Struct, frozen=True):
     hydrated: list[str] = []
     waiting: int = 0
     filling: FillProgress | None = None
+    noted: list[Noted] = []
 
 
 def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:

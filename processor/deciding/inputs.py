@@ -1,6 +1,6 @@
 """Check that input topics are the same as when they were last read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
 from ikebana.processor.deciding.refusal import Reason, Refusal
@@ -96,12 +96,15 @@ def read_whole(plan: Plan) -> dict[str, list[str]]:
 
 
 def beginnings_refusal(
-    plan: Plan, found: Mapping[str, Topic], begins: Positions
+    plan: Plan,
+    found: Mapping[str, Topic],
+    begins: Positions,
+    compacted: Collection[str] = (),
 ) -> Refusal | None:
     """Refuse inputs that have lost records without which their times could never be complete.
 
     `found` has the topics of `read_whole` and of transactions that exist, `begins` the first
-    offsets that they still have.
+    offsets that they still have.  The `compacted` topics are read from snapshots.
     """
     for topic in plan.transaction_topics:
         if (count := found[topic].partitions) != 1:
@@ -119,6 +122,8 @@ def beginnings_refusal(
         for topic in filter(None, [source.transaction_topic])
     }
     for topic, wanted in read_whole(plan).items():
+        if topic in compacted:
+            continue
         for name in wanted:
             if name not in found:
                 return Refusal(
@@ -135,7 +140,8 @@ def beginnings_refusal(
                         f'cannot read "{topic}": the beginning of {name}[{partition}] '
                         "was deleted, and without it no time would be complete",
                         "Have the topic written anew, with retention.ms=-1 and "
-                        "retention.bytes=-1.",
+                        "retention.bytes=-1, or compacted by `ikebana compact` before its "
+                        "records are deleted.",
                         SourceError,
                     )
     return None

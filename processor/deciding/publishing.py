@@ -25,12 +25,13 @@ def closings(
     batch: Sequence[Marker],
     ends: Mapping[str, dict[int, int]],
     new: Collection[str] = (),
+    begin: int = 0,
 ) -> list[Closing]:
     """Make what to publish for each output of a batch that all shards have committed.
 
     `ends` has, by topic and partition, offsets after the batch's last commit, so all of its
-    updates lie before them.  The first interval of `new` outputs begins at 0, wherever their
-    operators begin: the times before are closed, and empty.
+    updates lie before them.  The first interval of `new` outputs begins at `begin`, wherever
+    their operators begin: the times before are closed, and empty.
     """
     first = batch[0]
     found = []
@@ -41,7 +42,7 @@ def closings(
             pipeline=plan.name,
             topic=output.topic,
             batch=first.batch,
-            lower=0 if output.name in new else lower,
+            lower=begin if output.name in new else lower,
             upper=upper,
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
             ends=ends[output.topic],

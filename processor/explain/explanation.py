@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.explain import joining, reading
+from ikebana.processor.explain import joining, reading, sharing
 from ikebana.processor.explain.costs import Cost, costs
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
@@ -56,7 +56,7 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
             *_unused(plan),
         ),
         costs=tuple(costs(plan, physical)),
-        sharing=tuple(joining.sharing(plan)),
+        sharing=(*joining.sharing(plan), *sharing.added(plan)),
         warnings=tuple(joining.warnings(plan)),
         settings=() if settings is None else tuple(setting_lines(plan, settings)),
     )

@@ -118,57 +118,88 @@ _HELD = (
 
 def as_run(plan: Plan, physical: Physical) -> Graph:
     """Draw topics, decoding, state, passes, holds and outputs."""
-    boxes: list[Box] = []
-    arrows: list[Arrow] = []
-    held = held_outputs(plan, physical)
-    graph = progress.edges(plan)
-    depths = progress.depths(graph)
-    producers = progress.producers(plan)
-    for source in plan.inputs:
-        decoding = f"decoding {source.name}"
-        for topic in source.topics:
-            if plan.readers(topic)[0] == source:
-                boxes.append(Box(f"topic {topic}", "topic", topic))
-            arrows.append(Arrow(f"topic {topic}", decoding))
-        lines = tuple(reading.decoding_lines(plan, source, physical))
-        boxes.append(Box(decoding, "decoding", source.name, lines))
-        for root in reading.roots_of(plan, source):
-            at = decoding
-            if root != source.name or not source.is_collection:
-                at = f"state {root}"
-                boxes.append(Box(at, "state", root, _state_lines(plan, root)))
-                arrows.append(Arrow(decoding, at))
-            _branches(plan, physical, root, at, held, boxes, arrows)
-    for topic in plan.transaction_topics:
-        boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
-    arrows += [
-        Arrow(f"topic {source.transaction_topic}", f"decoding {source.name}")
-        for source in plan.inputs
-        if source.transaction_topic is not None
-    ]
-    for reduction in plan.reductions:
-        at = f"state {reduction.name}"
-        if graph[reduction.name].hops:
-            own = f"exchange {reduction.name}"
-            boxes.append(Box(own, "exchange", reduction.name, _exchange_lines(plan)))
-            arrows.append(Arrow(own, at))
-        boxes.append(Box(at, "state", reduction.name, _state_lines(plan, reduction.name)))
-        _branches(plan, physical, reduction.name, at, held, boxes, arrows)
-    for part in joining.parts(plan):
-        boxes.append(Box(part.id, part.kind, part.title, part.lines))
-        arrows += [Arrow(origin, part.id) for origin in part.origins]
-    for join in plan.joins:
-        _branches(plan, physical, join.name, joining.join_id(join.name), held, boxes, arrows)
-    for output in plan.published:
-        if output.name in held:
-            boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
-            arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
-        lines = (*output_lines(plan, output), *_repeats(physical, output))
-        behind = max(depths[root] for root in producers[output.name])
-        lines += tuple(_behind(behind))
-        boxes.append(Box(f"output {output.name}", "output", output.name, lines))
-    unique = tuple(dict.fromkeys(arrows))
-    return Graph("as run", _in_order(boxes, list(unique)), unique)
+    drawing = _Drawing(plan, physical)
+    drawing.inputs()
+    drawing.reductions()
+    drawing.joins()
+    drawing.outputs()
+    unique = tuple(dict.fromkeys(drawing.arrows))
+    return Graph("as run", _in_order(drawing.boxes, list(unique)), unique)
+
+
+class _Drawing:
+    """The boxes and arrows of a plan as it runs, while they are added."""
+
+    def __init__(self, plan: Plan, physical: Physical) -> None:
+        self.boxes: list[Box] = []
+        self.arrows: list[Arrow] = []
+        self._plan = plan
+        self._physical = physical
+        self._held = held_outputs(plan, physical)
+        self._graph = progress.edges(plan)
+
+    def inputs(self) -> None:
+        """Add topics, decoding, and the state that inputs fill."""
+        plan = self._plan
+        for source in plan.inputs:
+            decoding = f"decoding {source.name}"
+            for topic in source.topics:
+                if plan.readers(topic)[0] == source:
+                    self.boxes.append(Box(f"topic {topic}", "topic", topic))
+                self.arrows.append(Arrow(f"topic {topic}", decoding))
+            lines = tuple(reading.decoding_lines(plan, source, self._physical))
+            self.boxes.append(Box(decoding, "decoding", source.name, lines))
+            for root in reading.roots_of(plan, source):
+                at = decoding
+                if root != source.name or not source.is_collection:
+                    at = self._state(root)
+                    self.arrows.append(Arrow(decoding, at))
+                self._branch(root, at)
+        for topic in plan.transaction_topics:
+            self.boxes.append(Box(f"topic {topic}", "topic", topic, ("tells of transactions",)))
+        self.arrows += [
+            Arrow(f"topic {source.transaction_topic}", f"decoding {source.name}")
+            for source in plan.inputs
+            if source.transaction_topic is not None
+        ]
+
+    def reductions(self) -> None:
+        """Add the state of reductions, and the exchanges to it."""
+        for reduction in self._plan.reductions:
+            if self._graph[reduction.name].hops:
+                own = f"exchange {reduction.name}"
+                lines = _exchange_lines(self._plan)
+                self.boxes.append(Box(own, "exchange", reduction.name, lines))
+                self.arrows.append(Arrow(own, f"state {reduction.name}"))
+            self._branch(reduction.name, self._state(reduction.name))
+
+    def joins(self) -> None:
+        """Add what joins look up, their paths, and their results."""
+        for part in joining.parts(self._plan):
+            self.boxes.append(Box(part.id, part.kind, part.title, part.lines))
+            self.arrows += [Arrow(origin, part.id) for origin in part.origins]
+        for join in self._plan.joins:
+            self._branch(join.name, joining.join_id(join.name))
+
+    def outputs(self) -> None:
+        """Add outputs, and what holds early updates of them."""
+        depths = progress.depths(self._graph)
+        producers = progress.producers(self._plan)
+        for output in self._plan.published:
+            if output.name in self._held:
+                self.boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
+                self.arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
+            lines = (*output_lines(self._plan, output), *_repeats(self._physical, output))
+            behind = max(depths[root] for root in producers[output.name])
+            lines += tuple(_behind(behind))
+            self.boxes.append(Box(f"output {output.name}", "output", output.name, lines))
+
+    def _state(self, name: str) -> str:
+        self.boxes.append(Box(f"state {name}", "state", name, _state_lines(self._plan, name)))
+        return f"state {name}"
+
+    def _branch(self, root: str, at: str) -> None:
+        _branches(self._plan, self._physical, root, at, self._held, self.boxes, self.arrows)
 
 
 def input_lines(source: Input) -> Iterator[str]:

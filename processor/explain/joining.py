@@ -57,7 +57,8 @@ def written(join: Join) -> list[str]:
     if isinstance(join, AsOfJoin):
         found.append(f"at: {join.at}")
         found += ["outer: true"] if join.outer else []
-        return [*found, f"retract: {join.retract}"]
+        found.append(f"retract: {join.retract}")
+        return [*found, f"locked_by: {', '.join(join.locked_by)}"] if join.locked_by else found
     found += [f"orders: {alias}: {', '.join(order)}" for alias, order in join.orders]
     found += ["cartesian: true"] if join.cartesian else []
     return found if join.strategy == "auto" else [*found, f"strategy: {join.strategy}"]
@@ -119,12 +120,15 @@ def parts(plan: Plan) -> Iterator[Part]:
 
 def made(plan: Plan) -> Iterator[str]:
     """Describe the arrangements that exist only for joins, with their conditions."""
-    for each in arrangements_of(plan):
-        if not each.is_own:
-            where = " and ".join(map(one_line, each.arrangement.filters))
-            yield _shortened(
-                f"arrangement {title_of(each.arrangement)}{' where ' if where else ''}{where}"
-            )
+    yield from (part_of(each) for each in arrangements_of(plan) if not each.is_own)
+
+
+def part_of(each: Shared) -> str:
+    """Describe an arrangement as a part of the state."""
+    where = " and ".join(map(one_line, each.arrangement.filters))
+    return _shortened(
+        f"arrangement {title_of(each.arrangement)}{' where ' if where else ''}{where}"
+    )
 
 
 def remembers(join: Join) -> bool:
@@ -291,6 +295,9 @@ def _join_lines(plan: Plan, planned: Planned) -> Iterator[str]:
             yield "a change that meets nothing shows with null"
         if remembers(join):
             yield "remembers what was emitted: 1 arrangement, in the shards"
+            if join.locked_by:
+                columns = ", ".join(f"{join.left.alias}.{column}" for column in join.locked_by)
+                yield f"an update that leaves {columns} keeps what the row has met"
         else:
             yield "keeps no result"
     else:

@@ -37,6 +37,7 @@ def _machine(operator: StateMachine) -> list[str]:
 
 def _reduce(operator: Reduce) -> list[str]:
     by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
+    by += ["total: true"] * operator.total
     named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
     if operator.function is not None:
         named = [f"function: {printable(name_of(operator.function))}"]

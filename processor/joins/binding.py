@@ -23,6 +23,7 @@ from ikebana.processor.joins.problems import (
     Problem,
     connection_problems,
     input_problems,
+    lock_problems,
     order_problems,
 )
 from ikebana.processor.joins.qualified import Flat, Sides
@@ -113,6 +114,7 @@ def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
         joined = [frozenset(term.input for term in variable) for variable in binding.variables]
         problems += connection_problems(join, joined)
     problems += order_problems(join, joined)
+    problems += lock_problems(join, relations, binding.meeting_columns())
     can_be = bound is not None and not problems
     select = tuple(binding.select)
     return Examined(tuple(problems), select, binding.key, bound if can_be else None)
@@ -156,6 +158,16 @@ class _Binding:
         )
         made = tuple(self.variables), tuple(self._predicates), tuple(self.select)
         return Bound(join, inputs, *made, self.key)
+
+    def meeting_columns(self) -> set[str]:
+        """The columns of the first input that conditions with others read."""
+        terms = (term.flat for each in self.variables for term in each if term.input == 0)
+        read = {column for each in (*terms, *self._predicates) for column in each.columns}
+        return {
+            column.partition(".")[2]
+            for column in read
+            if qualified.alias_of(column) == self._aliases[0]
+        }
 
     def _told(self, part: str, text: str, take: Callable[[str], None]) -> bool:
         """Whether an expression can be taken; a problem of it is noted."""

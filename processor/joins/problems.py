@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError
 
 Problem = tuple[str, str]
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -70,6 +71,37 @@ def order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Itera
                     yield part, f'no equality connects "{other}" with {before} before it'
                     break
                 known.add(at)
+
+
+def lock_problems(
+    join: Join, relations: Mapping[str, Relation], meeting: Collection[str]
+) -> Iterator[Problem]:
+    """What is wrong with the columns that an as-of join is locked by.
+
+    `meeting` are the columns of its left by which conditions tell what it meets.
+    """
+    if not isinstance(join, AsOfJoin) or not join.locked_by:
+        return
+    part = "locked_by"
+    if not join.locks:
+        yield part, "needs retract: locked, by which what a row has met is remembered"
+    scope = relations[join.left.relation].scope
+    for column, count in Counter(join.locked_by).items():
+        try:
+            scope.type_of(column)
+        except ExpressionError as error:
+            yield part, f'input "{join.left.alias}": {error}'
+        if column == VALUE:
+            yield part, 'names columns; "value" is all of them, as without locked_by'
+        elif count > 1:
+            yield part, f'names "{column}" {count} times'
+    missing = sorted({*meeting} - {*join.locked_by, KEY})
+    if VALUE in missing:
+        alias = join.left.alias
+        yield part, f"cannot be where on reads {alias}.value; let it read columns of {alias}"
+    elif missing:
+        listed = " and ".join(f'"{column}"' for column in missing)
+        yield part, f"must name {listed} too, by which on tells what a row meets"
 
 
 def _reached(known: set[int], joined: Sequence[frozenset[int]]) -> set[int]:

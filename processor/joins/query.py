@@ -106,7 +106,9 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
     match.  `on` has the conditions, and `select` the fields, as SQL over `alias.column`.  With
     `outer`, an update without a match gets null for every column of the right.  `key` is the
     key of the results, by default that of the left.  With `at="neu"`, changes of the right at
-    the update's own time are not seen.
+    the update's own time are not seen.  With `retract="locked"`, `locked_by` may name columns of
+    the left: an update that changes neither them nor the key keeps what the row has met, and
+    looks up nothing.
 
     >>> from ikebana import AsOfJoin, Column, Input, JoinInput, Output, Plan, Upsert, evaluate
     >>> plan = Plan(
@@ -145,6 +147,7 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
     at: At = "alt"
     outer: bool = False
     retract: Retract = "current"
+    locked_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         settle(self, "on")
@@ -161,7 +164,7 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
 
     @property
     def locks(self) -> bool:
-        """Whether a retraction retracts the matches of its insertion (`retract: locked`)."""
+        """Whether a retraction retracts the matches of its insertion: `retract` is "locked"."""
         return self.retract == "locked"
 
     @property

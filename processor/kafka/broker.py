@@ -26,6 +26,7 @@ from typing import IO, NoReturn
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ikebana.arrangements.folders import private_folder
 from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker_format import META, format_folder, is_formatted, random_id
@@ -175,7 +176,7 @@ class Broker:
         # Two brokers on one folder would share cluster id and log file.  Kafka's own lock
         # stops one of them, but we could not tell it from the one that is ready.
         try:
-            self.data.mkdir(parents=True, exist_ok=True)
+            private_folder(self.data)
             self._lock = (self.data / "lock").open("wb")
         except OSError as err:
             raise BrokerError(f'could not start a broker on "{self.data}": {err}') from err

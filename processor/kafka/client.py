@@ -28,6 +28,9 @@ GROUP = "ikebana"
 # The prefix of all transactional ids, before the checkpoint's id.
 TRANSACTIONS = "ikebana-"
 
+# What librdkafka adds to a reason.
+_AFTER = re.compile(r" \(after \d+ms in state \w+.*\)$")
+
 _QUIET = {"log_level": "0"}
 # Without these a client that lost its broker waits up to 10 s before it tries again.
 _RECONNECT = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "500"}
@@ -80,7 +83,7 @@ def away_in(text: str) -> str | None:
     return found[0] if found else None
 
 
-def admin(settings: Mapping[str, str]) -> AdminClient:
+def admin(settings: Mapping[str, Any]) -> AdminClient:
     """Make a client for questions about topics."""
     return AdminClient({**_QUIET, **_RECONNECT, **settings})
 
@@ -90,16 +93,54 @@ def reach(settings: Mapping[str, str]) -> None:
 
     Raises:
         ConfigError: librdkafka knows no such setting or value.
+        AccessError: the brokers refuse the user, or TLS cannot be agreed on with them.
         AwayError: the brokers did not answer in ten seconds.
     """
+    told: list[KafkaError] = []
     try:
-        asking = admin(settings)
+        asking = admin({**settings, "error_cb": told.append})
     except KafkaException as error:
         raise ConfigError(f"cannot make a Kafka client: {error.args[0].str()}") from error
-    patiently(
-        lambda: asking.list_topics(timeout=_REQUEST_S / 2),
-        f"the brokers at {settings['bootstrap.servers']}",
-        _FIRST_PATIENCE_S,
+    servers = settings["bootstrap.servers"]
+    try:
+        patiently(
+            lambda: asking.list_topics(timeout=_REQUEST_S / 2),
+            f"the brokers at {servers}",
+            _FIRST_PATIENCE_S,
+        )
+    except AwayError as error:
+        asking.poll(0)
+        raise _why(servers, told) or error from error
+
+
+def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
+    """Make an error of the last reason that librdkafka has told; None if it has told none."""
+    reasons = [error for error in told if error.code() != KafkaError._ALL_BROKERS_DOWN]
+    if not reasons:
+        return None
+    last = reasons[-1]
+    # Without the address in front and the state behind.
+    reason = _AFTER.sub("", last.str().partition("/bootstrap: ")[2] or last.str())
+    match last.code():
+        case KafkaError._AUTHENTICATION:
+            return AccessError(
+                f"the brokers at {servers} refuse the user: {reason}",
+                hint="Check kafka's sasl.mechanism, sasl.username and sasl.password.",
+            )
+        case KafkaError._SSL:
+            return AccessError(
+                f"no TLS with the brokers at {servers}: {reason}",
+                hint="Check kafka's security.protocol, ssl.ca.location or ssl.ca.pem, and "
+                "the client's certificate if the brokers ask for one.",
+            )
+        case _:
+            return _unreachable(f"the brokers at {servers}", _FIRST_PATIENCE_S, reason)
+
+
+def _unreachable(what: str, patience_s: float, reason: str) -> AwayError:
+    return AwayError(
+        f"could not reach {what} for {patience_s:.0f} s: {reason}",
+        hint="Check kafka.bootstrap.servers, its security.protocol, and that the brokers are up.",
     )
 
 
@@ -240,9 +281,6 @@ def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE
             if not away or cause.fatal():
                 raise
             if time.monotonic() > deadline:
-                raise AwayError(
-                    f"could not reach {what} for {patience_s:.0f} s: {cause.str()}",
-                    hint="Check kafka.bootstrap.servers and that the brokers are up.",
-                ) from error
+                raise _unreachable(what, patience_s, cause.str()) from error
         time.sleep(pause_s)
         pause_s = min(1.0, pause_s * 2)

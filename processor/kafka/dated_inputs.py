@@ -5,7 +5,7 @@ batch has read, which is in its commit records (markers), and which partitions a
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from confluent_kafka.admin import AdminClient
@@ -23,8 +23,8 @@ from ikebana.processor.timing import input_times
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.timing.input_times import InputTimes, Learned
-from ikebana.processor.timing.reclock import SourceOffset
 from ikebana.processor.timing.silence import Silence
+from ikebana.processor.timing.source_offset import SourceOffset
 
 
 class DatedInputs:
@@ -36,7 +36,7 @@ class DatedInputs:
         self._settings = settings
         self._closed: dict[str, list[Closed]] = {}
         self._read_to: dict[str, int] = {}
-        self._frozen = False
+        self._frozen: Positions | None = None
         self._silence = Silence(plan)
         self._news_of: tuple[int, Learned] | None = None
         # A cache of the knowledge after a batch, for these ends, by the idle partitions.
@@ -47,8 +47,7 @@ class DatedInputs:
 
     def freeze(self) -> None:
         """Ignore batches of diff topics that are closed after this call."""
-        self._progress_of({})
-        self._frozen = True
+        self._frozen = self._progress_ends()
 
     def known(
         self, last: SourceOffset, ends: Positions
@@ -134,24 +133,25 @@ class DatedInputs:
         diffs = [source for source in self._plan.inputs if source.traits.kind == "updates"]
         if not diffs:
             return {}
-        ends = None
-        if not self._frozen:
-            ends = topics.ends(self._admin, {s.topics[0] + ".progress": 1 for s in diffs})
+        ends = self._progress_ends() if self._frozen is None else self._frozen
         for source in diffs:
             times = known.get(source.name, InputTimes())
             kept = [c for c in self._closed.get(source.name, ()) if c.after > times.progress_at]
-            if ends is not None:
-                # Ends of transactions take offsets without records, so the position is kept.
-                start = max(times.progress_at, self._read_to.get(source.name, 0))
-                end = ends[source.topics[0] + ".progress"][0]
-                kept += self._read(source, start, end)
-                self._read_to[source.name] = max(start, end)
+            # Ends of transactions take offsets without records, so the position is kept.
+            start = max(times.progress_at, self._read_to.get(source.name, 0))
+            end = ends[source.topics[0] + ".progress"][0]
+            kept += self._read(source, start, end)
+            self._read_to[source.name] = max(start, end)
             self._closed[source.name] = kept
             writer = writer_of(source.topics[0], times.checkpoint, kept)
             if isinstance(writer, Refusal):
                 raise writer.error()
             known[source.name] = msgspec.structs.replace(times, checkpoint=writer)
         return dict(self._closed)
+
+    def _progress_ends(self) -> Positions:
+        diffs = [source for source in self._plan.inputs if source.traits.kind == "updates"]
+        return topics.ends(self._admin, {s.topics[0] + ".progress": 1 for s in diffs})
 
     def _read(self, source: Input, start: int, end: int) -> list[Closed]:
         topic = source.topics[0] + ".progress"
@@ -168,18 +168,21 @@ class DatedInputs:
         return self._made
 
 
-def check_beginnings(plan: Plan, admin: AdminClient) -> None:
+def check_beginnings(plan: Plan, admin: AdminClient, compacted: Collection[str]) -> None:
     """Refuse inputs that lack records for which the pipeline would wait for ever.
+
+    The `compacted` topics are read from snapshots.
 
     Raises:
         SourceError: records at a topic's beginning were deleted, or it has no progress, or
             a topic of transactions has several partitions.
     """
-    wanted = {name for names in read_whole(plan).values() for name in names}
+    whole = read_whole(plan).items()
+    wanted = {name for topic, names in whole if topic not in compacted for name in names}
     wanted.update(plan.transaction_topics)
     if not wanted:
         return
     found = topics.describe(admin, sorted(wanted))
     begins = topics.beginnings(admin, {name: topic.partitions for name, topic in found.items()})
-    if (refusal := beginnings_refusal(plan, found, begins)) is not None:
+    if (refusal := beginnings_refusal(plan, found, begins, compacted)) is not None:
         raise refusal.error()

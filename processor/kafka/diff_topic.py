@@ -1,8 +1,8 @@
 """Read the batches of an output's topic that its progress has closed.
 
 A reader reads only up to the end offsets that progress names, so it never sees a part of a
-batch.  Reading starts at the beginning, or at the last closed batch.  Nothing here waits for
-a pipeline: call `closed` again for batches that are closed later.
+batch.  Reading starts at a snapshot, at the beginning, or at the last closed batch.  Nothing here
+waits for a pipeline: call `closed` again for batches that are closed later.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -13,13 +13,33 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
+from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.deciding.snapshots import passed
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_record import progress_record
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import DeletedError, Range, Reader
+from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.verifying import diff_reader
-from ikebana.processor.verifying.diff_reader import Part, PlacedUpdate, Portion
+from ikebana.processor.verifying.diff_reader import (
+    ClosedBatch,
+    History,
+    Part,
+    PlacedUpdate,
+    Portion,
+)
 from ikebana.processor.verifying.output_reader import OutputReader
+
+
+class PassedError(SourceError):
+    """Updates that follow the place where a reader wants to go on were deleted."""
+
+    @classmethod
+    def of(cls, refusal: Refusal) -> "PassedError":
+        """Make the error of a refusal."""
+        return cls(refusal.message, hint=refusal.hint)
+
 
 _Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
 # About how many offsets are in memory at once; a larger batch is in memory as a whole.
@@ -44,10 +64,17 @@ class DiffTopic:
         self._last: ProgressRecord | None = None
         self._positions: dict[int, int] = {}
         self._progress_at = 0
+        # Of the batches that are read and not yielded yet.
+        self._records_at: dict[int, int] = {}
+        self.yielded_at: int | None = None
+        """The offset of the progress record of the last batch that was yielded."""
         self._high: dict[int, int] = {}
         self._resumed_after: int | None = None
+        self.snapshot: SnapshotRecord | None = None
+        """The snapshot at which the pass begins."""
+        self._has_snapshot_left = False
         self.complete = True
-        """Whether progress still has its first record."""
+        """Whether the pass has the first progress record."""
         self.is_output = False
         """Whether there is a progress topic."""
         found = topics.describe(self._admin, [topic])
@@ -58,6 +85,13 @@ class DiffTopic:
             )
         self.topic_id = found[topic].id
         """What tells the topic from one of the same name that was made anew."""
+        # Messages of other formats have old values in earlier messages.
+        self.snapshots = (
+            Snapshots(self._admin, self._progress_reader, topic, self.topic_id)
+            if form == "diff"
+            else None
+        )
+        """Where its snapshots are, if its format can have any."""
         if found := topics.describe(self._admin, [self.progress_topic]):
             self.is_output = True
             partitions = {self.progress_topic: found[self.progress_topic].partitions}
@@ -94,8 +128,23 @@ class DiffTopic:
                 "makes an output topic and its progress when it starts.",
             )
 
+    def begin(self, as_of: int | None = None, *, strict: bool = True) -> None:
+        """Begin where the collection as of a time can be read, and all later times.
+
+        That is the newest snapshot that is not after `as_of`, or else the beginning, or, unless
+        `strict`, the oldest snapshot.
+
+        Raises:
+            SourceError: records at the beginning were deleted, and no snapshot is old enough.
+        """
+        if self.snapshots is None:
+            self.require_beginning()
+        elif (found := self.snapshots.choose(as_of, strict=strict)) is not None:
+            self.snapshot, self._has_snapshot_left, self.complete = found, True, False
+            self._go_on(found.closing(), found.progress_at)
+
     def require_beginning(self) -> None:
-        """Refuse a topic whose collection can no longer be accumulated.
+        """Refuse a topic that has lost its beginning.
 
         Raises:
             SourceError: records at its beginning were deleted.
@@ -125,7 +174,18 @@ class DiffTopic:
         return self._progress_at
 
     def resume(self, last: ProgressRecord, progress_at: int) -> None:
-        """Go on after a batch that another pass has yielded, and its `progress_at`."""
+        """Go on after a batch that another pass has yielded, and its `progress_at`.
+
+        Raises:
+            SourceError: updates that follow were deleted.
+        """
+        for partition, begin in self._ends_by(topics.beginnings).items():
+            if begin > last.ends.get(partition, 0):
+                found = [] if self.snapshots is None else self.snapshots.usable()
+                raise PassedError.of(passed(self.topic, last.upper, found))
+        self._go_on(last, progress_at)
+
+    def _go_on(self, last: ProgressRecord, progress_at: int) -> None:
         self._last, self._positions = last, dict(last.ends)
         self._resumed_after = last.batch
         self._progress_at = max(progress_at, self._progress_at)
@@ -133,11 +193,24 @@ class DiffTopic:
     def closed(self) -> Generator[Part, None, None]:
         """Yield the closed batches that were not yielded yet, after a history if there is one.
 
+        A snapshot comes as a history, and a batch without updates that closes its time.
+
         Raises:
+            PassedError: the topic was compacted beyond the place of the pass meanwhile.
             SourceError: records are missing or are no updates, or the progress topic has a
                 record that is no progress.
         """
+        try:
+            yield from self._parts()
+        except DeletedError as error:
+            found = [] if self.snapshots is None else self.snapshots.usable()
+            if not found:
+                raise
+            raise PassedError.of(passed(self.topic, self.frontier or 0, found)) from error
+
+    def _parts(self) -> Iterator[Part]:
         end = self._progress_end()
+        yield from self._snapshot()
         middle = not self.complete and self._last is None
         found = self._records(self._progress_at, end)
         if (after := self._resumed_after) is not None:
@@ -156,6 +229,7 @@ class DiffTopic:
                 updated, middle = iter([within]), False
             for batch in diff_reader.split(portion, chain.from_iterable(updated)):
                 self._last = batch.progress
+                self.yielded_at = self._records_at.pop(batch.progress.batch, self.yielded_at)
                 yield batch
             self._positions = portion.ends()
         self._progress_at = max(end, self._progress_at)
@@ -186,6 +260,18 @@ class DiffTopic:
         self._progress_reader.close()
         self._reader.close()
 
+    def _snapshot(self) -> Iterator[Part]:
+        """Yield the snapshot at which the pass begins, once."""
+        if not self._has_snapshot_left:
+            return
+        assert self.snapshot is not None, "no snapshot"
+        assert self.snapshots is not None, "no snapshots"
+        for updates in self.snapshots.read(self.snapshot):
+            yield History(updates)
+        self._has_snapshot_left = False
+        self.yielded_at = self.snapshot.progress_at
+        yield ClosedBatch(self.snapshot.closing(), [])
+
     def _progress_end(self) -> int:
         found = topics.describe(self._admin, [self.progress_topic])
         if not found:
@@ -203,10 +289,20 @@ class DiffTopic:
         records = [progress_record(message, SourceError) for message in found]
         return records[-1] if records else None
 
+    def progress_from(self, start: int) -> Iterator[tuple[ProgressRecord, int]]:
+        """Yield all progress records from an offset on, each with its own offset."""
+        return self._progress(max(start, self._progress_at), self._progress_end())
+
     def _records(self, start: int, end: int) -> Iterator[ProgressRecord]:
+        for record, offset in self._progress(start, end):
+            self._records_at.setdefault(record.batch, offset)
+            yield record
+
+    def _progress(self, start: int, end: int) -> Iterator[tuple[ProgressRecord, int]]:
         wanted = Range(self.progress_topic, 0, start, end)
         for _, messages in self._progress_reader.read([wanted]):
-            yield from (progress_record(message, SourceError) for message in messages)
+            for message in messages:
+                yield progress_record(message, SourceError), message.offset()
 
     def _updates(self, portion: Portion) -> Iterator[list[PlacedUpdate]]:
         ends = portion.ends()

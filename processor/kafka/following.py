@@ -2,9 +2,12 @@
 
 A place says where reading goes on, and may lie before what was read last.  So whoever goes on
 names the frontier that was reached, too, and gets no time before it again: each update once.
+
+Topics that `ikebana compact` compacts are read from a snapshot on: all of its updates have its
+time, and the collection can be read as of that time and later ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple, Protocol
 
@@ -14,10 +17,14 @@ from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
-from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
 from ikebana.processor.verifying.verify import batch_offence
+
+# A reader that has given nothing yet begins again at a newer snapshot, so often at most, if the
+# topic is compacted under it.
+_BEGINNINGS = 5
 
 
 class AnotherTopicError(SourceError):
@@ -27,7 +34,8 @@ class AnotherTopicError(SourceError):
 class ClosedTimes(NamedTuple):
     """All updates with `lower <= time < upper`, and the place behind them.
 
-    The first one of a topic whose progress was deleted has earlier times, too.
+    The first one of a topic whose progress was deleted has earlier times, too.  `lower` of the
+    first one is the earliest time that the collection can be read as of.
     """
 
     lower: int
@@ -41,6 +49,17 @@ class Resume(NamedTuple):
 
     place: str | None
     upper: int
+
+
+class Since(NamedTuple):
+    """From when on a collection is to be read.
+
+    `at` gives the time, for a topic and its present frontier.  If all that early was deleted,
+    it is an error, or, unless `strict`, the earliest time that can be read.
+    """
+
+    at: Callable[[str, int], int]
+    strict: bool = True
 
 
 class Following(Protocol):
@@ -70,9 +89,15 @@ class Following(Protocol):
 
 
 def follow(
-    settings: Mapping[str, str], topic: str, form: str, resume: Resume | None = None
+    settings: Mapping[str, str],
+    topic: str,
+    form: str,
+    resume: Resume | None = None,
+    since: Since | None = None,
 ) -> Following:
-    """Open a topic at its beginning, or where another reader has stopped.
+    """Open a topic where another reader has stopped, at a snapshot, or at its beginning.
+
+    Without `since`, reading begins at the newest snapshot.
 
     Raises:
         SourceError: the topic does not exist, is no output, lacks records that are needed, or
@@ -80,7 +105,7 @@ def follow(
     """
     if form in FACT_FORMATS:
         return _Facts(settings, topic, form, resume)
-    return _Batches(settings, topic, form, resume)
+    return _Batches(settings, topic, form, resume, since)
 
 
 def goes_on(form: str) -> bool:
@@ -101,24 +126,45 @@ class _Batches:
     """Batches that a progress topic closes."""
 
     def __init__(
-        self, settings: Mapping[str, str], topic: str, form: str, resume: Resume | None
+        self,
+        settings: Mapping[str, str],
+        topic: str,
+        form: str,
+        resume: Resume | None,
+        since: Since | None,
     ) -> None:
         self.topic = topic
+        self._settings = settings
+        self._form = form
+        self._since = since
+        self._goes_on = resume is not None
         self._counted = OUTPUT_FORMATS[form].as_updates
         self._reading = DiffTopic(settings, topic, form)
         self._last: ProgressRecord | None = None
         self._from: int | None = None
         try:
             self._reading.require_output()
-            if resume is not None:
-                self._from = resume.upper
-            if resume is None or resume.place is None:
-                self._reading.require_beginning()
+            if resume is None:
+                self._begin()
+                return
+            self._from = resume.upper
+            if resume.place is None:
+                # What was given out before this frontier must not come again in a snapshot.
+                self._reading.begin(resume.upper - 1)
             else:
                 self._resume(resume.place)
         except BaseException:
             self._reading.close()
             raise
+
+    def _begin(self) -> None:
+        if self._since is None:
+            self._reading.begin()
+        elif (last := self._reading.last_closed()) is not None:
+            at = self._since.at(self.topic, last.upper)
+            self._reading.begin(at, strict=self._since.strict)
+        else:
+            self._reading.require_beginning()
 
     def _resume(self, text: str) -> None:
         place = msgspec.json.decode(text, type=_BatchPlace)
@@ -128,6 +174,18 @@ class _Batches:
         self._reading.resume(place.last, place.progress_at)
 
     def closed(self) -> Iterator[ClosedTimes]:
+        for left in reversed(range(_BEGINNINGS)):
+            try:
+                yield from self._batches()
+                return
+            except PassedError:
+                if self._goes_on or self._last is not None or not left:
+                    raise
+                self._reading.close()
+                self._reading = DiffTopic(self._settings, self.topic, self._form)
+                self._begin()
+
+    def _batches(self) -> Iterator[ClosedTimes]:
         history: list[PlacedUpdate] = []
         with closing(self._reading.closed()) as parts:
             for part in parts:

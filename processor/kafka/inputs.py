@@ -6,18 +6,22 @@ That is an error that names the topic; no record is skipped silently.
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 
+from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.deciding.inputs import again_refusal, lost_end, topics_refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, loopback, topics
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.timing.starting import started
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
@@ -58,6 +62,7 @@ class Inputs:
 
     def __init__(self, plan: Plan, settings: Mapping[str, str]) -> None:
         self._plan = plan
+        self._settings = settings
         self._admin = client.admin(settings)
         self._topics = list(dict.fromkeys([*plan.topics, *plan.transaction_topics]))
         self._hopped = loopback.Ends()
@@ -65,24 +70,45 @@ class Inputs:
         self._known: dict[str, Topic] = {}
         self._described = 0.0
 
-    def start(self) -> SourceOffset:
-        """Choose the offsets at which a new checkpoint begins to read."""
+    def start(self, read: Collection[str] | None = None) -> SourceOffset:
+        """Choose the offsets at which a new checkpoint begins to read.
+
+        `read` are the topics that a checkpoint that is there has begun to read, if there is one.
+
+        Raises:
+            SourceError: a topic that has to be read from its beginning has lost it.
+        """
         self._describe({})
-        check_beginnings(self._plan, self._admin)
+        snapshots = self._snapshots()
+        # An input that is added to a checkpoint begins in the middle of its times.
+        compacted = snapshots if read is None else {*snapshots} & {*read}
+        check_beginnings(self._plan, self._admin, compacted)
         begins = topics.beginnings(self._admin, self._partitions)
         ends = topics.ends(self._admin, self._partitions)
         positions: Positions = {topic: begins[topic] for topic in self._plan.transaction_topics}
         for source in self._plan.inputs:
             for topic in source.topics:
                 positions[topic] = (begins if source.start == "earliest" else ends)[topic]
-        return SourceOffset(
-            batch=-1,
-            lower=0,
-            upper=0,
-            positions=positions,
-            plan=self._plan.fingerprint(),
-            topic_ids={name: topic.id for name, topic in self._known.items()},
-        )
+        ids = {name: topic.id for name, topic in self._known.items()}
+        return started(self._plan, positions, ids, snapshots)
+
+    def _snapshots(self) -> dict[str, SnapshotRecord]:
+        """Choose the snapshots at which diff topics begin that have lost their beginnings.
+
+        The others are read whole: rows of other inputs may be older than a snapshot.
+        """
+        diffs = {s.topics[0] for s in self._plan.inputs if s.traits.kind == "updates"}
+        if not diffs:
+            return {}
+        reader = Reader(self._settings)
+        try:
+            found = {
+                topic: Snapshots(self._admin, reader, topic, self._known[topic].id).instead()
+                for topic in sorted(diffs)
+            }
+        finally:
+            reader.close()
+        return {topic: record for topic, record in found.items() if record is not None}
 
     def look(
         self, positions: Mapping[str, Mapping[int, int]], ids: Mapping[str, str] | None = None

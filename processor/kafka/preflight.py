@@ -37,7 +37,7 @@ from ikebana.processor.kafka.rights import (
 from ikebana.processor.kafka.takeover import shown
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.codec_of import needs_registry
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 P = ParamSpec("P")
 

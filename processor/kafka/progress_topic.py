@@ -30,15 +30,17 @@ def publish(
     admin: AdminClient,
     found: Iterable[Marker],
     new: Collection[str] = (),
+    begin: int = 0,
 ) -> list[ProgressRecord]:
     """Publish the progress of a batch, from its markers, for all outputs in one transaction.
 
-    `new` outputs have had no progress before.  The end offsets are high watermarks taken
-    after the batch's last commit returned: all of its updates lie before them.
+    `new` outputs have had no progress before, and begin at the time `begin`.  The end offsets
+    are high watermarks taken after the batch's last commit returned: all of its updates lie
+    before them.
     """
     described = topics.describe(admin, [output.topic for output in plan.published])
     partitions = {name: topic.partitions for name, topic in described.items()}
-    batch = closings(plan, list(found), topics.high_watermarks(admin, partitions), new)
+    batch = closings(plan, list(found), topics.high_watermarks(admin, partitions), new, begin)
     with lease.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())

@@ -18,6 +18,19 @@ def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
     """
+    return _sampled(settings, topic, _EACH_END)
+
+
+def newest(settings: Mapping[str, str], topic: str) -> list[Sample]:
+    """Read the last messages of the first partitions of a topic.
+
+    Raises:
+        SourceError: there is no such topic, or its messages did not come in time.
+    """
+    return _sampled(settings, topic, 0)
+
+
+def _sampled(settings: Mapping[str, str], topic: str, first: int) -> list[Sample]:
     described = topics.describe(client.admin(settings), [topic]).get(topic)
     if described is None:
         raise SourceError(
@@ -29,14 +42,14 @@ def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
         ranges = []
         for partition in range(min(described.partitions, _PARTITIONS)):
             low, high = reader.watermarks(topic, partition)
-            middle = min(low + _EACH_END, high)
+            middle = min(low + first, high)
             ranges.append(Range(topic, partition, low, middle))
             ranges.append(Range(topic, partition, max(middle, high - _EACH_END), high))
         # A reader can read only one range of a partition at a time.
         return [
             Sample(m.key(), m.value(), tuple(name for name, _ in m.headers() or ()))
             for some in (ranges[::2], ranges[1::2])
-            for _, messages in reader.read(some, _PATIENCE_S)
+            for _, messages in reader.read([r for r in some if r.start < r.end], _PATIENCE_S)
             for m in messages
         ]
     finally:

@@ -7,11 +7,17 @@ retracted: a later insertion cannot be the one that it meant.
 
 At one time only the sum of a datum's updates counts.  The store keeps the results, so it
 grows with what the left relation has, times what each has met.
+
+Where data are *locked by* a part of them, a retraction and an insertion of one time that agree
+in this part are an update of the rest: the insertion takes over the matches that the retraction
+gives back, and looks up nothing.  Of several, they do so in the order of data.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,6 +44,10 @@ _RUNS = 16
 
 # Insertions one after the other that have met the same.
 _Run = tuple[int, Results]
+_At = tuple[bytes | None, bytes, int]
+_Met = dict[_At, Results]
+Locks = Callable[[Sequence[bytes]], Sequence[Hashable]]
+"""The parts of left data that they are locked by."""
 _encode = msgspec.msgpack.encode
 _latest_of = msgspec.msgpack.Decoder(tuple[int, list[_Run]]).decode
 _earlier_of = msgspec.msgpack.Decoder(list[_Run]).decode
@@ -65,40 +75,40 @@ def step(
     interval: Interval,
     meet: Callable[[Iterable[Asked]], Iterable[Match]],
     operator: str,
+    locks: Locks | None = None,
 ) -> Joined:
     """Join the left's updates of the interval, which may come in any order.
 
     `operator` is the join's name, for its error records.
-    `meet` gives the matches of insertions, of which each is asked once, with a diff of 1.
+    `meet` gives the matches of insertions, of which each is asked once at most, with a diff of 1.
+    `locks` gives the parts that left data are locked by; without it all insertions are asked.
     """
     diffs = {at: diff for at, diff in sums(lefts).items() if diff}
-    found = Joined([], [])
-    met = _met(diffs, meet)
-    changes: dict[bytes, bytes | None] = {}
     places = {at[:2]: _place(_key(at), at[1]) for at in diffs}
     entries = dict(zip(places, store.get_many(list(places.values())), strict=True))
     stacks = {left: _Stack(store, places[left], entry) for left, entry in entries.items()}
-    for key, value, time in sorted(diffs, key=lambda left: left[2]):
+    held = _Held(diffs, locks)
+    met = _met((at for at, diff in diffs.items() if diff > 0 and at not in held), meet)
+    found = Joined([], [])
+    for time, some in groupby(sorted(diffs, key=lambda at: (at[2], at[1])), lambda at: at[2]):
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
-        diff, stack = diffs[key, value, time], stacks[key, value]
-        if diff > 0:
-            results = met[key, value, time]
-            stack.push(diff, results)
-            found.matches.extend(_matches((key, value), time, diff, results))
-            continue
-        for count, results in stack.pop(-diff):
-            diff += count
-            found.matches.extend(_matches((key, value), time, -count, results))
-        if diff:
-            record = error_record(f"operator {shown(operator)}: {_REASON}", None, key, None)
-            found.errors.extend(KeyedUpdate(None, record, time, n) for n in pieces(-diff))
+        here = list(some)
+        for at in here:
+            if (diff := diffs[at]) < 0:
+                taken = list(stacks[at[:2]].pop(-diff))
+                held.give(at, taken)
+                found.matches.extend(_matches(at, -1, taken))
+                found.errors.extend(_unremembered(at, -diff - _count(taken), operator))
+        runs = {at: held.taken(at, diffs[at]) for at in here if diffs[at] > 0}
+        rest = {at: diffs[at] - _count(taken) for at, taken in runs.items()}
+        met |= _met((at for at, count in rest.items() if count and at in held), meet)
+        for at, taken in runs.items():
+            pushed = [*taken, *([(rest[at], met[at])] if rest[at] else [])]
+            for count, results in pushed:
+                stacks[at[:2]].push(count, results)
+            found.matches.extend(_matches(at, 1, pushed))
     for stack in stacks.values():
-        changes |= stack.changes()
-    for place, entry in changes.items():
-        if entry is None:
-            store.delete(place)
-        else:
-            store.put(place, entry)
+        stack.write()
     return found
 
 
@@ -111,16 +121,51 @@ def key_of(place: bytes) -> bytes:
 
 _REASON = "a row is retracted of which no result is remembered"
 
-_At = tuple[bytes | None, bytes, int]
+
+class _Held:
+    """What retractions give back to insertions of the same time that are locked by the same.
+
+    It knows all insertions for which there is such a retraction.
+    """
+
+    def __init__(self, diffs: dict[_At, int], locks: Locks | None) -> None:
+        self._locks: dict[_At, Hashable] = {}
+        self._given: dict[Hashable, deque[_Run]] = {}
+        if locks is None:
+            return
+        goes = {(at[0], at[2]) for at, diff in diffs.items() if diff < 0}
+        some = [at for at in diffs if (at[0], at[2]) in goes]
+        parts = zip(some, locks([value for _, value, _ in some]), strict=True)
+        by_lock = {at: (at[0], at[2], part) for at, part in parts}
+        self._given = {lock: deque() for at, lock in by_lock.items() if diffs[at] < 0}
+        self._locks = {at: lock for at, lock in by_lock.items() if lock in self._given}
+
+    def __contains__(self, at: _At) -> bool:
+        return at in self._locks
+
+    def give(self, at: _At, runs: Iterable[_Run]) -> None:
+        """Take what a retraction gives back."""
+        if at in self._locks:
+            self._given[self._locks[at]].extend(runs)
+
+    def taken(self, at: _At, count: int) -> list[_Run]:
+        """What is there for an insertion, up to a count: what was given first."""
+        given = self._given[self._locks[at]] if at in self._locks else deque()
+        found: list[_Run] = []
+        while count and given:
+            known, results = given.popleft()
+            if known > count:
+                given.appendleft((known - count, results))
+            found.append((min(known, count), results))
+            count -= found[-1][0]
+        return found
 
 
-def _met(
-    diffs: dict[_At, int], meet: Callable[[Iterable[Asked]], Iterable[Match]]
-) -> dict[_At, Results]:
+def _met(ats: Iterable[_At], meet: Callable[[Iterable[Asked]], Iterable[Match]]) -> _Met:
     """The matches of each insertion, in the order of data."""
-    met: dict[_At, Results] = {at: [] for at, diff in diffs.items() if diff > 0}
+    met: _Met = {at: [] for at in ats}
     asked = (Asked(_key(at), at, at[1], at[2]) for at in met)
-    for at, datum, _, diff in meet(asked):
+    for at, datum, _, diff in meet(asked) if met else ():
         met[at].append((datum, diff))
     for results in met.values():
         # None is alone where it is.
@@ -133,11 +178,21 @@ def _key(left: _At) -> bytes:
     return left[0]
 
 
-def _matches(
-    left: tuple[bytes | None, bytes], time: int, diff: int, results: Results
-) -> Iterator[Match]:
-    for datum, count in results:
-        yield Match(left, datum, time, diff * count)
+def _matches(left: _At, sign: int, runs: Iterable[_Run]) -> Iterator[Match]:
+    for count, results in runs:
+        for datum, diff in results:
+            yield Match(left[:2], datum, left[2], sign * count * diff)
+
+
+def _unremembered(left: _At, count: int, operator: str) -> Iterator[KeyedUpdate]:
+    """The error records of retractions that nothing is remembered of."""
+    if count:
+        record = error_record(f"operator {shown(operator)}: {_REASON}", None, left[0], None)
+        yield from (KeyedUpdate(None, record, left[2], piece) for piece in pieces(count))
+
+
+def _count(runs: Iterable[_Run]) -> int:
+    return sum(count for count, _ in runs)
 
 
 class _Stack:
@@ -173,11 +228,16 @@ class _Stack:
             count -= taken
             yield taken, results
 
-    def changes(self) -> dict[bytes, bytes | None]:
-        """The changes to write."""
+    def write(self) -> None:
+        """Write what has changed."""
         kept = self._runs or self._earlier
         entry = _encode((self._earlier, self._runs)) if kept else None
-        return self._changes | ({} if entry == self._stored else {self._place: entry})
+        changes = self._changes | ({} if entry == self._stored else {self._place: entry})
+        for place, changed in changes.items():
+            if changed is None:
+                self._store.delete(place)
+            else:
+                self._store.put(place, changed)
 
     def _taken(self, place: bytes) -> list[_Run]:
         known = self._changes.get(place)

@@ -72,7 +72,8 @@ def value_of(place: bytes) -> Any:
 
 
 def _pair(value: Any, order: Order) -> bytes:
-    written = canonical.write(value).translate(_UP)
+    # A double within an array is written in its canonical form, not as Python spells it.
+    written = canonical.encode(value).translate(_UP)
     by_type = typed_order.ascending(value, order, _ascending)
     return _TYPED + by_type + written + b"\0" + _LENGTH.pack(len(written))
 
@@ -86,7 +87,7 @@ def _ascending(value: Any) -> bytes:
         case str():
             return _TEXT + value.encode().translate(_UP) + b"\0"
         case _:
-            return _OTHER + canonical.write(value).translate(_UP) + b"\0"
+            return _OTHER + canonical.encode(value).translate(_UP) + b"\0"
 
 
 def _ascending_number(number: Decimal) -> bytes:

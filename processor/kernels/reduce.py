@@ -4,7 +4,8 @@ The input is a collection of (key, row), a row being canonical JSON of an object
 output is the collection of (key, results), an object again.  At each time at which the
 results of a key change, the old ones are retracted and the new ones inserted.  A key has
 results as long as the diffs of its rows do not sum to zero: in a collection without
-negative counts, as long as it has a row.
+negative counts, as long as it has a row.  A key of which there is always a result has that of
+no values from the first time of all, and whenever it has no rows.
 
 An argument that is null or absent counts for nothing, but a count without a field
 counts rows.  Of no values count and distinct are 0, top is empty, and all others are null.
@@ -71,13 +72,17 @@ def step(
     interval: Interval,
     aggregates: Sequence[Aggregate],
     operator: str = "",
+    always: bytes | None = None,
 ) -> Reduced:
     """Apply the updates of one interval, which may come in any order.
 
-    `operator` is the one that errors name.
+    `operator` is the one that errors name.  `always` is a key of which there is a result even
+    if it has no rows.
     """
     orders = _orders(aggregates)
     changes, errors = _changes(updates, interval, aggregates, orders, operator)
+    if always is not None and interval.lower < interval.upper:
+        _begin(store, always, changes, interval, len(aggregates))
     places = [_STATE + key for key in changes]
     if orders:
         for times in changes.values():
@@ -86,7 +91,7 @@ def step(
     emitted: list[KeyedUpdate] = []
     after: dict[bytes, bytes | None] = {}
     for key, times in changes.items():
-        group = _Group(store, key, aggregates, orders)
+        group = _Group(store, key, aggregates, orders, is_always=key == always)
         group.load(before, times.values())
         for time in sorted(times):
             old, new = group.result, group.changed(times[time])
@@ -260,6 +265,14 @@ def _changes(
     ]
 
 
+def _begin(
+    store: Store, always: bytes, changes: _Changes, interval: Interval, aggregates: int
+) -> None:
+    """Have a change of nothing at the first time, from which a key has a result without rows."""
+    if store.get_many([_STATE + always]) == [None]:
+        changes.setdefault(always, {}).setdefault(interval.lower, _Change(aggregates))
+
+
 _decode_row = canonical.decoder(dict[str, Any])
 
 _ZERO = Decimal(0)
@@ -292,9 +305,16 @@ class _Group:
     """One key in the course of a batch."""
 
     def __init__(
-        self, store: Store, key: bytes, aggregates: Sequence[Aggregate], orders: _Orders
+        self,
+        store: Store,
+        key: bytes,
+        aggregates: Sequence[Aggregate],
+        orders: _Orders,
+        *,
+        is_always: bool = False,
     ) -> None:
         self._place = _STATE + key
+        self._is_always = is_always
         self._aggregates = aggregates
         of_squares = (at for at, each in enumerate(aggregates) if each.traits.of_squares)
         self._squares = {at: len(aggregates) + place for place, at in enumerate(of_squares)}
@@ -333,7 +353,7 @@ class _Group:
                 if aggregate.traits.is_of_distinct and _order_of(aggregate) == order:
                     state.counts[at] += more
         self.result = None
-        if state.rows:
+        if state.rows or self._is_always:
             named = {one.name: self._result(at) for at, one in enumerate(self._aggregates)}
             self.result = canonical.write(named)
         return self.result
@@ -341,7 +361,7 @@ class _Group:
     def entries(self) -> dict[bytes, bytes | None]:
         """The state and all counts that have been loaded, as entries; None where zero."""
         state = self._state
-        kept = state.rows or any(state.counts) or any(state.totals)
+        kept = self._is_always or state.rows or any(state.counts) or any(state.totals)
         entry = msgspec.json.encode(state) + _END + (self.result or b"") if kept else None
         found = {self._place: entry}
         for values in self._values.values():

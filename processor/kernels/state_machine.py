@@ -38,6 +38,7 @@ from ikebana.processor.kernels.given import FailureError, given
 
 # What a machine's function raises is found beside what it is given.
 from ikebana.processor.kernels.given import Refused as Refused
+from ikebana.processor.rows.placing import OWN
 from ikebana.processor.rows.rows import KeyedUpdate
 
 
@@ -82,8 +83,10 @@ class Machine:
     name: str = ""
     """The operator, as errors name it."""
     topics: tuple[str, ...] = ()
-    """By their rank.  With them, an event's order begins with the rank of its topic, its
+    """By their rank.  With them, an event's order begins with the rank of its topic (`OWN`), its
     partition and its offset, which then are the place in the error record of its failure."""
+    all_topics: tuple[str, ...] = ()
+    """By the ranks that events have that have waited since an older version."""
 
 
 class Event(NamedTuple):
@@ -223,18 +226,23 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
         shown = None if machine.view is None else _viewed(machine.view, states)
     except FailureError as failure:
         # All else stays, the version too: what is not applied has not migrated.
-        place = _place(machine.topics, event.order)
+        place = _place(machine, event.order)
         record = error_record(failure.reason(machine.name), place, event.key, None)
         return _with_record(entry, record)
     return Entry(machine.version, states, shown)
 
 
-def _place(topics: tuple[str, ...], order: tuple[int, ...]) -> tuple[str, int, int] | None:
+def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | None:
     """Where the record of an event lies, as far as its order tells."""
-    if not topics:
+    if not machine.topics:
         return None
     rank, partition, offset, *_ = order
-    return topics[rank], partition, offset
+    if rank >= OWN:
+        return machine.topics[rank - OWN], partition, offset
+    # An edit since may have removed some topics.
+    known = machine.all_topics[rank] if rank < len(machine.all_topics) else None
+    topic = known if known in machine.topics else machine.topics[0]
+    return topic, partition, offset
 
 
 def _with_record(entry: Entry, record: bytes) -> Entry:

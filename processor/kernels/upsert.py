@@ -18,6 +18,7 @@ The state is itself the arrangement of the output by key.  What a message claims
 old value was plays no part here, but for being counted as `drift` where it is another one.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -27,7 +28,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.kernels.upsert_moments import Moment, by_time, in_sequence
+from ikebana.processor.kernels.upsert_moments import Moment, Source, by_time, in_sequence
 from ikebana.processor.kernels.upsert_values import (
     SPECIAL,
     Bad,
@@ -36,6 +37,7 @@ from ikebana.processor.kernels.upsert_values import (
     values_of,
 )
 from ikebana.processor.kernels.upsert_waiting import Waiting, packed
+from ikebana.processor.rows.noted import MOST
 from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 
 # A state is b"v" + value, or b"e" + (value or None, error record) when the slot is full.
@@ -47,12 +49,14 @@ _VALUE_TAG = _VALUE[0]
 class Changes(NamedTuple):
     """The updates of the collection and those of the error records.
 
-    `drift` is how many old images were not what the state had.
+    `drift` is how many old images were not what the state had; the last of them lie at
+    `drifted`.
     """
 
     updates: list[KeyedUpdate]
     errors: list[KeyedUpdate]
     drift: int = 0
+    drifted: Sequence[Source] = ()
 
 
 def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> Changes:
@@ -68,7 +72,7 @@ def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval)
         for moment in by_time(waiting, chunks, interval):
             run.apply(moment)
     run.store()
-    return Changes(run.updates, run.errors, run.drift)
+    return Changes(run.updates, run.errors, run.drift, tuple(run.drifted))
 
 
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -127,6 +131,7 @@ class _Run:
         self.updates: list[KeyedUpdate] = []
         self.errors: list[KeyedUpdate] = []
         self.drift = 0
+        self.drifted: deque[Source] = deque(maxlen=MOST)
         self._states = states
         self._current: dict[bytes, bytes | None] = {}
         self._before: dict[bytes, bytes | None] = {}
@@ -161,8 +166,8 @@ class _Run:
                     last[key] = None
         self.load(last)
         current, emit = self._current, self.updates.append
-        for key, earlier, checksum in olds:
-            self._compare(value_after(earlier, _value_of(current[key])), checksum)
+        for key, earlier, checksum, source in olds:
+            self._compare(value_after(earlier, _value_of(current[key])), checksum, source)
         for key, upsert in last.items():
             old = current[key]
             if upsert.__class__ in SPECIAL or (old is not None and old[0] != _VALUE_TAG):
@@ -189,7 +194,8 @@ class _Run:
         ):
             old = current[key]
             if expected and (checksum := expected.get(index)) is not None:
-                self._compare(_value_of(old), checksum)
+                source = chunk.input_order, chunk.partition, chunk.offsets[index]
+                self._compare(_value_of(old), checksum, source)
             if upsert.__class__ in SPECIAL or (old is not None and old[0] != _VALUE_TAG):
                 current[key] = self._general(key, old, upsert, time)
                 continue
@@ -223,8 +229,10 @@ class _Run:
             return _ERROR + msgspec.msgpack.encode((new, new_record))
         return None if new is None else _VALUE + new
 
-    def _compare(self, value: bytes | None, checksum: int) -> None:
-        self.drift += value is None or crc32(value) != checksum
+    def _compare(self, value: bytes | None, checksum: int, source: Source) -> None:
+        if value is None or crc32(value) != checksum:
+            self.drift += 1
+            self.drifted.append(source)
 
     def _load_all(self) -> None:
         current, before = self._current, self._before

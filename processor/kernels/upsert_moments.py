@@ -24,18 +24,21 @@ from ikebana.processor.kernels.upsert_values import (
 from ikebana.processor.kernels.upsert_waiting import keep, packed, take_due
 from ikebana.processor.rows.rows import Truncate, Upserts
 
+# Where an upsert comes from: the rank of its topic among all, its partition and its offset.
+Source = tuple[int, int, int]
+
 
 class Moment(NamedTuple):
     """What happens at one time: the last upsert of each key, after a truncate perhaps.
 
     `olds` has, for each old image, its key, what the upserts before it had said at this
-    time, and its checksum.
+    time, its checksum, and where it lies.
     """
 
     time: int
     last: dict[bytes, UpsertValue]
     truncated: bool = False
-    olds: Sequence[tuple[bytes, UpsertValue, int]] = ()
+    olds: Sequence[tuple[bytes, UpsertValue, int, Source]] = ()
 
 
 def in_sequence(
@@ -99,9 +102,9 @@ def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:
         if isinstance(chunk, Truncate):
             gathering.truncate()
         elif chunk.bad or chunk.failed or chunk.partial or chunk.before:
-            before = chunk.before
+            before, place = chunk.before, (chunk.input_order, chunk.partition)
             for index, (key, upsert) in enumerate(zip(chunk.keys, values_of(chunk), strict=True)):
-                gathering.add(key, upsert, before.get(index))
+                gathering.add(key, upsert, before.get(index), (*place, chunk.offsets[index]))
         else:
             # A later upsert takes the place of an earlier one, not its position.
             gathering.last.update(zip(chunk.keys, chunk.values, strict=True))
@@ -118,7 +121,8 @@ def _moments(rows: "list[Row]") -> Iterable[Moment]:
         if row.key is None:
             gathering.truncate()
         else:
-            gathering.add(row.key, row.upsert, row.before)
+            source = row.order, row.partition, row.offset
+            gathering.add(row.key, row.upsert, row.before, source)
     if gathering is not None:
         yield gathering.moment()
 
@@ -130,15 +134,15 @@ class _Gathering:
         self.time = time
         self.last: dict[bytes, UpsertValue] = {}
         self._truncated = False
-        self._olds: list[tuple[bytes, UpsertValue, int]] = []
+        self._olds: list[tuple[bytes, UpsertValue, int, Source]] = []
         # What is said of a key at the beginning.
         self._first: UpsertValue = NOTHING_SAID
 
-    def add(self, key: bytes, upsert: UpsertValue, before: int | None) -> None:
+    def add(self, key: bytes, upsert: UpsertValue, before: int | None, source: Source) -> None:
         """A further upsert, with the checksum of its old image if it has one."""
         earlier = self.last.get(key, self._first)
         if before is not None:
-            self._olds.append((key, earlier, before))
+            self._olds.append((key, earlier, before, source))
         self.last[key] = combined(earlier, upsert)
 
     def truncate(self) -> None:

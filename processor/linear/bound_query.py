@@ -55,14 +55,20 @@ def query_tree(text: str) -> Node:
     return node
 
 
-def bound(text: str, tables: Tables) -> list[tuple[str, str]]:
-    """The columns of a query over tables, with their types.  Raises: QueryError."""
+def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[tuple[str, str]]:
+    """The columns of a query over tables, with their types.
+
+    `functions` are those without arguments that are there beside those of SQL, with their types.
+    Raises: QueryError.
+    """
     database = connection().cursor()
     try:
         database.execute("BEGIN")
         for name, columns in tables.items():
             listed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns.items())
             database.execute(f"CREATE TEMP TABLE {quoted(name)} ({listed or '__none INTEGER'})")
+        for name, kind in functions.items():
+            database.execute(f"CREATE TEMP MACRO {quoted(name)}() AS NULL::{kind}")
         rows = database.execute(f"DESCRIBE\n{text}\n").fetchall()
     except duckdb.Error as error:
         raise QueryError(*_placed(str(error), text)) from None

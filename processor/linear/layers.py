@@ -1,7 +1,8 @@
 """A nest of SELECTs, layer by layer, and the columns that each computes.
 
-The innermost layer reads the table `batch`.  In the checked form each expression stands in a TRY
-of its own, and `__bad` has the number of the first one that failed for the row.
+The innermost layer reads a table, whose fields are JSON texts that are cast, or in the typed form
+values where `typed_columns` makes them.  In the checked form each expression stands in a TRY of
+its own, and `__bad` has the number of the first one that failed for the row.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import NoReturn
 import duckdb
 import pyarrow as pa
 
-from ikebana.processor.linear.database import connection, first_line
+from ikebana.processor.linear.database import described, first_line, source_of
 from ikebana.processor.linear.json_text import (
     BLOB,
     JSON,
@@ -21,6 +22,7 @@ from ikebana.processor.linear.json_text import (
     to_text,
 )
 from ikebana.processor.linear.scope import KEY, OURS, VALUE, Scope, StepError
+from ikebana.processor.linear.typed_columns import TEXT, type_of_field, type_of_whole
 from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
@@ -29,7 +31,7 @@ _FROM_BELOW = " FROM (\0)"
 
 
 def field_column(at: int) -> str:
-    """The column of the table with the JSON text of the i-th field that is read."""
+    """The column of the table with the i-th field that is read."""
     return f"__field{at}"
 
 
@@ -37,16 +39,19 @@ class Layers:
     """The layers of a statement over relations of the scope `given`.
 
     Columns that are computed get names that are ours; `step` is the number of the step that
-    failures and errors are put down to.
+    failures and errors are put down to.  If they are `blaming`, an expression that cannot be is
+    refused as soon as it is derived; else whoever asks for types next gets the database's error.
     """
 
-    def __init__(self, given: Scope, *, checked: bool) -> None:
-        self.given, self.checked = given, checked
+    def __init__(self, given: Scope, *, checked: bool, typed: bool, blaming: bool) -> None:
+        self.given, self.checked, self._typed = given, checked, typed
+        self._blaming = blaming
         self.step = 0
         self.fields: dict[str, int] = {}
         """The fields of the value that are read, with their numbers."""
         self.base: dict[str, str] = {}
         """The columns of the innermost layer, with their SQL."""
+        self._columns: dict[str, pa.DataType] = {}
         self.failures: list[tuple[int, str]] = []
         """What it means that `__bad` is 0, 1, ...: the step, and why it failed."""
         self._layers: list[str] = []
@@ -72,15 +77,25 @@ class Layers:
         hidden = f"{ROW}, 1::BIGINT AS {DIFF}, NULL::BIGINT AS {BEGIN}, NULL::BIGINT AS {END}"
         bad = [f"NULL::INTEGER AS {BAD}"] if self.checked else []
         made = [f"{sql} AS {quoted(name)}" for name, sql in self.base.items()]
-        return f"SELECT {', '.join([hidden, *bad, *made])} FROM batch"
+        return f"SELECT {', '.join([hidden, *bad, *made])} FROM {source_of(self.schema())}"
+
+    def schema(self) -> pa.Schema:
+        """The columns of the table that the innermost layer reads."""
+        return pa.schema([(ROW, pa.int32()), *self._columns.items()])
 
     def derived(self, part: str, sql: str, text: str) -> str:
         """A column of ours that has what SQL comes to."""
         name = f"{OURS}c{self._count}"
         self._count += 1
-        return self._column(name, sql, part, text, f"could not evaluate {part} {text}")
+        self._column(name, sql, f"could not evaluate {part} {text}")
+        if self._blaming:
+            try:
+                self.type_of(name)
+            except duckdb.Error as error:
+                self.refuse(part, first_line(error), text)
+        return name
 
-    def _column(self, name: str, sql: str, part: str, text: str, reason: str) -> str:
+    def _column(self, name: str, sql: str, reason: str) -> None:
         shown = quoted(name)
         if self.checked:
             number = self._failure(reason)
@@ -101,25 +116,28 @@ class Layers:
         else:
             self.add(f"SELECT *, {sql} AS {shown}")
             self._open = [name]
-        try:
-            self.type_of(name)
-        except duckdb.Error as error:
-            self.refuse(part, first_line(error), text)
-        return name
 
-    def read_input(self, part: str, column: str, kind: str) -> None:
+    def read_input(self, column: str, kind: str) -> None:
         """Add a column of the relation, of the type `kind`, if no layer has it."""
         if column in (KEY, VALUE):
             raw = self.given.types[column] == BLOB
-            self.base[column] = column if raw else f"{column}::JSON"
+            whole = type_of_whole(BLOB if raw else JSON)
+            self._columns[column] = whole if raw or self._typed else TEXT
+            self.base[column] = column if raw or self._typed else f"{column}::JSON"
             return
-        text = field_column(self.fields.setdefault(column, len(self.fields)))
-        if kind == JSON:
-            self.base[column] = f"{text}::JSON"
-        elif text not in self.base:
-            self.base[text] = text
+        field = field_column(self.fields.setdefault(column, len(self.fields)))
+        own = type_of_field(kind) if self._typed else TEXT
+        if own != TEXT:
+            self._columns[field] = own
+            self.base[column] = field
+        elif kind == JSON:
+            self._columns[field] = own
+            self.base[column] = f"{field}::JSON"
+        elif field not in self.base:
+            self._columns[field] = own
+            self.base[field] = field
             reason = f'column "{column}" is not of type {kind}'
-            self._column(column, from_json(text, kind), part, column, reason)
+            self._column(column, from_json(field, kind), reason)
 
     def finite(self, part: str, column: str) -> str:
         """The column, refused where it holds a number that JSON has no form for."""
@@ -141,11 +159,8 @@ class Layers:
         """The columns of the last layer, with their types."""
         written = self.sql()
         if self._known[0] != written:
-            database = connection()
-            database.register("batch", _empty(self.given, len(self.fields)))
-            relation = database.sql(written)
-            described = dict(zip(relation.columns, relation.types, strict=True))
-            self._known = (written, described)
+            relation = described(written, self.schema())
+            self._known = (written, dict(zip(relation.columns, relation.types, strict=True)))
         return self._known[1]
 
     def type_of(self, column: str) -> str:
@@ -171,12 +186,3 @@ class Layers:
         """Refuse a part of the step.  Raises: StepError."""
         shown = "" if text is None else f"{text}: "
         raise StepError(self.step, part, f"{shown}{problem}")
-
-
-def _empty(scope: Scope, fields: int) -> pa.Table:
-    columns = {ROW: pa.array([], pa.int32())}
-    for name in (KEY, VALUE):
-        columns[name] = pa.array([], pa.binary() if scope.types.get(name) == BLOB else pa.string())
-    for at in range(fields):
-        columns[field_column(at)] = pa.array([], pa.string())
-    return pa.table(columns)

@@ -10,6 +10,9 @@ that failed for the row.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import duckdb
+import pyarrow as pa
+
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import (
     INSTANTS,
@@ -26,6 +29,7 @@ from ikebana.processor.linear.scope import (
     VALUE,
     ExpressionError,
     Scope,
+    StepError,
     UnknownError,
 )
 from ikebana.processor.linear.steps import Negate, Sql
@@ -34,9 +38,11 @@ from ikebana.processor.linear.typed_json import from_json
 
 
 class Statement(NamedTuple):
-    """SQL over the table `batch`, and what it reads and makes."""
+    """SQL over a table, and what it reads and makes."""
 
     sql: str
+    schema: pa.Schema
+    """The columns of the table."""
     columns: tuple[str, ...]
     """The columns of its answer."""
     fields: tuple[str, ...]
@@ -52,17 +58,28 @@ class Statement(NamedTuple):
     makes_key: bool
 
 
-def statement(steps: Sequence[Sql | Negate], scope: Scope, *, checked: bool) -> Statement:
-    """Write steps over relations of `scope`.
+def statement(
+    steps: Sequence[Sql | Negate], scope: Scope, *, checked: bool = False, typed: bool = False
+) -> Statement:
+    """Write steps over relations of `scope`; `typed` ones over columns of values.
 
     Raises:
         StepError: a step cannot be.
         UnknownError: a step reads what the scope has as unknown.
     """
-    nest = _Nest(scope, checked=checked)
-    for at, step in enumerate(steps):
-        nest.add(at, step)
-    return nest.finished()
+
+    def written(*, blaming: bool) -> Statement:
+        nest = _Nest(Layers(scope, checked=checked, typed=typed, blaming=blaming), scope)
+        for at, step in enumerate(steps):
+            nest.add(at, step)
+        return nest.finished()
+
+    try:
+        return written(blaming=False)
+    except (duckdb.Error, StepError):
+        # Binding takes most of the time, so only a statement that cannot be is bound expression
+        # by expression: the first of them is told.
+        return written(blaming=True)
 
 
 class _Names:
@@ -90,8 +107,8 @@ class _Names:
 class _Nest:
     """The steps of a statement, put around each other; what the row has, and in which columns."""
 
-    def __init__(self, scope: Scope, *, checked: bool) -> None:
-        self._layers = Layers(scope, checked=checked)
+    def __init__(self, layers: Layers, scope: Scope) -> None:
+        self._layers = layers
         self._scope = scope
         self._names = _Names(self._layers)
         self._from_input = True
@@ -136,6 +153,7 @@ class _Nest:
 
     def finished(self) -> Statement:
         """The whole statement, outermost what is wanted of each row."""
+        self._layers.described()
         wanted = [ROW, *(name for name in (DIFF, BEGIN) if name in self._used)]
         if END in self._used:
             wanted.append(END)
@@ -150,6 +168,7 @@ class _Nest:
         return Statement(
             columns=tuple(column.rpartition(" AS ")[2] for column in wanted),
             sql=f"SELECT {', '.join(wanted)} FROM ({self._layers.sql()})",
+            schema=self._layers.schema(),
             fields=tuple(self._layers.fields),
             reads_key=KEY in self._layers.base,
             reads_value=VALUE in self._layers.base,
@@ -314,7 +333,7 @@ class _Nest:
             self._names.note(part, column)
             of_input = self._from_input and column not in self._flat
             if of_input and not (column == KEY and self._made_key):
-                self._layers.read_input(part, column, kind)
+                self._layers.read_input(column, kind)
             elif column == VALUE:
                 self._make_value()
 

@@ -2,13 +2,15 @@
 
 The statement is run as it is written (`database.connection` switches the optimizer
 off), so casts happen for every row, and whether a row fails does not depend on the others.
-A batch that fails is run once more in the statement's checked form, which tells the rows
-that fail and the expressions that they fail at, and has the results of all others.
+It has three forms, which have the same results.  The typed form reads columns of values, which
+`typed_columns` makes of texts of the usual form; the plain form reads and casts JSON texts.  A
+batch that fails is run once more in the checked form, which tells the rows that fail and the
+expressions that they fail at, and has the results of all others.
 """
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -18,15 +20,14 @@ import pyarrow as pa
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.linear.database import connection, parsed
-from ikebana.processor.linear.json_text import BLOB
+from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
+from ikebana.processor.linear.typed_columns import Column, column_of
 
-# Columns of JSON texts; None stands for null and for what is absent.
-Texts = Sequence[Sequence[bytes | None]]
+Texts = Sequence[Column]
 # From names of fields to their columns.
 Columns = Callable[[tuple[str, ...]], Texts]
 
@@ -85,35 +86,42 @@ class Query:
     """Compiled steps: a pure function of each row by itself."""
 
     def __init__(self, steps: Sequence[Sql | Negate], scope: Scope) -> None:
-        self._plain = statement(steps, scope, checked=False)
-        self._checked = statement(steps, scope, checked=True)
-        self._scope = scope
-        self.result = self._plain.result
+        self._steps, self._scope = steps, scope
+        self._typed = statement(steps, scope, typed=True)
+        self.result = self._typed.result
+
+    @functools.cached_property
+    def _plain(self) -> Statement:
+        return statement(self._steps, self._scope)
+
+    @functools.cached_property
+    def _checked(self) -> Statement:
+        return statement(self._steps, self._scope, checked=True)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of the value that it reads."""
-        return self._plain.fields
+        return self._typed.fields
 
     @property
     def reads_key(self) -> bool:
         """Whether it reads the key."""
-        return self._plain.reads_key
+        return self._typed.reads_key
 
     @property
     def reads_value(self) -> bool:
         """Whether it reads the value as a whole."""
-        return self._plain.reads_value
+        return self._typed.reads_value
 
     @property
     def makes_value(self) -> bool:
         """Whether it makes values anew."""
-        return self._plain.makes_value
+        return self._typed.makes_value
 
     @property
     def makes_key(self) -> bool:
         """Whether it makes keys anew."""
-        return self._plain.makes_key
+        return self._typed.makes_key
 
     def run(
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
@@ -126,23 +134,30 @@ class Query:
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
     ) -> tuple[Made, list[Failure]]:
         """The results of the rows, and what failed, datum by datum."""
-        return self._outcome(len(keys), lambda form: self._table(form, keys, values))
+        fields = self._typed.fields
+        texts = field_texts(fields, values) if fields else []
+        return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts)
 
     def outcome_of(self, count: int, columns: Columns) -> tuple[Made, list[Failure]]:
         """The same of rows that have fields alone; `columns` gives these as JSON texts."""
-        return self._outcome(count, lambda form: _table_of(count, columns(form.fields)))
+        return self._outcome(count, {}, columns(self._typed.fields))
 
     def _outcome(
-        self, count: int, table: Callable[[Statement], pa.Table]
+        self, count: int, wholes: Mapping[str, Column], texts: Texts
     ) -> tuple[Made, list[Failure]]:
         if not count:
             return Made([], None, None, None, None, None), []
+        given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
+        form = self._typed
+        if (table := _table(form.schema, count, given)) is None:
+            form = self._plain
+            table = _table_of_texts(form.schema, count, given)
         try:
-            return self._results(self._plain, table(self._plain))
+            return self._results(form, table)
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
-        return self._told(table(self._checked))
+        return self._told(_table_of_texts(self._checked.schema, count, given))
 
     def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
         """What `outcome` gives, of rows of which some fail."""
@@ -164,26 +179,10 @@ class Query:
         )
         return Made(*joined), failed + also  # type: ignore[arg-type]
 
-    def _table(
-        self, form: Statement, keys: Sequence[bytes | None], values: Sequence[bytes]
-    ) -> pa.Table:
-        columns = {ROW: pa.array(range(len(keys)), pa.int32())}
-        if form.reads_key:
-            columns[KEY] = _column(keys, binary=self._scope.types[KEY] == BLOB)
-        if form.reads_value:
-            columns[VALUE] = _column(values, binary=self._scope.types[VALUE] == BLOB)
-        if form.fields:
-            texts = field_texts(form.fields, values)
-            for at, column in enumerate(texts):
-                columns[field_column(at)] = _column(column, binary=False)
-        return pa.table(columns)
-
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
-        database = connection()
-        database.register("batch", table)
-        found = database.execute(parsed(form.sql)).fetchall()
-        answer = zip(*found, strict=True) if found else ((),) * len(form.columns)
-        columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, answer), strict=True))
+        found = answer(form.sql, table)
+        turned = zip(*found, strict=True) if found else ((),) * len(form.columns)
+        columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, turned), strict=True))
         count = len(found)
         # By the place of what failed: the step, and why.
         failed: dict[int, tuple[int, str]] = {}
@@ -226,12 +225,6 @@ def compiled(steps: tuple[Sql | Negate, ...], scope: FrozenScope) -> Query:
     return Query(steps, scope.thawed())
 
 
-def _column(texts: Sequence[bytes | None], *, binary: bool) -> pa.Array:
-    column = pa.array(texts, pa.binary())
-    # A view: JSON is UTF-8 as soon as it has been decoded once.
-    return column if binary else column.view(pa.string())
-
-
 def _canonical(
     texts: list[str | None], failed: dict[int, tuple[int, str]], step: int
 ) -> list[bytes | None]:
@@ -258,11 +251,21 @@ def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> Texts:
     return _field_decoder(fields)(b"[" + b",".join(objects) + b"]")
 
 
-def _table_of(count: int, texts: Texts) -> pa.Table:
-    columns = {ROW: pa.array(range(count), pa.int32())}
-    for at, column in enumerate(texts):
-        columns[field_column(at)] = _column(column, binary=False)
-    return pa.table(columns)
+def _table(schema: pa.Schema, count: int, given: Mapping[str, Column]) -> pa.Table | None:
+    """The table of these columns; None if a text has not the usual form of its column's type."""
+    arrays = [pa.array(range(count), pa.int32())]
+    for name, kind in zip(schema.names[1:], schema.types[1:], strict=True):
+        if (made := column_of(given[name], kind)) is None:
+            return None
+        arrays.append(made)
+    return pa.table(arrays, schema=schema)
+
+
+def _table_of_texts(schema: pa.Schema, count: int, given: Mapping[str, Column]) -> pa.Table:
+    """The table of a statement that casts texts, which takes any."""
+    table = _table(schema, count, given)
+    assert table is not None, "a text that is no text"
+    return table
 
 
 @functools.lru_cache(maxsize=512)

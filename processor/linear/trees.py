@@ -34,29 +34,22 @@ def column(*names: str) -> Node:
     }
 
 
-def nodes(value: Any) -> Iterator[Node]:
-    """All nodes within, outermost first, those of subqueries included."""
+def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
+    """All nodes within, outermost first, but for those in the fields called `without`."""
     if isinstance(value, list):
         for item in value:
-            yield from nodes(item)
-    elif isinstance(value, dict):
-        if "class" in value:
-            yield value
-        for item in value.values():
-            yield from nodes(item)
-
-
-def own_nodes(value: Any) -> Iterator[Node]:
-    """All nodes within, but those of subqueries."""
-    if isinstance(value, list):
-        for item in value:
-            yield from own_nodes(item)
+            yield from nodes(item, without)
     elif isinstance(value, dict):
         if "class" in value:
             yield value
         for name, item in value.items():
-            if name != "subquery":
-                yield from own_nodes(item)
+            if name != without:
+                yield from nodes(item, without)
+
+
+def own_nodes(value: Any) -> Iterator[Node]:
+    """All nodes within, but those of subqueries."""
+    return nodes(value, without="subquery")
 
 
 def columns(value: Any) -> list[tuple[str, ...]]:

@@ -44,7 +44,7 @@ class ArrangedReduction(NamedTuple):
 def arranged(reduction: Reduce) -> ArrangedReduction:
     """Split a reduction into step and aggregates.  Raises: AggregateError, with all faults."""
     if reduction.function is not None:
-        return ArrangedReduction(Sql(key=reduction.by), ())
+        return ArrangedReduction(Sql(key=reduction.key), ())
     arguments: dict[str, str] = {}
     aggregates = []
     problems: list[tuple[str, str]] = []
@@ -62,7 +62,7 @@ def arranged(reduction: Reduce) -> ArrangedReduction:
     if problems:
         raise AggregateError(*problems)
     select = tuple((field, text) for text, field in arguments.items())
-    return ArrangedReduction(Sql(select=select, key=reduction.by), tuple(aggregates))
+    return ArrangedReduction(Sql(select=select, key=reduction.key), tuple(aggregates))
 
 
 def in_order_of_types(

@@ -1,19 +1,25 @@
 """Read an input again beside its readers of before, for an edit that needs more of its rows.
 
 The state of an upsert has of each row what decoding has kept.  If a new plan needs more, or reads
-the topic otherwise, the upsert is filled once more from the topic's beginning.  This is done by
+the topic otherwise, the upsert is filled once more from where reading began.  This is done by
 a plan between the old one and the new one: the old plan, which goes on, and beside it the input
 as the new plan reads it, with the operators that keep its rows.  Nothing shows these.  The input
 has positions of its own and catches up with those of the old plan.  When they are equal, the new
 plan takes over: for it the operators are as they were.
+
+Rows with event times count at the times at which they counted when they were first read, which
+`timing.again` finds; so they have to be dated as they were.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
+
 from ikebana.processor.planning import planner
+from ikebana.processor.planning.identity import spelt
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Input, KeptReading, Operator, Plan
+from ikebana.processor.planning.plan import EventTime, Input, KeptReading, Operator, Plan
 
 Positions = Mapping[str, Mapping[int, int]]
 
@@ -36,11 +42,68 @@ def why_not(before: Plan, source: Input) -> str | None:
     """Why an input cannot be read again beside the present plan; None if it can."""
     if source.traits.is_updates or source.mode != "upsert":
         return "nothing keeps what it has had"
-    if before.is_dated or source.is_dated:
-        return "its rows wait for their times, and are not read again"
-    if source.start != "earliest":
-        return "it has been read from the end of its topic on, and is not read again"
+    if source.transaction_topic is not None:
+        return (
+            "the times of its rows come from a topic of transactions, of which only what is open "
+            "is kept, and are not read again"
+        )
+    if before.is_dated and origin_of(before, source) is None and _is_known(before, source):
+        return (
+            "its rows would get their event times otherwise than those that have been read, and "
+            "are not read again"
+        )
     return None
+
+
+def origin_of(plan: Plan, source: Input) -> Input | None:
+    """The input that has read the topics of `source` as they grew, with the same times of rows."""
+    dating = _dating(source)
+    return next(
+        (
+            each
+            for each in core(plan).inputs
+            if set(each.topics).issuperset(source.topics) and _dating(each) == dating
+        ),
+        None,
+    )
+
+
+def _is_known(plan: Plan, source: Input) -> bool:
+    return not set(core(plan).topics).isdisjoint(source.topics)
+
+
+def _dating(source: Input) -> object:
+    """All that the event times of an input's rows depend on."""
+    event, usual = source.event_time, EventTime()
+    if event is None:
+        return source.is_dated
+    event = msgspec.structs.replace(event, lateness_ms=usual.lateness_ms, idle_ms=usual.idle_ms)
+    if event.clock == "kafka":
+        return event
+    if event.of is None:
+        return event, source.value_format
+    columns = planner.dating_columns(source)
+    declared = tuple(
+        (column.name, column.type, column.encoding)
+        for column in source.columns
+        if columns is None or column.name in columns
+    )
+    event = msgspec.structs.replace(event, of=spelt(event.of))
+    return event, columns, declared, _reading(source)
+
+
+def is_read_alike(plan: Plan, source: Input) -> bool:
+    """Whether another input has found the same keys in the topics of one that is read again."""
+    return any(
+        set(each.topics).issuperset(source.topics) and _reading(each) == _reading(source)
+        for each in core(plan).inputs
+    )
+
+
+def _reading(source: Input) -> object:
+    """What a codec is told, but for columns."""
+    key = (source.key_format, source.key)
+    return key, source.value_format, source.tables, source.schema, source.options
 
 
 def beside(before: Plan, after: Plan) -> Plan | None:
@@ -96,6 +159,12 @@ def left(plan: Plan, positions: Positions) -> int:
         for topic in source.topics
         for partition, end in positions.get(topic, {}).items()
     )
+
+
+def reads_again(plan: Plan, *names: str) -> frozenset[str]:
+    """The operators that read inputs again, these or all."""
+    inputs = names or plan.backfills
+    return frozenset(o.name for o in plan.operators if _keeps_rows(o, inputs))
 
 
 def _keeps_rows(operator: Operator, inputs: tuple[str, ...]) -> bool:

@@ -75,13 +75,19 @@ class Edit:
 
     @cached_property
     def takers(self) -> frozenset[str]:
-        """The fresh operators that are filled before time goes on.
+        """The fresh operators that are filled from the state.
 
         Joins and their stages are not: they wait until the arrangements that they look up are
-        filled.
+        filled.  What reads an input of its own has nothing to be filled with.
         """
         joins = {join.name for join in self.after.joins}
-        return self.fresh - joins - joined(self.after).stages.keys()
+        return self.standing - joins - joined(self.after).stages.keys()
+
+    @cached_property
+    def standing(self) -> frozenset[str]:
+        """The fresh operators whose frontiers stand at the edit's time while it fills."""
+        graph = progress.edges(self.after)
+        return frozenset(name for name in self.fresh if not graph[name].from_source)
 
     @cached_property
     def scanned(self) -> tuple[str, ...]:
@@ -105,6 +111,24 @@ class Edit:
         They keep none, but their arrangements have all that it takes.
         """
         return tuple(root for root in self.scanned if can_be_recomputed(self.before, root))
+
+    @cached_property
+    def looked_up(self) -> frozenset[str]:
+        """The arrangements of the old plan from which these results are computed."""
+        stages = joined(self.before)
+        first = {join: stages.stages[stages.begins(join)].alias for join in self.joins_before}
+        return frozenset(
+            name
+            for stage in stages.stages.values()
+            if first.get(stage.join) == stage.alias
+            for name in (stage.looks_up, stages.origins[stage.join])
+        )
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """The operators whose contents the edit reads while they go on."""
+        kept = {root for root in self.scanned if root not in self.joins_before}
+        return frozenset(kept - self.gone)
 
     def goes(self, branch: Branch, sign: Side) -> bool:
         """Whether any output or operator takes the results of a branch of a side."""

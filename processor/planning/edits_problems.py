@@ -89,12 +89,6 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
                     if reader in names
                     else f'Call it "{reader}", as the input was called that has read the topic',
                 )
-            elif not read and source.start != "earliest":
-                yield Problem(
-                    f"inputs.{source.name}.start",
-                    "is latest: an input that is added later is read from the beginning",
-                    "Set it to earliest, and leave out what is too old with a condition",
-                )
         elif lasting(old) != lasting(source):
             yield Problem(
                 f"inputs.{source.name}",

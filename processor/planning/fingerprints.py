@@ -9,7 +9,7 @@ import msgspec
 from ikebana.processor.linear.functions import name_of
 
 # A plan that does not use these keeps the fingerprint it had before they existed.
-_ADDED_LATER = {"event_time", "function", "unique", "size"}
+_ADDED_LATER = {"event_time", "function", "unique", "size", "total", "locked_by"}
 
 
 def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
@@ -17,7 +17,7 @@ def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
     plain = msgspec.to_builtins(plan, enc_hook=_function_name)
     for part in (*plain["inputs"], *plain["operators"]):
         for name in _ADDED_LATER & part.keys():
-            if part[name] in (None, ()):
+            if part[name] in (None, ()) or part[name] is False:
                 del part[name]
         if "event_time" in part:
             part["event_time"].update(of_event_time)

@@ -13,7 +13,7 @@ inputs *as it knows them*: errors that it has recorded name expressions as they 
 spelt then, and arrangements are those that the hints of then have led to.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,14 +27,20 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import EventTime, Input, Operator, Plan
 
+# The columns that decoding keeps of each input, None for whole rows.
+Decoded = Mapping[str, Collection[str] | None]
 
-def resumed(old: Plan, new: Plan) -> Plan:
-    """The new plan, with equivalent inputs and operators taken from the old one."""
+
+def resumed(old: Plan, new: Plan, decoded: Decoded) -> Plan:
+    """The new plan, with equivalent inputs and operators taken from the old one.
+
+    `decoded` is what the old plan does decode, which may be more than it needs.
+    """
     inputs = {source.name: source for source in old.inputs}
     operators = {operator.name: operator for operator in old.operators}
     whole = replace_parts(
         new,
-        tuple(_input_as_it_was(inputs.get(each.name), each, old, new) for each in new.inputs),
+        tuple(_input_as_it_was(inputs.get(i.name), i, decoded, new) for i in new.inputs),
         tuple(
             was if (was := operators.get(each.name)) and is_same(was, each) else each
             for each in new.operators
@@ -77,7 +83,7 @@ def hints_kept(old: Plan, new: Plan) -> list[str]:
     ]
 
 
-def _input_as_it_was(was: Input | None, now: Input, old: Plan, new: Plan) -> Input:
+def _input_as_it_was(was: Input | None, now: Input, decoded: Decoded, new: Plan) -> Input:
     """The old input, with those settings of the new one that may change."""
     if was is None or was == now:
         return now
@@ -87,7 +93,7 @@ def _input_as_it_was(was: Input | None, now: Input, old: Plan, new: Plan) -> Inp
             event_time, lateness_ms=now.event_time.lateness_ms, idle_ms=now.event_time.idle_ms
         )
     as_it_was = replace(was, event_time=event_time, start=now.start)
-    if _bare(was) != _bare(now) or not _unread(was, now, old, new):
+    if _bare(was) != _bare(now) or not _unread(was, now, decoded, new):
         return now
     return as_it_was
 
@@ -110,7 +116,7 @@ def _bare(source: Input) -> Input:
     return lasting(replace(source, columns=(), event_time=event))
 
 
-def _unread(was: Input, now: Input, old: Plan, new: Plan) -> bool:
+def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
     """Whether all columns whose declarations differ are neither read nor decoded."""
     from ikebana.processor.linear.expressions import type_named
 
@@ -125,7 +131,7 @@ def _unread(was: Input, now: Input, old: Plan, new: Plan) -> bool:
     }
     if not changed:
         return True
-    read = [planner.physical(plan).readings[was.name].columns for plan in (old, new)]
+    read = (decoded[was.name], planner.physical(new).readings[was.name].columns)
     return changed.isdisjoint(was.key) and all(
         columns is not None and changed.isdisjoint(columns) for columns in read
     )

@@ -207,7 +207,8 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"), whose
     arguments are SQL over one row.  Instead, `function(key, rows)`, or its name as
     "module:function", returns the results of a key; see `kernels.reduce_rows`.  `by` is
-    the SQL of another key.
+    the SQL of another key.  With `total` all rows have one key, which has results even if there
+    are no rows.
     """
 
     name: str
@@ -215,10 +216,19 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     aggregates: tuple[tuple[str, str], ...] = ()
     by: str | None = None
     function: Any = None
+    total: bool = False
 
     def __post_init__(self) -> None:
         settle(self, "aggregates")
 
+    @property
+    def key(self) -> str | None:
+        """The SQL of the key to reduce by; None: the one that rows have."""
+        return TOTAL_KEY if self.total else self.by
+
+
+# The key of a reduction of all rows, as SQL and as JSON.
+TOTAL_KEY = "0"
 
 Operator = Upsert | Linear | Concat | StateMachine | Reduce | DeltaJoin | AsOfJoin
 

@@ -127,7 +127,7 @@ def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[P
         (KEY, "by", "make a key in JSON of it here"),
         (VALUE, "reduce", "make values in JSON of them by a select before"),
     ):
-        made_here = part == KEY and reduction.by is not None
+        made_here = part == KEY and reduction.key is not None
         if not made_here and any(scope.types[part] == BLOB for scope in scopes):
             yield (
                 f"operators.{reduction.name}.{setting}",

@@ -323,7 +323,7 @@ def _pushed(
     columns: tuple[str, ...] | None = None
     if source.traits.has_columns and branches:
         wanted = [chain(branch.steps, frozen(scope)).columns for branch in branches]
-        wanted.append(_dating_columns(source))
+        wanted.append(dating_columns(source))
         read = [each for each in wanted if each is not None]
         if len(read) == len(wanted):
             columns = tuple(sorted({name for each in read for name in each}))
@@ -337,7 +337,7 @@ def _pushed(
     return Reading(columns, key_filters, pushed), branches
 
 
-def _dating_columns(source: Input) -> tuple[str, ...] | None:
+def dating_columns(source: Input) -> tuple[str, ...] | None:
     """The columns that event times are made of; None for all."""
     query = dating_query(source)
     if query is None:

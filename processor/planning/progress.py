@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 from ikebana.arrangements.frontier import Interval, Time
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import backfill, planner, ways
 from ikebana.processor.planning.joined import is_gathered, joined
 from ikebana.processor.planning.plan import ERRORS, Plan
 
@@ -154,12 +154,16 @@ def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str
 
 @functools.lru_cache(maxsize=32)
 def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """The operators whose updates reach each output; errors may come from any."""
+    """The operators whose updates reach each output; errors may come from any.
+
+    What reads inputs again has frontiers of its own, which hold back nothing.
+    """
     found = {
         output.name: _unique(path.root for path in ways.paths(plan, output.source))
         for output in plan.outputs
     }
-    return {**found, ERRORS: tuple(edges(plan))}
+    again = backfill.reads_again(plan)
+    return {**found, ERRORS: tuple(name for name in edges(plan) if name not in again)}
 
 
 def output_intervals(plan: Plan, of: Mapping[str, Interval]) -> dict[str, Interval]:

@@ -55,7 +55,7 @@ def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
         others = ", ".join(sorted(found.tables.keys() - {first}))
         notes.append(f"The topic has several tables: this input reads one, others are {others}.")
         found = told(form, [s for s in samples if _is_of(form, s, first)])
-    columns, unknown = _typed(found.rows)
+    columns, unknown = typed(found.rows)
     key_columns: tuple[str, ...] = ()
     if names_its_key and not found.keys:
         notes.append("No message names the columns of the primary key: name them with key.")
@@ -91,7 +91,7 @@ def _is_of(form: Format, sample: Sample, table: str) -> bool:
     return table in told(form, [sample]).tables
 
 
-def _typed(rows: Sequence[dict[str, Any]]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+def typed(rows: Sequence[dict[str, Any]]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """Infer the columns of rows, in order, with types; also list those that are always null."""
     kinds: dict[str, set[str]] = {}
     for row in rows:

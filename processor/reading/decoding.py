@@ -4,7 +4,7 @@ A row goes to the shard of its key.  An update without a key goes to a shard by 
 error record without a key to shard 0, and a truncate to every shard.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from zlib import crc32
 
@@ -17,6 +17,8 @@ from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake
 from ikebana.processor.reading.upserts import DecodedUpserts
 from ikebana.processor.rows.envelope import pack
+from ikebana.processor.rows.judged import Judged
+from ikebana.processor.rows.noted import MOST, Noted, NotedRecord
 from ikebana.processor.rows.placing import Place, shard_of
 from ikebana.processor.rows.rows import (
     NO_KEY,
@@ -62,13 +64,15 @@ class Decoding:
         self._place = place
         self._dating = None
         if source.event_time is not None:
-            self._dating = Dating(place.base, place.latest)
+            self._dating = Dating(place.base, place.latest, place.judged or ())
         self._where = (place.topic, place.partition)
         self._count = shards
         self._shards = [self._empty() for _ in range(shards)]
         self._errors: list[KeyedUpdate] = []
         self._ignored: Counter[str] = Counter()
+        self._latecomers: deque[tuple[int, int]] = deque(maxlen=MOST)
         self._greatest: int | None = None
+        self._judged: tuple[int, int, bool] | None = None
         self._held = 0
         self._size = 0
 
@@ -106,6 +110,10 @@ class Decoding:
         yield from self.flush()
         if self._source_dating is not None and (seen := self._source_dating.seen()) is not None:
             yield 0, pack(seen)
+        if self._judged is not None:
+            first, last, ahead = self._judged
+            found = Judged(first, last, self._place.base, self._place.latest if ahead else None)
+            yield 0, pack(Seen(self._source.name, *self._where, judged=found))
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
         """Yield the gathered rows of every shard."""
@@ -120,9 +128,10 @@ class Decoding:
             errors = Errors(list(records), list(times), list(diffs), self._counted)
             yield 0, pack(errors)
             self._errors = []
-        if self._ignored:
-            yield 0, pack(Ignored(dict(self._ignored), self._counted))
+        if self._ignored and not self._place.again:
+            yield 0, pack(Ignored(dict(self._ignored), self._counted, self._noted()))
             self._ignored = Counter()
+            self._latecomers.clear()
         if self._greatest is not None:
             seen = Seen(self._source.name, *self._where, greatest=self._greatest)
             yield 0, pack(seen)
@@ -132,10 +141,13 @@ class Decoding:
     def _upserts(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         assert isinstance(self._intake, Intake)
         decoded = self._intake.upserts(messages, self._where, self._place.partitions, self._dating)
-        self._ignored += decoded.ignored
-        self._see(decoded.greatest)
         place = self._place
-        for offset, record in decoded.errors:
+        if place.judged is None:
+            self._judge(decoded.judged)
+        self._ignored += decoded.ignored
+        self._latecomers += decoded.latecomers
+        self._see(decoded.greatest)
+        for offset, record in () if place.told else decoded.errors:
             (time,) = place.times([offset])
             self._error(record, time, 1)
         begin = 0
@@ -201,6 +213,7 @@ class Decoding:
     def _made(self, made: Made) -> Iterator[tuple[int, bytes]]:
         count = self._count
         self._ignored += made.ignored
+        self._latecomers += made.latecomers
         self._see(made.greatest)
         for _, record, time, diff in made.errors:
             self._error(record, time, diff)
@@ -228,9 +241,21 @@ class Decoding:
         if seen.statements:
             yield 0, pack(seen)
 
+    def _noted(self) -> list[Noted]:
+        """Note the late records among what was ignored."""
+        if not self._latecomers:
+            return []
+        records = tuple(NotedRecord(*self._where, offset, by) for offset, by in self._latecomers)
+        return [Noted("late", self._source.name, self._ignored["late"], records)]
+
     def _see(self, greatest: int | None) -> None:
         if greatest is not None and (self._greatest is None or greatest > self._greatest):
             self._greatest = greatest
+
+    def _judge(self, found: tuple[int, int, bool] | None) -> None:
+        if found is not None:
+            first, _, ahead = found if self._judged is None else self._judged
+            self._judged = first, found[1], ahead or found[2]
 
     def _error(self, record: bytes, time: int, diff: int) -> None:
         self._errors.append(KeyedUpdate(None, record, time, diff))

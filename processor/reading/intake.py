@@ -43,13 +43,15 @@ class Made(NamedTuple):
     """The updates of an input in `mode: diffs` by branch, and those of its error records.
 
     `ignored` has the numbers of ignored messages, by kind.  With event time, `greatest` is the
-    greatest time seen.
+    greatest time seen, and `latecomers` are the last late messages, each as its offset and how
+    far it lies behind.
     """
 
     updates: list[tuple[Branch, list[KeyedUpdate]]]
     errors: list[KeyedUpdate]
     ignored: Counter[str]
     greatest: int | None = None
+    latecomers: Sequence[tuple[int, int]] = ()
 
 
 class Intake:
@@ -179,11 +181,13 @@ class Intake:
             found = list(self._messages.found(messages, origin, ignored))
         dates: Sequence[int | str] = [times[at] for at, _ in found]
         greatest, of_columns = None, False
+        latecomers: list[tuple[int, int]] = []
         if self._event is not None:
             of_columns = self._event.of_columns
             dated = self._dated(found, messages, dating)
             dates, greatest = dated.times, dated.greatest
             ignored += Counter({"late": dated.late})
+            latecomers = [(messages[found[at][0]].offset, by) for at, by in dated.latecomers]
         for (at, changes), time in zip(found, dates, strict=True):
             record: bytes | None = None
             if isinstance(changes, Bad):
@@ -205,7 +209,7 @@ class Intake:
                 errors.append(KeyedUpdate(None, record, placed, 1))
         updates, strange = self._without_strange(updates, origins, messages, origin)
         by_branch, failed = through(self._branches, updates)
-        return Made(by_branch, errors + strange + failed, ignored, greatest)
+        return Made(by_branch, errors + strange + failed, ignored, greatest, latecomers)
 
     def _dated(self, found: Found, messages: Sequence[Message], dating: Dating | None) -> Dated:
         """The event times of messages."""

@@ -7,7 +7,7 @@ from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Intake
 from ikebana.processor.reading.source_dating import BoundaryReading, dating_of, watch_of
 from ikebana.processor.reading.update_intake import UpdateIntake
-from ikebana.processor.timing.reclock import Slice
+from ikebana.processor.timing.slices import Slice
 
 
 def reading_of(
@@ -25,5 +25,7 @@ def reading_of(
         return BoundaryReading(watch, where, place.base)
     source = plan.input(piece.input)
     dating = dating_of(plan, source, where, piece.transactions)
-    counted = plan.readers(place.topic)[0] != source
+    # A snapshot has a topic of its own, and the same readers.
+    topic = place.topic if place.topic in source.topics else source.topics[0]
+    counted = plan.readers(topic)[0] != source
     return Decoding(source, intake(source), place, shards, dating, counted=counted)

@@ -11,7 +11,7 @@ from ikebana.processor.linear.chain import Chain
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.messages import Message, Origin, record_of
 from ikebana.processor.rows.rows import KeyedUpdate, Partial
-from ikebana.processor.timing.event_time import Dating, EventTimes
+from ikebana.processor.timing.event_time import Bounds, Dating, EventTimes
 
 
 @dataclass(slots=True)
@@ -24,7 +24,10 @@ class DecodedUpserts:
     * `errors`: pairs (offset, error record) of messages whose key cannot be read.
     * `wide`: the indexes of upserts with more columns than are read.
     * `ignored`: the numbers of ignored messages, by kind.
+    * `latecomers`: the last late messages, each as its offset and how far it lies behind.
     * `times`, `greatest`: with event time, the times of the upserts and the greatest time seen.
+    * `judged`: the first and the last offset of upserts that do not count at their own times, and
+      whether one of them was too far ahead of the clock.
     """
 
     keys: list[bytes] = field(default_factory=list)
@@ -38,8 +41,10 @@ class DecodedUpserts:
     errors: list[tuple[int, bytes]] = field(default_factory=list)
     wide: list[int] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    latecomers: list[tuple[int, int]] = field(default_factory=list)
     times: list[int] | None = None
     greatest: int | None = None
+    judged: tuple[int, int, bool] | None = None
 
 
 def plain_upserts(codec: Plain, messages: Sequence[Message], origin: Origin) -> DecodedUpserts:
@@ -136,19 +141,31 @@ def date(
         for at, value in enumerate(decoded.values)
     ]
     clocks = [by_offset[offset].timestamp for offset in decoded.offsets]
-    dated = event.of_rows(decoded.keys, rows, clocks, dating)
+    bounds = [Bounds(dating.lower, dating.latest)] * len(rows)
+    if dating.judged:
+        bounds = [dating.at(offset) for offset in decoded.offsets]
+    dated = event.of_rows(decoded.keys, rows, clocks, bounds)
     times = decoded.times = []
+    placed: list[int] = []
     for at, time in enumerate(dated.times):
         if at in decoded.bad and (event.of_columns or isinstance(time, str)):
             # A value that cannot be decoded has no known event time.
-            times.append(dating.lower)
+            times.append(bounds[at].lower)
+            placed.append(at)
         elif isinstance(time, str):
-            times.append(dating.lower)
+            times.append(bounds[at].lower)
+            placed.append(at)
             decoded.bad[at] = record_of(time, by_offset[decoded.offsets[at]], origin)
             decoded.values[at] = None
             decoded.partial.pop(at, None)
             decoded.before.pop(at, None)
         else:
             times.append(time)
+            if dated.late and time == bounds[at].lower:
+                placed.append(at)
+    if placed:
+        first, last = (decoded.offsets[at] for at in (placed[0], placed[-1]))
+        decoded.judged = first, last, bool(dated.ahead)
     decoded.ignored += Counter({"late": dated.late})
+    decoded.latecomers += [(decoded.offsets[at], by) for at, by in dated.latecomers]
     decoded.greatest = dated.greatest

@@ -7,6 +7,7 @@ from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, Operator
+from ikebana.processor.planning.unread import ALL_READ, Unread
 from ikebana.processor.relational.making import Known, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 
@@ -45,11 +46,13 @@ def from_sql(name: str, text: str, key: str | None) -> Derived:
     return Derived(name, "sql", make, lambda: tables_of(text))
 
 
-def resolved(inputs: Iterable[Input], parts: Sequence[Operator | Derived]) -> Resolved:
-    """Make all that is derived, each after what it reads."""
+def resolved(
+    inputs: Iterable[Input], parts: Sequence[Operator | Derived], unread: Unread = ALL_READ
+) -> Resolved:
+    """Make all that is derived, each after what it reads, of which `unread` was not read."""
     waiting = {part.name: part for part in parts if isinstance(part, Derived)}
     own = [part for part in parts if not isinstance(part, Derived)]
-    known = Known(inputs, own, waiting)
+    known = Known(inputs, own, waiting, unread)
     made: dict[str, tuple[Operator, ...]] = {}
     problems: list[Problem] = []
     lost: set[str] = set()

@@ -17,6 +17,7 @@ from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.graph import Graph
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Concat, Input, Linear, Operator, Plan, Reduce, Upsert
+from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Types = Mapping[str, str]
 # What a plan raises of which a part has a problem, or is not there.
@@ -55,7 +56,8 @@ class Relation:
 class Known:
     """The inputs and operators of a pipeline that others may be made of.
 
-    `pending` are the names of those that are still to be made.
+    `pending` are the names of those that are still to be made, and `unread` says which others
+    may be there although nothing is known of them.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Known:
         inputs: Iterable[Input],
         operators: Iterable[Operator],
         pending: Iterable[str] = (),
+        unread: Unread = ALL_READ,
     ) -> None:
         self.pending = set(pending)
+        self._unread = unread
         self.inputs = {source.name: source for source in inputs}
         self.operators = {operator.name: operator for operator in operators}
         self._relations: dict[str, Relation] = {}
@@ -72,6 +76,11 @@ class Known:
     def add(self, operators: Iterable[Operator]) -> None:
         """Add operators that have been made."""
         self.operators |= {operator.name: operator for operator in operators}
+
+    def hides(self, name: str) -> bool:
+        """Whether a name may be of something that was not read, or not completely."""
+        unread = self._unread
+        return unread.may_have("inputs", name) or unread.may_have("operators", name)
 
     def __contains__(self, name: str) -> bool:
         return name in self.operators or (name in self.inputs and self.inputs[name].is_collection)
@@ -83,7 +92,7 @@ class Known:
             UnmadeError: it has a problem of its own, or what it reads is not there.
             MakingError: its columns are not declared.
         """
-        if name in self.pending:
+        if name in self.pending or self.hides(name):
             raise UnmadeError
         if name not in self._relations:
             plan = Plan("", tuple(self.inputs.values()), tuple(self.operators.values()), ())
@@ -167,14 +176,17 @@ class Making:
         by: Iterable[tuple[str, str, str]],
         aggregates: Iterable[tuple[str, str]],
         then: Sql | None = None,
+        *,
+        total: bool = False,
     ) -> Relation:
         """The aggregates of each group, with columns for what the groups are by.
 
         `by` are triples (column, SQL over the source, its type).  `then` has conditions and a
         diff over aggregates alone; behind it, only the columns that groups are by are left.
+        With `total` there is one group, also of no rows.
         """
         by, listed = tuple(by), tuple(aggregates)
-        reduced = self.reduced(source, what, by, listed)
+        reduced = self.reduced(source, what, by, listed, total=total)
         kept = [(name, quoted(name)) for name, _ in listed] if then is None else []
         begin = then or Sql()
         if len(by) < 2:
@@ -199,10 +211,13 @@ class Making:
         what: str,
         by: Iterable[tuple[str, str, str]],
         aggregates: Iterable[tuple[str, str]],
+        *,
+        total: bool = False,
     ) -> Relation:
         """The aggregates of each group alone; the key is what they are by."""
-        key = _key_of(tuple(by))
-        return self._add(Reduce(self._free(what), source.name, tuple(aggregates), key))
+        key = None if total else _key_of(tuple(by))
+        name, listed = self._free(what), tuple(aggregates)
+        return self._add(Reduce(name, source.name, listed, key, total=total))
 
     def join(
         self,
@@ -244,7 +259,24 @@ class Making:
         found = (kind_of(each).with_sources(each, named) for each in made.values())
         renamed = (msgspec.structs.replace(each, name=named(each.name)) for each in found)
         # Stable: whatever it reads comes before the last one.
-        return tuple(sorted(renamed, key=lambda each: each.name == self._name))
+        in_order = sorted(renamed, key=lambda each: each.name == self._name)
+        return tuple(self._unshared(in_order, last))
+
+    def _unshared(self, made: Iterable[Operator], last: Relation) -> Iterator[Operator]:
+        """The operators of which there is no equal one yet; others read those that are there."""
+        there = {_nameless(each): each.name for each in self._known.operators.values()}
+        instead: dict[str, str] = {}
+        for operator in made:
+            own = kind_of(operator).with_sources(operator, lambda name: instead.get(name, name))
+            same = there.get(_nameless(own))
+            if same is None or (own.name == self._name and isinstance(own, Linear | Concat)):
+                yield own
+            elif own.name != self._name:
+                instead[own.name] = same
+            else:
+                # The name is kept, and the state is not kept twice.
+                select = tuple((name, quoted(name)) for name in last.types)
+                yield Linear(own.name, same, (Sql(select=select),))
 
     def _readers(self, name: str) -> int:
         return sum(name in kind_of(each).sources(each) for each in self._made.values())
@@ -272,10 +304,17 @@ class Making:
         except AggregateError as error:
             raise MakingError("; ".join(problem for _, problem in error.problems)) from None
         except ExpressionError as error:
+            if isinstance(operator, Upsert):
+                # The problem is one of the input, where it is told.
+                raise UnmadeError from error
             raise MakingError(str(error)) from None
         self._made[operator.name] = operator
         self._relations[operator.name] = _relation(operator.name, scope)
         return self._relations[operator.name]
+
+
+def _nameless(operator: Operator) -> Operator:
+    return msgspec.structs.replace(operator, name="")
 
 
 def _as_input(source: Relation) -> Input:

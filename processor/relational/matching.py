@@ -7,14 +7,16 @@ other than equalities decide what matches, the matching rows of the left are mad
 take the place of the keys.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown
-from ikebana.processor.linear.trees import column, columns, renamed, text_of
-from ikebana.processor.relational.making import Making, Relation, struct
+from ikebana.processor.linear.trees import column, columns, renamed, text_of, tree
+from ikebana.processor.relational.making import Making, MakingError, Relation, struct
 from ikebana.processor.relational.rows import distinct
 
 Listed = list[tuple[str, Node]]
@@ -84,6 +86,28 @@ def told_apart(conditions: Iterable[Node], lefts: set[str], rights: set[str]) ->
 def aliases_of(node: object) -> set[str]:
     """The aliases that an expression reads; a name alone is a parameter of a lambda."""
     return {names[0] for names in columns(node) if len(names) > 1}
+
+
+def over(text: str, relations: Mapping[str, Relation], part: str) -> Node:
+    """An expression over inputs, with an alias before every column.
+
+    Raises: MakingError, as a problem of `part`.
+    """
+    node = tree(text)
+    for names in columns(node):
+        if len(names) < 2 or names[0] not in relations:
+            listed = " or ".join(relations)
+            raise MakingError(
+                f'"{".".join(names)}" is of no input; write {listed} before it', part
+            )
+        relation = relations[names[0]]
+        if names[1] not in (*relation.types, KEY):
+            raise MakingError(
+                f'input "{names[0]}": there is no column "{names[1]}"'
+                f"{instead(names[1], relation.types)}",
+                part,
+            )
+    return node
 
 
 def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:

@@ -6,19 +6,28 @@ Each is made when the types of what it reads are known, and is given by its name
 from collections.abc import Callable, Sequence
 
 from ikebana.processor.ground.spelling import instead
+from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.linear.bound_query import QueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import columns, conjuncts, tree
+from ikebana.processor.linear.trees import conjuncts
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.deriving import Derived
-from ikebana.processor.relational.making import Known, Making, MakingError, Relation
-from ikebana.processor.relational.matching import Conditions, Side, met, told_apart, unmet
+from ikebana.processor.relational.making import Known, Making, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.matching import (
+    Conditions,
+    Side,
+    met,
+    over,
+    told_apart,
+    unmet,
+)
 from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.outer_inputs import Told, outer_delta, outer_inputs
 from ikebana.processor.relational.ranking import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction
+from ikebana.processor.relational.windows import hopping, sessions
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -35,6 +44,8 @@ def _derived(
 
 def _source(known: Known, making: Making, name: str) -> Relation:
     every = {**known.inputs, **known.operators, **dict.fromkeys(known.pending)}
+    if known.hides(name):
+        raise UnmadeError
     if name not in every:
         raise MakingError(f"there is no operator {name!r}{instead(name, every)}")
     if name in known or name in known.pending:
@@ -99,6 +110,17 @@ def outer(
     return _derived(name, f"{kind}_join", [source for _, source in inputs], last)
 
 
+def delta(join: DeltaJoin, left: Told, full: Told) -> Derived:
+    """A delta join of which the inputs of `left` and `full` may be without a match."""
+
+    def last(making: Making, relations: list[Relation]) -> Relation:
+        outer = outer_inputs(join, left, full)
+        both = zip(join.inputs, relations, strict=True)
+        return outer_delta(making, [Side(of.alias, each) for of, each in both], join, outer)
+
+    return _derived(join.name, "delta_join", [each.relation for each in join.inputs], last)
+
+
 def first(
     name: str, source: str, partition: Sequence[str], orders: Sequence[str], count: int
 ) -> Derived:
@@ -116,6 +138,28 @@ def first(
         return first_rows(making, relation, partition, by, count)
 
     return _derived(name, "first", (source,), last)
+
+
+def windows(name: str, kind: str, source: str, over: str, *, every: float, size: float) -> Derived:
+    """The rows of a collection with the tumbling or hopping windows that they are in."""
+
+    def last(making: Making, sources: list[Relation]) -> Relation:
+        return hopping(making, sources[0], over, *map(_microseconds, (every, size)))
+
+    return _derived(name, kind, (source,), last)
+
+
+def session(name: str, source: str, over: str, gap: float, partition: Sequence[str]) -> Derived:
+    """The rows of a collection with their sessions."""
+
+    def last(making: Making, sources: list[Relation]) -> Relation:
+        return sessions(making, sources[0], over, _microseconds(gap), partition)
+
+    return _derived(name, "session", (source,), last)
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
 
 
 def _order(text: str, relation: Relation) -> Order:
@@ -157,20 +201,4 @@ def _conditions(on: Sequence[str], left: Side, right: Side) -> Conditions:
 
 
 def _over(text: str, left: Side, right: Side, part: str) -> Node:
-    """An expression over two inputs, with an alias before every column."""
-    node = tree(text)
-    sides = {side.alias: side.relation for side in (left, right)}
-    listed = " or ".join(sides)
-    for names in columns(node):
-        if len(names) < 2 or names[0] not in sides:
-            raise MakingError(
-                f'"{".".join(names)}" is of no input; write {listed} before it', part
-            )
-        relation = sides[names[0]]
-        if names[1] not in (*relation.types, KEY):
-            raise MakingError(
-                f'input "{names[0]}": there is no column "{names[1]}"'
-                f"{instead(names[1], relation.types)}",
-                part,
-            )
-    return node
+    return over(text, {side.alias: side.relation for side in (left, right)}, part)

@@ -3,6 +3,8 @@
 DuckDB parses the query and binds it over the columns that are known; what is done here is on
 its syntax tree.  A SELECT becomes, in this order:
 
+* Windows in FROM (`sql_windows`, `windows`): linear operators, and for sessions a reduction.
+* Conditions with `ikebana_now()` (`sql_time`): linear operators with `valid_until`.
 * FROM and WHERE (`sql_filter`): one delta join of all that inner joins bring together, with
   every condition; of a single collection, a linear operator.  Outer joins are made before
   (`outer`).  Subqueries are further collections to join (`sql_subqueries`).
@@ -17,8 +19,10 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.making import Known, Making, MakingError
 from ikebana.processor.relational.sql_filter import filtered
+from ikebana.processor.relational.sql_refusals import NOW
 from ikebana.processor.relational.sql_select import select
 from ikebana.processor.relational.sql_whole import Query, within
+from ikebana.processor.relational.sql_windows import without_windows
 
 
 def sql_operators(
@@ -32,11 +36,12 @@ def sql_operators(
         QueryError: the query is refused.
         UnmadeError: what it reads has a problem of its own.
     """
+    text, windows = without_windows(text)
     node = query_tree(text)
     making = Making(known, name)
     try:
-        query = Query(making, known, node, select, filtered)
-        bound(text, query.types)
+        query = Query(making, known, node, select, filtered, windows)
+        bound(text, query.types, {NOW: "TIMESTAMP"})
         return making.finished(query.result(), key)
     except (MakingError, ExpressionError) as error:
         raise QueryError(str(error)) from None
@@ -47,7 +52,9 @@ def sql_operators(
 def tables_of(text: str) -> list[str]:
     """All names that stand in FROM of a query; none if it cannot be parsed."""
     try:
+        text, windows = without_windows(text)
         node = query_tree(text)
     except QueryError:
         return []
-    return [each["table_name"] for each in within(node, "table_name")]
+    named = [each["table_name"] for each in within(node, "table_name")]
+    return [windows[name].source if name in windows else name for name in named]

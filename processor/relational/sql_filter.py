@@ -1,5 +1,7 @@
 """FROM and WHERE of a SQL query: which collections are joined, and by which conditions."""
 
+from collections.abc import Sequence
+
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, conjuncts
@@ -7,6 +9,7 @@ from ikebana.processor.relational.matching import Side, equal, told_apart
 from ikebana.processor.relational.outer import Outer, outer_join
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery
+from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Query, Views
 
 _OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
@@ -14,12 +17,15 @@ _OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "
 
 def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Names:
     """The names of a SELECT, with all that its FROM and its WHERE bring together."""
-    names = Names(_From(query, views).froms(node["from_table"]), outer)
+    bounds, others = told_from_others(node["where_clause"])
+    found = _From(query, views, others)
+    names = Names(found.froms(node["from_table"], kept=True), outer)
     for each in node["select_list"]:
         if each.get("alias") and each["class"] != "STAR":
             names.aliased.setdefault(each["alias"].lower(), each)
     waiting = []
-    for condition in conjuncts(node["where_clause"]):
+    left = bounded(query, names, bounds)
+    for condition in found.conditions:
         if has_subquery(condition):
             waiting.append(condition)
         else:
@@ -28,18 +34,27 @@ def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Nam
     # What is added to the join first, then what is taken away from its results.
     for condition in sorted(waiting, key=subqueries.takes_away):
         subqueries.add(condition)
+    bounded_after(query, names, left)
     return names
 
 
 class _From:
-    """What stands in FROM."""
+    """What stands in FROM, and the conditions of WHERE that are still to be tested.
 
-    def __init__(self, query: Query, views: Views) -> None:
+    A condition over what a LEFT or RIGHT JOIN keeps is tested before the join: then neither the
+    join nor what it reads has rows that are left out in the end.
+    """
+
+    def __init__(self, query: Query, views: Views, conditions: Sequence[Node]) -> None:
+        self.conditions = list(conditions)
         self._query = query
         self._views = views
 
-    def froms(self, node: Node) -> Froms:
-        """The collections of FROM, with the conditions of inner joins."""
+    def froms(self, node: Node, *, kept: bool) -> Froms:
+        """The collections of FROM, with the conditions of inner joins.
+
+        `kept` are those of which a row is in a result only if WHERE is true of that row.
+        """
         place = node.get("query_location")
         if node.get("sample"):
             raise QueryError("a sample depends on chance; write a condition", place)
@@ -51,7 +66,7 @@ class _From:
                 relation = self._query.query(node["subquery"]["node"], self._views)
                 called = node["alias"] or "t"
             case "JOIN":
-                return self._join(node)
+                return self._join(node, kept=kept)
             case "EMPTY":
                 raise QueryError("a query needs a FROM")
             case other:
@@ -61,15 +76,20 @@ class _From:
         item = relation_item(self._query.free_alias(called), relation, called, names)
         return Froms([item])
 
-    def _join(self, node: Node) -> Froms:
+    def _join(self, node: Node, *, kept: bool) -> Froms:
         place = node.get("query_location")
         if node["ref_type"] not in ("REGULAR", "CROSS"):
             named = node["ref_type"].lower()
             raise QueryError(
                 f"a {named} join is not supported; write JOIN … ON, with the columns", place
             )
-        left, right = self.froms(node["left"]), self.froms(node["right"])
-        if (kind := _OUTER.get(node["join_type"])) is not None:
+        kind = _OUTER.get(node["join_type"])
+        keeps = {side: kept and kind in (None, side) for side in ("left", "right")}
+        left, right = (self.froms(node[side], kept=keeps[side]) for side in keeps)
+        if kind is not None:
+            for side, froms in (("left", left), ("right", right)):
+                if keeps[side]:
+                    self._test(froms)
             return self._outer(kind, left, right, node)
         if node["join_type"] != "INNER":
             named = node["join_type"]
@@ -81,6 +101,14 @@ class _From:
         both = Froms([*left.items, *right.items], conditions, merged)
         both.conditions += self._on(node, left, right, both)
         return both
+
+    def _test(self, froms: Froms) -> None:
+        """Test the conditions of WHERE that read these collections alone."""
+        names = Names(froms)
+        for condition in list(self.conditions):
+            if not has_subquery(condition) and names.have_all(condition):
+                froms.conditions.append(names.resolved(condition))
+                self.conditions.remove(condition)
 
     def _on(self, node: Node, left: Froms, right: Froms, both: Froms) -> list[Node]:
         """The conditions of a join."""

@@ -74,7 +74,8 @@ def grouped(
         # A group is there as long as it has a row.
         named["count(*)"] = free("count_star", used)
     aggregates = [(name, text) for text, name in named.items()]
-    relation = query.making.reduce(item.relation, what, by, aggregates)
+    # Without groups SQL has one row, also of no rows.
+    relation = query.making.reduce(item.relation, what, by, aggregates, total=not by)
     return Grouped(Item(alias, relation), tuple(known))
 
 

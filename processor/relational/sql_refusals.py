@@ -1,10 +1,40 @@
-"""What a SELECT may have that is not supported, and what to write instead."""
+"""What a query may have that is not supported, and what to write instead."""
 
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import own_nodes
 
+NOW = "ikebana_now"
+_FORM = (
+    "ikebana_now() stands alone on one side of a comparison in WHERE, as in "
+    "placed + INTERVAL 30 DAYS > ikebana_now() or ikebana_now() >= starts"
+)
+_CLOCKS = ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp")
 _ORDER = "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
 _LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
+
+
+def is_now(node: Node) -> bool:
+    """Whether a node is a call of `ikebana_now`."""
+    return bool(node["class"] == "FUNCTION" and node["function_name"].lower() == NOW)
+
+
+def reads_now(value: object) -> bool:
+    """Whether there is a call of `ikebana_now` within, but for those of subqueries."""
+    return any(map(is_now, own_nodes(value)))
+
+
+def refuse_now(value: object) -> None:
+    """Refuse `ikebana_now()` wherever else it stands, and clocks.  Raises: QueryError."""
+    for node in own_nodes(value):
+        if is_now(node):
+            raise QueryError(_FORM, node.get("query_location"))
+        if node["class"] == "FUNCTION" and node["function_name"].lower() in _CLOCKS:
+            called = f"{node['function_name']}()"
+            problem = (
+                f"{called} depends on more than the datum; for rows that leave in time {_FORM}"
+            )
+            raise QueryError(problem, node.get("query_location"))
 
 
 def refuse_select(node: Node) -> None:

@@ -7,8 +7,9 @@ from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import changed, column
+from ikebana.processor.linear.trees import changed, column, columns
 from ikebana.processor.relational.making import Relation
+from ikebana.processor.relational.sql_refusals import refuse_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Names:
 
     def resolved(self, node: Node) -> Node:
         """The expression over aliases and fields.  Raises: QueryError."""
+        refuse_now(node)
         made: Node = changed(node, self._column)
         return made
 
@@ -83,6 +85,11 @@ class Names:
             if meant:
                 return (*meant[0], *names[many:])
         return None if self.outer is None else self.outer._found(names)
+
+    def have_all(self, node: Node) -> bool:
+        """Whether an expression reads columns, and none that these are not."""
+        read = columns(node)
+        return bool(read) and all(self._found(list(names)) is not None for names in read)
 
     def aliases(self) -> set[str]:
         """The aliases of its own collections."""

@@ -27,6 +27,7 @@ from ikebana.processor.relational.matching import (
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_groups import grouped
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, output_names, relation_item
+from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Query, Views, with_views
 
 _JOIN = "write a join with it"
@@ -223,14 +224,6 @@ class Subqueries:
             raise QueryError(
                 f"a subquery for a single value has no GROUP BY, HAVING or LIMIT; {_JOIN}", place
             )
-        for call in calls(listed):
-            if call["function_name"].lower().startswith("count"):
-                raise QueryError(
-                    "a count in a subquery is 0 where it has no rows; write LEFT JOIN (SELECT k, "
-                    "count(*) AS n … GROUP BY k) t ON …, and coalesce(t.n, 0)",
-                    call.get("query_location"),
-                )
-        _refuse_total(listed[0])
         found = _found(self._query, self._views, inner, self._names)
         item = found.item
         value = found.names.resolved({**listed[0], "alias": ""})
@@ -244,6 +237,8 @@ class Subqueries:
                 + _JOIN,
                 place,
             )
+        if on.equalities:
+            _refuse_of_none(listed[0])
         groups = [(f"k{at}", own) for at, (_, own) in enumerate(on.equalities)]
         made = grouped(self._query, item, groups, [value], "value")
         alias = self._query.free_alias("v")
@@ -295,7 +290,9 @@ def _found(query: Query, views: Views, inner: Node, outer: Names) -> _Found:
     views = with_views(inner, views)
     within = query.filtered(query, {**inner, "where_clause": None}, views, outer)
     own, correlated, waiting = [], [], []
-    for condition in conjuncts(inner["where_clause"]):
+    bounds, others = told_from_others(inner["where_clause"])
+    left = bounded(query, within, bounds)
+    for condition in others:
         if has_subquery(condition):
             waiting.append(condition)
         elif aliases_of(within.resolved(condition)) <= within.aliases():
@@ -306,6 +303,7 @@ def _found(query: Query, views: Views, inner: Node, outer: Names) -> _Found:
     subqueries = Subqueries(query, views, within, conjuncts(inner["where_clause"]))
     for condition in sorted(waiting, key=subqueries.takes_away):
         subqueries.add(condition)
+    bounded_after(query, within, left)
     within.froms = Froms([query.item(within.froms, "sub")], [], within.froms.merged)
     known = nonnull(conjuncts(inner["where_clause"]))
     has_no_nulls = all(bare({**each, "alias": ""}) in known for each in inner["select_list"])
@@ -335,8 +333,15 @@ def _is_null(node: Node) -> Node:
     return {**test, "children": [node]}
 
 
-def _refuse_total(node: Node) -> None:
-    """Refuse an expression that has a value even if its aggregates have none."""
+def _refuse_of_none(node: Node) -> None:
+    """Refuse an expression that has a value where there are no rows, and so no group."""
+    for call in calls(node):
+        if call["function_name"].lower().startswith("count"):
+            raise QueryError(
+                "a count in a subquery is 0 where it has no rows; write LEFT JOIN (SELECT k, "
+                "count(*) AS n … GROUP BY k) t ON …, and coalesce(t.n, 0)",
+                call.get("query_location"),
+            )
     for each in nodes(node):
         is_one = each["class"] in ("COLUMN_REF", "CONSTANT", "CAST", "TYPE")
         name = str(each.get("function_name", "")).lower()

@@ -11,10 +11,11 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, nodes, text_of, tree
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import Known, Making, MakingError, Relation
+from ikebana.processor.relational.making import Known, Making, MakingError, Relation, UnmadeError
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import refuse_modifiers
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table
+from ikebana.processor.relational.sql_windows import WindowCall
 
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
@@ -44,9 +45,16 @@ class Query:
     """
 
     def __init__(
-        self, making: Making, known: Known, node: Node, select: _Select, filtered: _Filtered
+        self,
+        making: Making,
+        known: Known,
+        node: Node,
+        select: _Select,
+        filtered: _Filtered,
+        windows: Mapping[str, WindowCall],
     ) -> None:
         self.making = making
+        self._windows = windows
         self.filtered = filtered
         self._known = known
         self._node = node
@@ -201,12 +209,25 @@ class Query:
                     place,
                 )
             seen.add(name.lower())
-            yield name, self._collection(name, place)
+            window = self._windows.get(name)
+            if window is None:
+                yield name, self._collection(name, place)
+            else:
+                source = self._collection(window.source, window.place)
+                yield name, self._window(window, source)
+
+    def _window(self, window: WindowCall, source: Relation) -> Relation:
+        try:
+            return window.made(self.making, source)
+        except MakingError as error:
+            raise QueryError(str(error), window.place) from None
 
     def _collection(self, name: str, place: int | None) -> Relation:
         pending = dict.fromkeys(self._known.pending)
         known: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
         alike = [each for each in known if each.lower() == name.lower()]
+        if self._known.hides(name):
+            raise UnmadeError
         if not alike:
             raise no_table(name, known, place)
         actual = name if name in alike else alike[0]

@@ -29,7 +29,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
       the state if it `fills`.
     * `released`: the parts of the state that no operator owns any more.
     * `editing`: the frontier of the edit of the plan that is in progress, 0 if none is; with
-      `fills`, this batch takes a portion of the state through the old and the new plan.
+      `fills`, this batch takes a portion of the state through the old and the new plan, and if
+      it is `filled`, the batch before has taken the last one.
     * `edits`: how often the plan has been edited.
     * `began`: the joins that have begun at the frontier of the edit, with an earlier edit.
     """
@@ -50,6 +51,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     fills: bool = False
     edits: int = 0
     began: tuple[str, ...] = ()
+    filled: bool = False
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

@@ -4,14 +4,26 @@ The shard of a key is the CRC-32 of its canonical bytes modulo the number of sha
 `ikebana rescale` relies on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from zlib import crc32
+
+from ikebana.processor.rows.judged import Judged
 
 
 def shard_of(key: bytes, shards: int) -> int:
     """Compute the shard that keeps `key`."""
     return crc32(key) % shards
+
+
+def owner_of(shard: int, shards: int) -> Callable[[bytes], bool]:
+    """Tell of keys whether this shard keeps them."""
+    return lambda key: shard_of(key, shards) == shard
+
+
+# From here on ranks are those among the topics of an input.  Records that wait for their times in
+# the state of older versions have ranks among all topics of their plan, and count first.
+OWN = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +33,15 @@ class Place:
     `base` is the time of all messages.  With `each`, it is the time of the message at offset
     `start`, and each further offset is one later.  If messages have times of their own, `base`
     and `upper` are the batch's interval, and `latest` is the latest time that is accepted
-    (a later one is too far ahead of the clock).  `order` is the rank of the topic among all
-    topics of the plan, and `partitions` the number of partitions of the input.  Updates of a
+    (a later one is too far ahead of the clock).  `order` is `OWN` + the rank of the topic among
+    those of its input, and `partitions` the number of partitions of the input.  Updates of a
     topic of updates are taken from the time `since` on, so that those before an edit that has
     added the topic count at `base`; None: from `base` on.
+
+    If another input reads the messages or has read them, they are read `again`, and nothing of
+    them is counted; with `told`, it has made the errors of messages without a key.  Of messages
+    that it has read before, `judged` are those that did not get their own times then; None: they
+    are read now.
     """
 
     topic: str
@@ -37,6 +54,9 @@ class Place:
     upper: int = 0
     latest: int | None = None
     since: int | None = None
+    again: bool = False
+    told: bool = False
+    judged: tuple[Judged, ...] | None = None
 
     def times(self, offsets: Sequence[int]) -> list[int]:
         """Compute the times of the messages at these offsets."""

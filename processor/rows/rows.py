@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.processor.rows.judged import Judged
+from ikebana.processor.rows.noted import Noted
 from ikebana.processor.rows.transactions_seen import TransactionsSeen
 
 # Updates without a key get this one where a key is needed, so they all meet in one shard.
@@ -97,10 +99,14 @@ class Errors(msgspec.Struct, array_like=True, tag="errors"):
 
 
 class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
-    """The numbers of messages that say nothing about a row of the relation, by kind."""
+    """The numbers of messages that say nothing about a row of the relation, by kind.
+
+    Late records are counted here, too; `noted` has the last of them.
+    """
 
     counts: dict[str, int]
     counted: bool = False
+    noted: list[Noted] = []
 
 
 class Facts(msgspec.Struct, array_like=True, tag="facts"):
@@ -122,7 +128,7 @@ class Seen(msgspec.Struct, array_like=True, tag="seen"):
 
     `greatest` is the greatest event time.  `statements` are progress statements: lower, upper,
     and counts by time as `progress.pack_times` packs them.  `transactions` is what was read of
-    the source's transactions.
+    the source's transactions.  `judged` are the records that do not count at their own times.
     """
 
     input: str
@@ -131,6 +137,7 @@ class Seen(msgspec.Struct, array_like=True, tag="seen"):
     greatest: int | None = None
     statements: list[tuple[int, int, list[int]]] = []
     transactions: TransactionsSeen | None = None
+    judged: Judged | None = None
 
 
 class KeyedUpdate(NamedTuple):

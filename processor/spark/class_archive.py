@@ -4,6 +4,9 @@ Java calls this class data sharing: classes that are parsed and verified already
 memory.  An archive belongs to one Java and one set of jars, so its name has both.  It lies in
 the cache folder.  A JVM that cannot use it starts without it.
 
+The first run on a machine makes it when Spark has ended, in a process of the lowest priority
+that outlives the run by about a minute; `ikebana prepare` makes it at once.
+
 `classes.txt.gz` lists the classes that a run loads; `bench/class_list.py` makes it.
 """
 
@@ -12,8 +15,11 @@ import functools
 import gzip
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -24,6 +30,12 @@ _JARS = Path(pyspark.__file__).parent / "jars"
 CLASSES = Path(__file__).with_name("classes.txt.gz")
 # The reasons why an archive cannot be used do not help the users of a pipeline.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+# The environment variable that keeps runs from making an archive: "off".
+VARIABLE = "IKEBANA_CLASS_ARCHIVE"
+_ROOM = 500_000_000
+_FORGOTTEN_AFTER_S = 90 * 86_400.0
+# A making that has neither ended nor succeeded by then has failed, and is tried again.
+_FAILED_AFTER_S = 86_400.0
 
 
 def class_path() -> str:
@@ -34,7 +46,12 @@ def class_path() -> str:
 def flags(java: Path) -> list[str]:
     """Return the flags with which a JVM uses the archive; none if there is no archive."""
     archive = path_for(java)
-    return [f"-XX:SharedArchiveFile={archive}", *_SILENT] if archive.exists() else []
+    if not archive.exists():
+        return []
+    with contextlib.suppress(OSError):
+        # Those that nobody uses any more are removed by their time.
+        os.utime(archive)
+    return [f"-XX:SharedArchiveFile={archive}", *_SILENT]
 
 
 def path_for(java: Path) -> Path:
@@ -48,6 +65,27 @@ def path_for(java: Path) -> Path:
     return cache_folder() / f"spark-{known.hexdigest()[:16]}.jsa"
 
 
+def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
+    """Start a process of low priority that makes the archive, if there is none.
+
+    One process makes it, even if several runs end at the same time.  Where it cannot be made,
+    nothing is told, and the next day tries again.
+    """
+    if environ.get(VARIABLE) == "off":
+        return None
+    archive = path_for(java)
+    claimed = archive.with_suffix(".making")
+    try:
+        if archive.exists() or not _claimed(claimed):
+            return None
+        _remove_forgotten(archive.parent)
+        if shutil.disk_usage(archive.parent).free < _ROOM:
+            return None
+        return _making(java, archive, claimed, ("nice", "-n", "19"))
+    except OSError:
+        return None
+
+
 def making(java: Path) -> "subprocess.Popen[bytes]":
     """Start a process that makes the archive; the archive exists if the process succeeds.
 
@@ -55,10 +93,40 @@ def making(java: Path) -> "subprocess.Popen[bytes]":
     """
     archive = path_for(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
+    _remove_forgotten(archive.parent)
     folder = tempfile.mkdtemp(prefix="making-", dir=archive.parent)
-    classes, unfinished = Path(folder) / "classes.txt", Path(folder) / archive.name
+    return _making(java, archive, Path(folder), ())
+
+
+def _claimed(folder: Path) -> bool:
+    """Make a folder that says who makes an archive; return whether nobody else has."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - folder.stat().st_mtime > _FAILED_AFTER_S:
+            shutil.rmtree(folder)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _remove_forgotten(cache: Path) -> None:
+    """Remove the archives that no run has used for three months: of an earlier Java or Spark."""
+    for old in cache.glob("spark-*.jsa"):
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > _FORGOTTEN_AFTER_S:
+                old.unlink()
+
+
+def _making(
+    java: Path, archive: Path, folder: Path, before: tuple[str, ...]
+) -> "subprocess.Popen[bytes]":
+    """Start making an archive in `folder`, by a command that begins with `before`."""
+    classes, unfinished = folder / "classes.txt", folder / archive.name
     classes.write_bytes(gzip.decompress(CLASSES.read_bytes()))
     dump = [
+        *before,
         str(java),
         "-Xshare:dump",
         f"-XX:SharedClassListFile={classes}",
@@ -66,15 +134,19 @@ def making(java: Path) -> "subprocess.Popen[bytes]":
         "-XX:+UseSerialGC",
         *("-Xlog:disable", "-cp", class_path()),
     ]
-    # Two processes at once make equal archives, and moving a file is atomic.
-    script = '"$@" && mv "$MADE" "$ARCHIVE"; status=$?; rm -r "$FOLDER"; exit $status'
+    # Two processes at once make equal archives, and moving a file is atomic.  What is left of a
+    # failure in the background is the folder, which says that it has been tried.
+    script = '"$@" && mv "$MADE" "$ARCHIVE"; status=$?; rm -f "$MADE" "$CLASSES"; '
+    script += '[ $status != 0 ] && [ -n "$KEPT" ] || rm -rf "$FOLDER"; exit $status'
     return subprocess.Popen(
         ["/bin/sh", "-c", script, "sh", *dump],
         env={
             **os.environ,
             "MADE": str(unfinished),
             "ARCHIVE": str(archive),
-            "FOLDER": folder,
+            "CLASSES": str(classes),
+            "FOLDER": str(folder),
+            "KEPT": "yes" if before else "",
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -58,11 +58,11 @@ def command(
     options: Mapping[str, str], java: Path, environ: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command for Spark's settings, and its environment."""
-    home = Path(environ.get("SPARK_HOME") or HOME)
+    home = _home(environ)
     submit = [part for key, value in options.items() for part in ("--conf", f"{key}={value}")]
     submit += shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     environment = {**environ, "SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0"}
-    if not _is_ours(home, options, environ):
+    if not is_direct(options, environ):
         return [str(home / "bin" / "spark-submit"), *submit], environment
     environment |= {"SPARK_SCALA_VERSION": "2.13", "PYTHONHASHSEED": "0"}
     started = [
@@ -79,7 +79,9 @@ def command(
     return [*started, *submit], environment
 
 
-def _is_ours(home: Path, options: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+def is_direct(options: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    """Whether the JVM is started without `spark-submit`, and from an archive if there is one."""
+    home = _home(environ)
     return (
         options["spark.master"].startswith("local")
         and home.resolve() == HOME.resolve()
@@ -88,3 +90,7 @@ def _is_ours(home: Path, options: Mapping[str, str], environ: Mapping[str, str])
         and not any(name in environ for name in _OWN_SPARK)
         and not any(name in options for name in _OWN_OPTIONS)
     )
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("SPARK_HOME") or HOME)

@@ -3,7 +3,7 @@
 import functools
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from ikebana.processor.ground import faults
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.takeover import Takeover
-from ikebana.processor.opening import opened
+from ikebana.processor.opening import Opened, opened
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
@@ -32,6 +32,7 @@ from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig, filled_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
+from ikebana.processor.timing import again
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.batch_report import BatchReport, report
 
@@ -129,13 +130,43 @@ def start(
     # What is on its way is finished with the number of shards that there were.
     running.conf.set("spark.sql.shuffle.partitions", birth.shards)
     stop = spark.folder / f"stop-{taken.incarnation}"
-    edit = edit_under_way(birth, found.layout.logged().offset or birth.start)
-    config = SourceConfig(
-        plan=plan,
+    logged = found.layout.logged()
+    is_done = logged.batch <= logged.committed
+    edit = edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
+    context = running.sparkContext
+    config = _source_config(found, settings, labels, context.defaultParallelism, stop, edit)
+    local = settings.local_directory or _local_directory(spark, settings)
+    job = _job(found, settings, labels, local, edit)
+    # A query that only finishes something is over before there is anything to tell.
+    told = listen(running, on_trigger) if on_trigger and not found.finishes else None
+    on_step("starting the query")
+    on_begin()
+    ends = once or found.finishes
+    # Where inputs were read from snapshots, nothing is known of the times before.
+    sink = _Sink(job, taken, settings, on_batch, begin=birth.begin)
+    query = _query(running, config, job, spark.owners, settings, sink, once=ends)
+    parts = found.layout, stop, job, context.uiWebUrl, taken.waiting, told
+    return Running(query, *parts, precedes=found.precedes)
+
+
+def _source_config(
+    found: Opened,
+    settings: Settings,
+    labels: Sequence[int],
+    readers: int,
+    stop: Path,
+    edit: Edit | None,
+) -> SourceConfig:
+    """What the source needs to mint batches and to read them."""
+    birth, taken = found.birth, found.taken
+    last = found.layout.logged().offset or birth.start
+    return SourceConfig(
+        plan=found.plan,
         kafka={**settings.kafka, **settings.source_kafka},
         start=birth.start,
+        begins=again.begins(found.plan, again.first_offsets(birth.first_offsets, last)),
         labels=list(labels),
-        readers=running.sparkContext.defaultParallelism,
+        readers=readers,
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
         stop=str(stop),
@@ -144,35 +175,32 @@ def start(
         adopted=taken.adopted,
         released=birth.released,
         edits=birth.edits,
+        standing=() if edit is None else tuple(sorted(edit.standing)),
         finishes=found.finishes,
-        exchanges=_exchanges(plan, edit),
+        exchanges=_exchanges(found.plan, edit),
     )
-    job = Job(
-        plan=plan,
+
+
+def _job(
+    found: Opened, settings: Settings, labels: tuple[int, ...], local: str, edit: Edit | None
+) -> Job:
+    """What the tasks of shards need."""
+    birth = found.birth
+    return Job(
+        plan=found.plan,
         kafka=dict(settings.kafka),
         sink_kafka=dict(settings.sink_kafka),
         checkpoint=birth.id,
         epoch=birth.epoch,
-        incarnation=taken.incarnation,
+        incarnation=found.taken.incarnation,
         first_batch=birth.first_batch,
         location=found.layout.location,
-        local=settings.local_directory or _local_directory(spark, settings),
+        local=local,
         labels=labels,
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
         edit=edit,
-    )
-    # A query that only finishes something is over before there is anything to tell.
-    told = listen(running, on_trigger) if on_trigger and not found.finishes else None
-    on_step("starting the query")
-    on_begin()
-    ends = once or found.finishes
-    sink = _Sink(job, taken, settings, on_batch)
-    query = _query(running, config, job, spark.owners, settings, sink, once=ends)
-    ui = running.sparkContext.uiWebUrl
-    return Running(
-        query, found.layout, stop, job, ui, taken.waiting, told, precedes=found.precedes
     )
 
 
@@ -230,8 +258,11 @@ class _Sink:
         taken: Takeover,
         settings: Settings,
         on_batch: Callable[[BatchReport], None],
+        *,
+        begin: int,
     ) -> None:
         self._job = job
+        self._begin = begin
         self._lease = taken.lease
         self._published = taken.published
         self._new = taken.new
@@ -254,7 +285,9 @@ class _Sink:
         assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
         faults.point("before_progress", batch)
         if batch > self._published:
-            progress_topic.publish(job.plan, self._lease, self._admin, markers, self._new)
+            progress_topic.publish(
+                job.plan, self._lease, self._admin, markers, self._new, self._begin
+            )
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
         if self._trimming is not None:

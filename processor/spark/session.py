@@ -27,6 +27,7 @@ from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.spark import class_archive, launching
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.run_folder import RunFolder
@@ -146,6 +147,8 @@ class Spark:
         self._workers: Workers | None = None
         self._session: SparkSession | None = None
         self._log: Path | None = None
+        # The Java that starts from an archive of classes, if it can.
+        self._archived_for: Path | None = None
         self._folder = RunFolder()
 
     def __enter__(self) -> Self:
@@ -159,10 +162,14 @@ class Spark:
     ) -> None:
         # A BaseException that is no Exception comes from a second signal.
         hurried = error is not None and not isinstance(error, Exception | Stopped)
+        begun = self._session is not None
         try:
             self._end(within_s=0.0 if hurried else END_WITHIN_S)
         finally:
             self._folder.remove()
+        if begun and not hurried and self._archived_for is not None:
+            # For the next run: this one should not share its processors.
+            class_archive.make_later(self._archived_for, os.environ)
 
     @property
     def folder(self) -> Path:
@@ -198,6 +205,7 @@ class Spark:
         java = find_java(os.environ)
         settings = self._settings
         options = spark_settings(settings, self._name)
+        self._archived_for = java if launching.is_direct(options, os.environ) else None
         # A user who configures the JVM's log wants to see it.
         if not log_lines.wanted() and not _logs_itself(settings):
             self._log = self.folder / "spark.log"

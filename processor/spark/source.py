@@ -21,12 +21,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.deciding.commits import hydrated_in, replaced
 from ikebana.processor.kafka import client, inputs, markers
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.planning.ways import shares_topics
@@ -40,9 +41,11 @@ from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, range_of, shares_of
-from ikebana.processor.timing import reclock
+from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.reach import Standing, reach
-from ikebana.processor.timing.reclock import Slice, SourceOffset
+from ikebana.processor.timing.slices import Slice, slices
+from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
+from ikebana.processor.timing.taking import Look
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
@@ -69,7 +72,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     batches as long as anything is on its way.  With `exchanges`, there is a loopback topic to
     read.  While the file `stop` exists, no batch is
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
-    of inputs with times of their own.  The file `stop`.filled says that what the plan reads again
+    of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
+    `stop`.filled says that what the plan reads again
     has been read; no batch is minted from then on.
     """
 
@@ -86,8 +90,10 @@ class SourceConfig(msgspec.Struct, frozen=True):
     adopted: str | None = None
     released: tuple[str, ...] = ()
     edits: int = 0
+    standing: tuple[str, ...] = ()
     finishes: bool = False
     exchanges: bool = True
+    begins: Positions = {}
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -109,9 +115,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
-        self._target: reclock.Positions | None = None
+        self._target: Positions | None = None
         self._asked_for_lease = 0.0
-        self._looked: reclock.Look | None = None
+        self._looked: Look | None = None
         self._told: Standing | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -166,6 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
             first=first,
             edits=config.edits,
+            standing=config.standing,
             finishes=config.finishes,
         )
         return minted if minted.batch != last.batch else None
@@ -176,11 +183,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return (
             bool(config.plan.backfills)
             and last.edits >= config.edits
-            and reclock.is_settled(last)
+            and is_settled(last)
             and has_caught_up(config.plan, last.positions)
         )
 
-    def _tell(self, last: SourceOffset, look: reclock.Look) -> None:
+    def _tell(self, last: SourceOffset, look: Look) -> None:
         """Write the frontiers of the inputs for the process that watches the query."""
         if self._inputs.dated is None:
             return
@@ -195,14 +202,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             aside.replace(path)
             self._told = standing
 
-    def _look(self, last: SourceOffset) -> tuple[inputs.Look, reclock.Look]:
+    def _look(self, last: SourceOffset) -> tuple[inputs.Look, Look]:
         """Look at the topics, and collect what `mint` needs for a batch after `last`."""
         config = self._config
         found = self._inputs.look(last.positions, last.topic_ids)
         ends = found.ends if self._target is None else _capped(self._target, last.positions)
         shards = len(config.labels)
         hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
-        look = reclock.Look(ends, found.begins, hops=hops)
+        look = Look(ends, again.begun(found.begins, config.begins), hops=hops)
         if self._inputs.dated is not None:
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
@@ -237,9 +244,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 plan=after.plan,
                 intervals={
                     name: (interval.lower, interval.upper)
-                    for name, interval in progress.intervals(
-                        before.frontiers, after.frontiers
-                    ).items()
+                    for name, interval in again.intervals(config.plan, before, after).items()
                 },
                 behind=after.behind,
                 adopted=adopted,
@@ -252,18 +257,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 fills=after.fills,
                 edits=after.edits,
                 began=after.begun_at_edit,
+                filled=after.filled,
             )
         )
-        slices: list[Slice] = []
+        pieces: list[Slice] = []
         hops: list[Range] = []
         if not adopted:
-            slices = list(reclock.slices(config.plan, before, after))
+            pieces = list(slices(config.plan, before, after))
             hops = [
                 Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)
                 for shard, end in after.hops.items()
                 if end > before.hops.get(shard, 0)
             ]
-        shares = shares_of(slices, hops, config.readers)
+        shares = shares_of(pieces, hops, config.readers)
         shares[0].ticks = [(label, tick) for label in config.labels]
         return shares
 
@@ -292,6 +298,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         with_headers = {
             topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics
         }
+        with_headers |= {topic_of(topic) for topic in with_headers}
         dated = {
             topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics
         }
@@ -362,9 +369,7 @@ def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
     )
 
 
-def _capped(
-    target: reclock.Positions, positions: Mapping[str, Mapping[int, int]]
-) -> reclock.Positions:
+def _capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:
     """Limit reading to the target, or to the positions if these are beyond it already."""
     return {
         topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}

@@ -38,8 +38,7 @@ def run(
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
     Nothing that was started is left when this returns.  A session of the user's, `spark`, is
-    used in place of one of our own, and stays.  The steps of an attempt are functions within
-    this one, because they share whether the query has begun.
+    used in place of one of our own, and stays.
 
     Raises:
         IkebanaError: what ended it, by its name.
@@ -54,15 +53,8 @@ def run(
     with (
         Spark(settings, plan.name) if spark is None else GivenSpark(spark, settings, plan.name)
     ) as ours:
-        has_begun = False
 
-        def begin() -> None:
-            nonlocal has_begun
-            has_begun = True
-            stopping.finish_first()
-
-        def run_query() -> bool:
-            """Run one query until its end; whether it was one before that of the plan."""
+        def start(on_begin: Callable[[], None]) -> Running:
             # Its processes come up while we look at the topics.
             ours.begin()
             running = query.start(
@@ -73,32 +65,66 @@ def run(
                 on_batch=watcher.batch,
                 on_step=watcher.step,
                 on_edit=watcher.edit,
-                on_begin=begin,
+                on_begin=on_begin,
                 on_trigger=on_trigger,
             )
             on_start(running)
             if not running.precedes:
                 watcher.step("waiting for records")
-            running.wait(lambda: stopping.asked)
-            return running.precedes
+            return running
 
-        def attempt() -> None:
-            try:
-                # What an edit has found on its way goes first, in a query of its own.
-                while run_query():
-                    if stopping.asked:
-                        return
-                    stopping.at_once()
-            except Exception as error:
-                cause = named(error, alive=ours.survives(error))
-                # A mistake is likelier than bad luck when nothing has run yet.
-                if has_begun and is_transient(cause):
-                    if stopping.asked:
-                        return
-                    stopping.at_once()
-                    raise Failed from cause
-                if cause is error:
-                    raise
-                raise cause from error
+        attempts = _Attempts(start, stopping, ours.survives)
+        persistently(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
 
-        persistently(attempt, Restarts(settings.restarts), time, watcher.restart)
+
+class _Attempts:
+    """Attempts to run a plan to its end; `start` starts a query, and calls what it is given then.
+
+    `survives` tells whether Spark is still there after an error.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Callable[[], None]], Running],
+        stopping: Stopping,
+        survives: Callable[[Exception], bool],
+    ) -> None:
+        self._start = start
+        self._stopping = stopping
+        self._survives = survives
+        self._has_begun = False
+
+    def attempt(self) -> None:
+        """Run the plan's query.
+
+        Raises:
+            Failed: it has failed from what may pass.
+            Exception: what has ended it otherwise.
+        """
+        try:
+            # What an edit has found on its way goes first, in a query of its own.
+            while self._run():
+                if self._stopping.asked:
+                    return
+                self._stopping.at_once()
+        except Exception as error:
+            cause = named(error, alive=self._survives(error))
+            # A mistake is likelier than bad luck when nothing has run yet.
+            if self._has_begun and is_transient(cause):
+                if self._stopping.asked:
+                    return
+                self._stopping.at_once()
+                raise Failed from cause
+            if cause is error:
+                raise
+            raise cause from error
+
+    def _run(self) -> bool:
+        """Run one query until its end; whether it was one before that of the plan."""
+        running = self._start(self._begin)
+        running.wait(lambda: self._stopping.asked)
+        return running.precedes
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        self._stopping.finish_first()

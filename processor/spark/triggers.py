@@ -15,7 +15,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.watching.health import Progress
 from ikebana.processor.watching.metrics import Trigger
 

@@ -10,7 +10,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.dataflow import Emitted
-from ikebana.processor.batch.editing import Editing
+from ikebana.processor.batch.editing import Editing, output_intervals
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.evolution import (
     begun,
@@ -31,18 +31,21 @@ from ikebana.processor.in_process import (
     plan_of,
 )
 from ikebana.processor.literals import require_readable
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import intake_of
 from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
+from ikebana.processor.rows.placing import owner_of
 from ikebana.processor.testing.looking import Asked, look_at
 from ikebana.processor.testing.restarts import Unfinished, born, rescaled
 from ikebana.processor.testing.topics import Topics
-from ikebana.processor.timing import reclock
+from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.input_times import Learned
-from ikebana.processor.timing.reclock import SourceOffset, is_settled
+from ikebana.processor.timing.slices import slices
+from ikebana.processor.timing.source_offset import SourceOffset, is_settled
+from ikebana.processor.timing.starting import started
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
@@ -79,8 +82,9 @@ class Batches:
                 positions[topic] = ends if source.start == "latest" else dict.fromkeys(ends, 0)
         for topic in plan.transaction_topics:
             positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
-        self.last = SourceOffset(-1, 0, 0, positions, plan.fingerprint())
+        self.last = started(plan, positions, {}, self.topics.snapshots)
         """The last batch as in the offset log: the offsets it read, and the upper of its times."""
+        self._begins = self.last.positions
         self.frontiers: dict[str, int] = {}
         """The frontiers of those outputs that have advanced."""
         self.written = Written(plan)
@@ -121,7 +125,7 @@ class Batches:
         before, logged = len(self.stores), self._in_log()
         birth = self._birth
         if birth is None:
-            birth = born(self._running, before, self.last)
+            birth = born(self._running, before, self.last, self._begins)
         ran = msgspec.structs.replace(begun(birth, logged.offset), shards=before)
         plan, step = written.portable(), step_to(ran, written.portable(), logged.offset)
         after = msgspec.structs.replace(evolved(ran, plan), shards=shards)
@@ -173,6 +177,7 @@ class Batches:
             plan,
             before,
             look._replace(
+                begins=again.begins(plan, again.first_offsets(self._begins, before)),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 hydrated=self._hydrated,
             ),
@@ -182,6 +187,7 @@ class Batches:
             first=asked.first,
             most_hops=self._most,
             edits=0 if self._birth is None else self._birth.edits,
+            standing=self._standing(before),
             finishes=self._finishes,
         )
         if after.batch == before.batch:
@@ -200,7 +206,7 @@ class Batches:
 
     def _attempt(self, batch: Unfinished) -> None:
         before, after = batch.before, batch.after
-        intervals = progress.intervals(before.frontiers, after.frontiers)
+        intervals = again.intervals(self._running, before, after)
         rows = self._rows(before, after)
         for shard, store in enumerate(self.stores):
             if shard not in batch.committed:
@@ -214,8 +220,15 @@ class Batches:
                     hydrates=after.hydrates,
                     released=() if after.fills else self.released,
                     editing=self._editing(after),
+                    owns=owner_of(shard, len(self.stores)),
                 )
                 batch.computed(shard, made)
+
+    def _standing(self, before: SourceOffset) -> frozenset[str]:
+        """The operators that stand while an edit that is under way fills."""
+        birth = self._birth
+        edit = None if birth is None else edit_under_way(birth, before, is_done=True)
+        return frozenset() if edit is None else edit.standing
 
     def _editing(self, after: SourceOffset) -> Editing | None:
         """The edit of the plan that a batch belongs to, if any."""
@@ -223,12 +236,12 @@ class Batches:
         if edit is None:
             return None
         began = frozenset(after.begun_at_edit)
-        return Editing(edit, after.editing, after.edits, after.fills, began)
+        return Editing(edit, after.editing, after.edits, after.fills, began, after.filled)
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
         """The rows that each shard gets in a batch."""
         rows: list[list[Records]] = [[] for _ in self.stores]
-        for piece in reclock.slices(self._running, before, after):
+        for piece in slices(self._running, before, after):
             place = piece.place
             reading = reading_of(
                 self._running, piece, lambda source: self._intakes[source.name], len(rows)
@@ -244,8 +257,8 @@ class Batches:
 
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""
-        intervals = progress.intervals(batch.before.frontiers, batch.after.frontiers)
-        closed = progress.output_intervals(self._running, intervals)
+        intervals = again.intervals(self._running, batch.before, batch.after)
+        closed = output_intervals(self._running, intervals, self._editing(batch.after))
         news = Learned([], [])
         for made in emitted:
             news.seen.extend(made.seen)

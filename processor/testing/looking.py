@@ -8,7 +8,8 @@ from ikebana.processor.testing.topics import Topics
 from ikebana.processor.timing import input_times
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.timing.input_times import InputTimes, Learned
-from ikebana.processor.timing.reclock import Look, SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.timing.taking import Look
 
 
 class Asked(NamedTuple):

@@ -14,7 +14,7 @@ from ikebana.processor.in_process import Attempt
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import Positions, SourceOffset
 
 
 @dataclass(slots=True)
@@ -68,9 +68,10 @@ def _shown(own: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str:
     return next((str(tuple(each)) for each in own if each not in others), "none")
 
 
-def born(plan: Plan, shards: int, last: SourceOffset) -> Birth:
+def born(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:
     """The metadata of a checkpoint of a plan.  Raises: PlanError, for functions without names."""
-    return Birth("test", "test", shards, described(plan.portable()), last)
+    plain = described(plan.portable())
+    return Birth("test", "test", shards, plain, last, begins=begins)
 
 
 def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:

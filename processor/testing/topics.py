@@ -1,10 +1,11 @@
 """Topics in memory, with the progress that pipelines publish for them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.diff_input import Closed
 
@@ -26,6 +27,8 @@ class Topics:
         )
         self.closed: defaultdict[str, list[Closed]] = defaultdict(list)
         """The progress of the topics that hold updates in the format `diff`."""
+        self.snapshots: dict[str, SnapshotRecord] = {}
+        """The last snapshot of each topic that was compacted."""
 
     def create(self, topic: str, partitions: int = 1) -> None:
         """Create a topic, or add partitions up to this number."""
@@ -74,6 +77,26 @@ class Topics:
         """Append a record of progress."""
         known = self.closed[record.topic]
         known.append(Closed(record, len(known) + 1))
+
+    def compact(self, topic: str) -> None:
+        """Compact a topic of updates up to its last closed batch: new runs begin there.
+
+        The updates before are gone for them.
+        """
+        last, after = self.closed[topic][-1]
+        counts: Counter[tuple[bytes | None, bytes]] = Counter()
+        for partition, end in last.ends.items():
+            for message in self.messages[topic][partition][:end]:
+                if message is not None and message.value is not None:
+                    _, change = diff.read_headers(message.headers)
+                    counts[message.key, message.value] += change
+        data = {datum: count for datum, count in counts.items() if count}
+        name = topic_of(topic)
+        starts = {1: len(self.messages[name][1])}
+        for (key, value), count in data.items():
+            self.send(name, key, value, partition=1, headers=diff.headers(last.upper - 1, count))
+        ends = {1: len(self.messages[name][1])}
+        self.snapshots[topic] = SnapshotRecord(last, after - 1, "", starts, ends, len(data), "")
 
     def end_transaction(self, topic: str, partition: int = 0) -> None:
         """Append the marker that Kafka writes at the end of a transaction; it takes an offset."""

@@ -5,10 +5,15 @@ lateness.  It is computed from earlier batches, because the interval of a batch 
 before the batch is read.  Idle partitions do not count, as long as any partition is not idle.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.processor.planning.plan import EventTime
+from ikebana.processor.rows.judged import Judged
+from ikebana.processor.rows.noted import MOST
 
 if TYPE_CHECKING:
     from ikebana.processor.linear.query import Query
@@ -51,22 +56,44 @@ def frontier(
     return max(before, reached - event.lateness_ms)
 
 
-class Dating(NamedTuple):
-    """The bounds of a batch's event times: its lower, and the latest time that it accepts."""
+class Bounds(NamedTuple):
+    """Earlier times than `lower` count there, later ones than `latest` are none."""
 
     lower: int
     latest: int | None
 
 
+class Dating(NamedTuple):
+    """The bounds of a batch's event times: its lower, and the latest time that it accepts.
+
+    Of messages that are read again, some were `judged` by other bounds.
+    """
+
+    lower: int
+    latest: int | None
+    judged: Sequence[Judged] = ()
+
+    def at(self, offset: int) -> Bounds:
+        """The bounds for the message at an offset."""
+        place = bisect_right(self.judged, offset, key=attrgetter("first")) - 1
+        if place >= 0 and offset <= (found := self.judged[place]).last:
+            return Bounds(found.lower, found.latest)
+        return Bounds(self.lower, self.latest)
+
+
 class Dated(NamedTuple):
     """The time of each row, or the reason that it has none.
 
-    `late` is the number of late rows, `greatest` the greatest event time.
+    `late` is the number of late rows, `greatest` the greatest event time.  `ahead` are the
+    indexes of rows that are too far ahead of the clock, and `latecomers` the last late rows, each
+    as its index and how far it lies behind.
     """
 
     times: list[int | str]
     late: int
     greatest: int | None
+    ahead: Sequence[int] = ()
+    latecomers: Sequence[tuple[int, int]] = ()
 
 
 class EventTimes:
@@ -88,9 +115,11 @@ class EventTimes:
         keys: Sequence[bytes | None],
         rows: Sequence[bytes | None],
         clocks: Sequence[int | None],
-        dating: Dating,
+        bounds: Sequence[Bounds] | Dating,
     ) -> Dated:
         """Compute the times of rows; `clocks` are the timestamps of their messages.
+
+        `bounds` are those of each row, or of all.
 
         A row is None for a tombstone, which has no columns.  Its time is the timestamp of its
         message, and does not move the frontier.
@@ -109,24 +138,39 @@ class EventTimes:
                 told[which[index]] = "event time is null" if begin is None else begin
             for index, _, reason in failed:
                 told[which[index]] = f"event time: {reason}"
-        return self._placed(told, own, dating)
+        if isinstance(bounds, Dating):
+            bounds = [Bounds(bounds.lower, bounds.latest)] * len(rows)
+        return self._placed(told, own, bounds)
 
     def _placed(
-        self, told: Sequence[int | str | None], own: Sequence[bool], dating: Dating
+        self, told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
     ) -> Dated:
-        lower, latest = dating
         times: list[int | str] = []
+        ahead: list[int] = []
         late, greatest = 0, None
-        for time, counts in zip(told, own, strict=True):
+        for at, (time, counts, (lower, latest)) in enumerate(zip(told, own, bounds, strict=True)):
             if time is None:
                 times.append("event time: the message has none")
             elif isinstance(time, str):
                 times.append(time)
             elif counts and latest is not None and time > latest:
                 times.append("event time is too far ahead of the clock")
+                ahead.append(at)
             else:
                 late += time < lower
                 times.append(max(time, lower))
                 if counts and (greatest is None or time > greatest):
                     greatest = time
-        return Dated(times, late, greatest)
+        return Dated(times, late, greatest, ahead, _latecomers(told, bounds) if late else ())
+
+
+def _latecomers(
+    told: Sequence[int | str | None], bounds: Sequence[Bounds]
+) -> list[tuple[int, int]]:
+    """Find the last rows whose times lie before their lower bounds, and how far."""
+    found = (
+        (at, bounds[at].lower - time)
+        for at in range(len(told) - 1, -1, -1)
+        if isinstance(time := told[at], int) and time < bounds[at].lower
+    )
+    return list(islice(found, MOST))[::-1]

@@ -16,10 +16,19 @@ from ikebana.processor.rows.rows import Seen
 from ikebana.processor.timing import event_time, transactions
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 from ikebana.processor.timing.event_time import Where
+from ikebana.processor.timing.reading_log import ReadingLog
 from ikebana.processor.timing.transactions import Transactions
 
 Positions = dict[str, dict[int, int]]
 Ends = Mapping[str, Mapping[int, int]]
+
+
+class Base(msgspec.Struct, frozen=True):
+    """The snapshot that a new checkpoint reads of a diff topic: offsets of the snapshot topic."""
+
+    topic: str
+    starts: dict[int, int]
+    ends: dict[int, int]
 
 
 class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,6 +41,10 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     * `transactions`: the state of a source's transactions.
     * `reads`, `progress_at`, `checkpoint`, of a diff topic: the offsets up to which the batch
       reads, the offset at which progress is read next, and the checkpoint that writes the topic.
+    * `base`, of a diff topic: the snapshot that the first batch that reads the topic reads, too.
+    * `log`, of an input with event times: how its records were judged; None if an older version
+      has begun to read it.
+    * `again`, of such an input that is read again: times before it are complete.
 
     No END counts the rows of a source's first snapshot, but all of them were in their topics
     before the first END.  So the frontier passes the first transaction only when changes have
@@ -47,6 +60,14 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     checkpoint: str = ""
     snapshot: Positions | None = None
     idle: bool = False
+    base: Base | None = None
+    log: ReadingLog | None = None
+    again: int | None = None
+
+    @property
+    def unread_base(self) -> Base | None:
+        """The snapshot, unless a batch has read it."""
+        return None if self.frontier else self.base
 
 
 class Learned(NamedTuple):
@@ -92,12 +113,12 @@ def learned(
         )
     for source in plan.inputs:
         if source.tells_later and source.transaction_topic is None:
-            before = known.get(source.name, InputTimes())
+            before = known.get(source.name) or InputTimes(log=ReadingLog())
             if source.event_time is not None:
                 silent = idle.get(source.name, frozenset())
                 found[source.name] = _events(source, before, news, ends, silent)
             else:
-                found[source.name] = _facts(source, before, news)
+                found[source.name] = _facts(source, known.get(source.name, InputTimes()), news)
     return found
 
 
@@ -129,16 +150,21 @@ def _events(
     idle: Set[Where],
 ) -> InputTimes:
     greatest: Positions = before.greatest
+    log = before.log
     for seen in news.seen:
         if seen.input == source.name and seen.greatest is not None:
             greatest = event_time.merged(greatest, {seen.topic: {seen.partition: seen.greatest}})
+        if seen.input == source.name and seen.judged is not None and log is not None:
+            log = log.with_judged(seen.topic, seen.partition, seen.judged)
     all_partitions = [(topic, p) for topic in source.topics for p in partitions.get(topic, ())]
     assert source.event_time is not None
     frontier = event_time.frontier(
         source.event_time, all_partitions, greatest, idle, before.frontier
     )
     silent = bool(all_partitions) and idle >= {*all_partitions}
-    return msgspec.structs.replace(before, frontier=frontier, greatest=greatest, idle=silent)
+    return msgspec.structs.replace(
+        before, frontier=frontier, greatest=greatest, idle=silent, log=log
+    )
 
 
 def _facts(source: Input, before: InputTimes, news: Learned) -> InputTimes:

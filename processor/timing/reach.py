@@ -101,7 +101,7 @@ def reach(
             own = positions.get(topic, {})
             records = closed.get(source.name, ())
             awaited[source.name] = diff_input.reach(records, own, lower, limit)
-        elif source.is_dated:
+        elif source.is_dated and source.name not in plan.backfills:
             times = known.get(key_of(source), InputTimes())
             seen = [time for by in times.greatest.values() for time in by.values()]
             greatest += seen

@@ -17,17 +17,21 @@ does not mean that the topic is correct.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from ikebana.codecs.progress import ProgressRecord, Promise
 from ikebana.processor.ground import counting
+from ikebana.processor.verifying.collection_digest import (
+    SIZE,
+    CollectionDigest,
+    digest,
+    key_digest,
+)
 from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 
 Verdict = Literal["ok", "offence", "not verifiable"]
-_SIZE = 16
 
 
 class Offence(NamedTuple):
@@ -94,7 +98,7 @@ class Verifier:
         if self._upserts:
             keys = data = total = len(self._values)
         else:
-            keys = len({datum[:-_SIZE] for datum in self._counts})
+            keys = len({datum[:-SIZE] for datum in self._counts})
             data, total = len(self._counts), sum(self._counts.values())
         return Summary(
             self._batches,
@@ -106,6 +110,17 @@ class Verifier:
             data,
             total,
         )
+
+    def digest(self) -> str:
+        """Hash the collection that the parts so far add up to."""
+        found = CollectionDigest()
+        if self._upserts:
+            for key, value in self._values.items():
+                found.add_digests(key, value, 1)
+        else:
+            for datum, count in self._counts.items():
+                found.add_digests(datum[:-SIZE], datum[-SIZE:], count)
+        return found.hexdigest()
 
     @property
     def _upserts(self) -> bool:
@@ -141,7 +156,7 @@ class Verifier:
         if first.promise == "upserts":
             by_key: dict[bytes, dict[bytes, int]] = {}
             for datum, count in self._counts.items():
-                by_key.setdefault(datum[:-_SIZE], {})[datum[-_SIZE:]] = count
+                by_key.setdefault(datum[:-SIZE], {})[datum[-SIZE:]] = count
             faults = (_fault(counts) for counts in by_key.values())
             fault = next((f for f in faults if f), None)
             self._values = {key: next(iter(counts)) for key, counts in by_key.items()}
@@ -172,8 +187,8 @@ class Verifier:
     def _upserts_fault(self, updates: Sequence[PlacedUpdate]) -> tuple[PlacedUpdate, str] | None:
         changed: dict[bytes, dict[bytes, int]] = {}
         for update in updates:
-            counts = changed.setdefault(_key_digest(update.key), {})
-            _add(counts, _digest(update.value), update.diff)
+            counts = changed.setdefault(key_digest(update.key), {})
+            _add(counts, digest(update.value), update.diff)
         for key, counts in changed.items():
             held = self._values.pop(key, None)
             if held is not None:
@@ -262,7 +277,7 @@ def _fault(counts: Mapping[bytes, int]) -> str | None:
 
 
 def _last_of(updates: Sequence[PlacedUpdate], key: bytes) -> PlacedUpdate:
-    return next(u for u in reversed(updates) if _key_digest(u.key) == key)
+    return next(u for u in reversed(updates) if key_digest(u.key) == key)
 
 
 def _add(counts: dict[bytes, int], data: bytes, diff: int) -> None:
@@ -273,17 +288,8 @@ def _add(counts: dict[bytes, int], data: bytes, diff: int) -> None:
         counts.pop(data, None)
 
 
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_SIZE).digest()
-
-
-def _key_digest(key: bytes | None) -> bytes:
-    # The missing key differs from the empty key: its digest is shorter than any other.
-    return b"" if key is None else _digest(key)
-
-
 def _datum(update: PlacedUpdate) -> bytes:
-    return _key_digest(update.key) + _digest(update.value)
+    return key_digest(update.key) + digest(update.value)
 
 
 _time = attrgetter("time")

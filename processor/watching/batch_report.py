@@ -1,10 +1,12 @@
 """The report of a committed batch, for the watchers of a run."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground.generations import shown
+from ikebana.processor.rows.noted import Noted, merged
 
 
 class Filling(NamedTuple):
@@ -33,7 +35,10 @@ class Filling(NamedTuple):
 
 
 class BatchReport(NamedTuple):
-    """The facts about a committed batch."""
+    """The facts about a committed batch.
+
+    `noted` are the last records that were late, have drifted or made errors.
+    """
 
     batch: int
     lower: int
@@ -47,6 +52,7 @@ class BatchReport(NamedTuple):
     markers: list[Marker]
     waiting: int = 0
     filling: Filling | None = None
+    noted: Sequence[Noted] = ()
 
 
 def report(markers: list[Marker], seconds: float) -> BatchReport:
@@ -66,6 +72,7 @@ def report(markers: list[Marker], seconds: float) -> BatchReport:
         markers=markers,
         waiting=sum(marker.waiting for marker in markers),
         filling=_filling(markers),
+        noted=merged(each for marker in markers for each in marker.noted),
     )
 
 

@@ -2,9 +2,10 @@
 
 `/metrics` is for Prometheus.  `/live` and `/ready` are probes: they answer 200 or 503, with the
 reason as a line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and
-executors, if its UI is on.  `/console/` is a page for people, which reads `/v1/plan`, the drawing
-of the plan, and `/v1/run`, its figures.  There is no authentication: the answers have what the
-pipeline file says of inputs, operators and outputs, numbers and sizes, but no data.
+executors, if its UI is on.  `/console/` is a page for people, which reads what lies below `/v1/`
+(`console_answers`).  There is no authentication: the answers have what the pipeline file says of
+inputs, operators and outputs, numbers, sizes and places of records, but no data.  Only records
+that were noted are shown as they are, if the run was told who may see them.
 """
 
 import functools
@@ -38,9 +39,18 @@ from ikebana.processor.console import plan_view, site
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
+from ikebana.processor.watching.console_answers import Answer, ConsoleAnswers, Looking
+from ikebana.processor.watching.edit_figures import EditFigures, edit_figures, filling_figures
 from ikebana.processor.watching.health import Health, Verdict
+from ikebana.processor.watching.history import History
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
-from ikebana.processor.watching.run_figures import RunFigures, Series, run_figures
+from ikebana.processor.watching.notes import NotedFigures, Notes
+from ikebana.processor.watching.run_figures import (
+    RunFigures,
+    Series,
+    run_figures,
+    samples,
+)
 from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
@@ -51,15 +61,38 @@ if TYPE_CHECKING:
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
-_THERE_ARE = b"there are /console/, /metrics, /metrics/spark, /live, /ready, /v1/plan, /v1/run\n"
+_THERE_ARE = (
+    b"there are /console/, /metrics, /metrics/spark, /live, /ready, "
+    b"/v1/plan, /v1/run, /v1/history, /v1/noted, /v1/edit, /v1/records, /v1/columns\n"
+)
 _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
+_NOT_KEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+def no_edit() -> None:
+    """Return None: nothing is known of an edit."""
+
+
+class NotedAnswer(msgspec.Struct):
+    """What was noted; with `shows`, who may see everything can look at records of inputs."""
+
+    shows: bool
+    inputs: list[str]
+    noted: list[NotedFigures]
 
 
 class Monitor:
     """Collects reports on a run, and answers requests; every method is thread-safe."""
 
-    def __init__(self, plan: Plan, health: Health) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        health: Health,
+        looking: Looking | None = None,
+        last_edit: "Callable[[], EditPlan | None]" = no_edit,
+    ) -> None:
+        """Watch a run; `last_edit` reads the last edit of its checkpoint."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._plan = plan
         self._health = health
@@ -74,6 +107,19 @@ class Monitor:
         self._filled_keys = 0
         self._greatest = -1
         self._standing: Callable[[], Standing | None] = nowhere
+        self._notes, self._history = Notes(), History()
+        self._last_edit = functools.cache(last_edit)
+        self._to_come: EditPlan | None = None
+        reads = {
+            "/v1/plan": lambda: self.drawn,
+            "/v1/run": self.figures,
+            "/v1/history": self._history.past,
+            "/v1/noted": lambda: NotedAnswer(
+                looking is not None, [each.name for each in plan.inputs], self._notes.figures()
+            ),
+            "/v1/edit": self.edited,
+        }
+        self.console = ConsoleAnswers(reads, self._notes.has, looking)
         self._take(metrics.of_plan(plan))
 
     def step(self, what: str) -> None:
@@ -82,6 +128,8 @@ class Monitor:
 
     def edit(self, plan: "EditPlan") -> None:
         """Record that the plan has changed; batches then report the progress of the edit."""
+        if plan.edited:
+            self._to_come = plan
 
     def started(
         self,
@@ -90,12 +138,17 @@ class Monitor:
         spark_ui: str | None,
         standing: "Callable[[], Standing | None]" = nowhere,
         waiting: int = 0,
+        *,
+        precedes: bool = False,
     ) -> None:
         """Record that the pipeline has been taken over and its query started.
 
         `standing` returns the frontiers of its inputs; `waiting` is the number of records
-        that already waited before this start.
+        that already waited before this start.  A query that `precedes` is of the plan before.
         """
+        if not precedes:
+            self._to_come = None
+        self._last_edit.cache_clear()
         self._spark_ui = spark_ui
         self._standing = standing
         self._waiting = waiting
@@ -111,6 +164,7 @@ class Monitor:
         seen = (seen.greatest for marker in report.markers for seen in marker.seen)
         self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
+        self._notes.add(report.noted, _now_ms())
 
     def restart(self, cause: Exception, pause_s: float) -> None:
         """Record that the query has failed and is restarted after a pause."""
@@ -119,6 +173,7 @@ class Monitor:
 
     def trigger(self, trigger: Trigger | None) -> None:
         """Record a finished batch of Spark, or None if there was nothing to do."""
+        self._history.take(_now_ms(), lambda: samples(self.figures()))
         if trigger is None:
             standing = self._standing()
             self._health.idle(waits=standing is not None and standing.ahead)
@@ -152,11 +207,9 @@ class Monitor:
                 told["reason"] = f"{verdict.reason}; {words}"
         if (filling := self._filling) is not None:
             told["reason"] = f"{told['reason']}; {filling.words()}"
+            figures = filling_figures(filling, self._filled_keys)
             told["filling"] = {
-                "part": min(filling.done + 1, filling.parts),
-                "parts": filling.parts,
-                "name": filling.name,
-                "keys": self._filled_keys,
+                name: getattr(figures, name) for name in ("part", "parts", "name", "keys")
             }
         if standing is not None:
             told |= {"frontier": standing.upper, "held_by": standing.held_by}
@@ -177,9 +230,18 @@ class Monitor:
         return content_type, encode(self._registry)
 
     @functools.cached_property
-    def drawn(self) -> bytes:
+    def drawn(self) -> msgspec.Raw:
         """The drawing of the plan, as JSON."""
-        return msgspec.json.encode(plan_view.of_run(self._plan))
+        return msgspec.Raw(msgspec.json.encode(plan_view.of_run(self._plan)))
+
+    def edited(self) -> EditFigures:
+        """Return the last edit, or the one to come, and how far it is."""
+        filling = None
+        if self._filling is not None:
+            filling = filling_figures(self._filling, self._filled_keys)
+        edit = self._to_come or self._last_edit()
+        to_come = self._to_come is not None
+        return edit_figures(edit, filling, self._outputs, to_come=to_come)
 
     def figures(self) -> RunFigures:
         """Return the figures of this moment."""
@@ -206,9 +268,8 @@ class Monitor:
             return 502, f"Spark's UI does not answer: {error}\n".encode()
 
     def _take_moment(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
         self._take(
-            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, now_ms)
+            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, _now_ms())
         )
         if (standing := self._standing()) is not None:
             self._take(metrics.of_inputs(self._plan, standing))
@@ -268,7 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 10
 
     def do_GET(self) -> None:
-        match self.path.partition("?")[0]:
+        path, _, query = self.path.partition("?")
+        match path:
             case "/metrics":
                 self._answer(200, *self.watched.scrape(self.headers.get("Accept", "")))
             case "/metrics/spark":
@@ -279,16 +341,18 @@ class _Handler(BaseHTTPRequestHandler):
             case "/ready":
                 good, body = self.watched.readiness()
                 self._answer(200 if good else 503, _JSON, body)
-            case "/v1/plan":
-                self._answer(200, _JSON, self.watched.drawn)
-            case "/v1/run":
-                self._answer(200, _JSON, msgspec.json.encode(self.watched.figures()))
             case "/":
                 self._answer(307, _TEXT, b"", {"Location": site.ROOT, **site.HEADERS})
-            case path if (asset := site.asset(path)) is not None:
+            case _ if (asset := site.asset(path)) is not None:
                 self._answer(200, *asset, site.HEADERS)
+            case _ if (found := self._of_console(path, query)) is not None:
+                self._answer(found.status, _JSON, found.body, _NOT_KEPT)
             case _:
                 self._answer(404, _TEXT, _THERE_ARE)
+
+    def _of_console(self, path: str, query: str) -> Answer | None:
+        given = self.headers.get("Authorization", "")
+        return self.watched.console.answer(path, query, given)
 
     def _verdict(self, verdict: Verdict) -> None:
         self._answer(200 if verdict.good else 503, _TEXT, f"{verdict.reason}\n".encode())
@@ -310,6 +374,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- its name
         """Log nothing, because probes come every few seconds."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _made(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:

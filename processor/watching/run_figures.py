@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.processor.watching import metrics
+from ikebana.processor.watching.history import Sample
 from ikebana.processor.watching.metrics import Metric
 
 
@@ -107,6 +108,12 @@ def run_figures(pipeline: str, verdict: tuple[bool, str], series: Iterable[Serie
             len(sizes), int(sum(sizes.values())), int(sum(by_name(metrics.STATE_ENTRIES).values()))
         ),
     )
+
+
+def samples(figures: RunFigures) -> dict[str, Sample]:
+    """Take the samples of the outputs, and of the whole by no name: how many records it read."""
+    found = {name: Sample(each.lag_s, each.updates) for name, each in figures.outputs.items()}
+    return {"": Sample(figures.lag_s, figures.records), **found}
 
 
 def _whole(value: float | None) -> int | None:

@@ -1,14 +1,9 @@
-"""The web application of a service: routes, refusals, limits, and who may ask.
+"""The web application of a service: routes, bodies and parameters."""
 
-Without a token, only requests to an address or to `localhost` are answered, so that no web page
-can reach a server on this machine by a name that it makes point here.
-"""
-
-import hmac
-import ipaddress
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,47 +11,43 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.processor.console.plan_view import NoPlanError
+from ikebana.serving.access import Access
 from ikebana.serving.http import console, openapi, parameters, wire
-from ikebana.serving.http.operations import OPERATIONS, Api, Operation, respond
-from ikebana.serving.http.subscriptions import Subscriptions
+from ikebana.serving.http.callers import Callers
+from ikebana.serving.http.guard import Guard, Limits, grant_of
+from ikebana.serving.http.operations import OPERATIONS, Operation, respond
+from ikebana.serving.http.refusing import SlowError, TooLargeError, TooManyError, problem, refusal
 from ikebana.serving.probes import Probes
-from ikebana.serving.reads import WaitedError
-from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
-
-_OPEN = ("/live", "/ready", "/metrics")
-_MOST_SUBSCRIBERS = 1_000
 
 
-class Limits(NamedTuple):
-    """Who may ask, and how much: `tokens` empty means everybody who reaches the address."""
-
-    tokens: Sequence[str] = ()
-    body_bytes: int = 1 << 20
-    subscribers: int = _MOST_SUBSCRIBERS
-
-
-def application(api: Api, subscriptions: Subscriptions, probes: Probes, limits: Limits) -> ASGIApp:
+def application(callers: Callers, probes: Probes, limits: Limits) -> ASGIApp:
     """Make the application."""
     routes = [
-        Route(each.path, _endpoint(api, each, limits), methods=[each.method])
+        Route(each.path, _endpoint(callers, each, limits), methods=[each.method])
         for each in OPERATIONS
     ]
     routes += [
-        Route("/v1/subscribe", _subscribing(subscriptions, limits)),
+        Route("/v1/subscribe", _subscribing(callers, limits)),
         Route("/openapi.json", _document()),
-        *_probing(probes),
+        *_probing(callers, probes),
         *console.routes(),
     ]
-    return _Guard(Starlette(routes=routes, exception_handlers=_NOTHING_THERE), limits)
+    return Guard(Starlette(routes=routes, exception_handlers=_NOTHING_THERE), limits)
+
+
+def probing(callers: Callers, probes: Probes) -> ASGIApp:
+    """Make an application of the probes alone, for an address of their own."""
+    routes = _probing(callers, probes)
+    app = Starlette(routes=routes, exception_handlers=_NOTHING_THERE)
+    return Guard(app, Limits(Access({})))
 
 
 async def _nothing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return _problem(
+    return problem(
         status,
         f"there is no {request.method} of {request.url.path}",
         "/openapi.json says what there is.",
@@ -67,16 +58,17 @@ _NOTHING_THERE: dict[Any, Any] = {404: _nothing, 405: _nothing}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def _endpoint(api: Api, operation: Operation, limits: Limits) -> Endpoint:
+def _endpoint(callers: Callers, operation: Operation, limits: Limits) -> Endpoint:
     takes, handler = operation.takes, operation.handler
     in_body = operation.method == "POST"
 
     async def answer(request: Request) -> Response:
         try:
             if in_body:
-                given = _decoded(await _body(request, limits.body_bytes), takes)
+                given = _decoded(await _body(request, limits), takes)
             else:
                 given = _asked(request, takes)
+            api = callers.of(grant_of(request)).api
             found = await handler(api, request.path_params.get("name", ""), given)
             return respond(found, request)
         except IkebanaError as error:
@@ -85,15 +77,22 @@ def _endpoint(api: Api, operation: Operation, limits: Limits) -> Endpoint:
     return answer
 
 
-def _subscribing(subscriptions: Subscriptions, limits: Limits) -> Endpoint:
+def _subscribing(callers: Callers, limits: Limits) -> Endpoint:
     async def subscribe(request: Request) -> Response:
         try:
+            grant = grant_of(request)
             given: parameters.Subscribe = _asked(request, parameters.Subscribe)
             # A browser that connects again says so by itself.
             if (token := request.headers.get("last-event-id")) is not None:
                 given.resume = token
-            if subscriptions.open >= limits.subscribers:
-                return _problem(503, f"there are {subscriptions.open} subscribers already")
+            if callers.open >= limits.subscribers:
+                return problem(503, f"there are {callers.open} subscribers already")
+            subscriptions = callers.of(grant).subscriptions
+            if grant.subscriptions is not None and subscriptions.open >= grant.subscriptions:
+                raise TooManyError(
+                    f"this token has {subscriptions.open} subscriptions already",
+                    hint="End one of them.",
+                )
             position = subscriptions.begin(given)
         except IkebanaError as error:
             return refusal(error)
@@ -113,45 +112,22 @@ def _document() -> Endpoint:
     return answer
 
 
-def _probing(probes: Probes) -> list[Route]:
+def _probing(callers: Callers, probes: Probes) -> list[Route]:
     async def live(_: Request) -> Response:
         good, reason = probes.live()
         return PlainTextResponse(f"{reason}\n", 200 if good else 503)
 
-    async def ready(_: Request) -> Response:
-        good, told = probes.ready()
+    async def ready(request: Request) -> Response:
+        good, told = probes.ready(callers.of(grant_of(request)).views)
         body = json.dumps(told, indent=2) + "\n"
         return Response(body, 200 if good else 503, media_type=wire.JSON)
 
     async def scrape(request: Request) -> Response:
-        kind, text = probes.scrape(request.headers.get("accept", ""))
+        views = callers.of(grant_of(request)).views
+        kind, text = probes.scrape(views, request.headers.get("accept", ""))
         return Response(text, media_type=kind)
 
     return [Route("/live", live), Route("/ready", ready), Route("/metrics", scrape)]
-
-
-def refusal(error: IkebanaError) -> Response:
-    """Answer why a request is refused, with the status that says whose doing it is."""
-    match error:
-        case UnreadableTimeError(since=since, upper=upper, is_past=is_past):
-            status = 410 if is_past else 409
-            return _problem(status, error.message, error.hint, since, upper)
-        case UnknownCollectionError() | NoPlanError():
-            return _problem(404, error.message, error.hint)
-        case WaitedError():
-            return _problem(408, error.message, error.hint)
-        case TooLargeError():
-            return _problem(413, error.message, error.hint)
-        case _:
-            return _problem(400, error.message, error.hint)
-
-
-class TooLargeError(IkebanaError):
-    """A body is larger than it may be."""
-
-
-def _problem(status: int, *told: Any) -> Response:
-    return Response(wire.encode(parameters.Problem(*told)), status, media_type=wire.JSON)
 
 
 def _asked(request: Request, takes: type[Any]) -> Any:
@@ -182,54 +158,14 @@ def _converted(convert: Callable[[], Any]) -> Any:
         raise ConfigError(f"cannot read the request: {error}") from error
 
 
-async def _body(request: Request, most: int) -> bytes:
+async def _body(request: Request, limits: Limits) -> bytes:
     found = bytearray()
-    async for part in request.stream():
-        found += part
-        if len(found) > most:
-            raise TooLargeError(f"the body has more than {most:,} bytes")
-    return bytes(found)
-
-
-class _Guard:
-    """Lets in who may ask, and turns everybody else away."""
-
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self._app = app
-        self._tokens = [f"Bearer {token}".encode() for token in limits.tokens]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refused := self._refused(scope)) is not None:
-            await refused(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _refused(self, scope: Scope) -> Response | None:
-        if scope["path"] in _OPEN or console.is_of_console(scope["path"]):
-            return None
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        if self._tokens:
-            given = headers.get(b"authorization", b"")
-            if sum(hmac.compare_digest(given, token) for token in self._tokens):
-                return None
-            refused = _problem(401, "there is no token in the request, or a wrong one")
-            refused.headers["WWW-Authenticate"] = "Bearer"
-            return refused
-        if not _is_address(headers.get(b"host", b"").decode("latin-1")):
-            return _problem(
-                403,
-                "without a token, only requests to an address or to localhost are answered",
-                "Start `ikebana serve` with --token-file.",
-            )
-        return None
-
-
-def _is_address(host: str) -> bool:
-    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-    if name in ("localhost", ""):
-        return True
     try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                found += part
+                if len(found) > limits.body_bytes:
+                    raise TooLargeError(f"the body has more than {limits.body_bytes:,} bytes")
+    except TimeoutError:
+        raise SlowError(f"the body did not come within {limits.body_seconds:g} s") from None
+    return bytes(found)

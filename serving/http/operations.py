@@ -15,21 +15,29 @@ from ikebana.errors import ConfigError
 from ikebana.processor.console.plan_view import NoPlanError, PlanView
 from ikebana.processor.ground.moments import EPOCH_MS
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.watching.history import History, Past
 from ikebana.serving import reads
+from ikebana.serving.access import Permitted
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import bounds_of, time_of
+from ikebana.serving.http.queries import Queries
+from ikebana.serving.http.refusing import NotPermittedError, TooLargeError
+from ikebana.serving.layout import State
 from ikebana.serving.reads import LocalReads
-from ikebana.serving.service import Service
-from ikebana.serving.sql import query
-from ikebana.serving.view import ArrangementView, Row, UnreadableTimeError, newest
+from ikebana.serving.view import (
+    MOST_PAGE_BYTES,
+    CollectionView,
+    Row,
+    UnreadableTimeError,
+    newest,
+)
 
 Result = TypeVar("Result")
 
-# Queries that run at once; each may take the memory and the time of its limits.
-_MOST_QUERIES = 2
 # A scan of fewer rows is quicker than a change of threads.
 _FEW = 50
+_AT_ONCE = 500
 
 
 class Answer(NamedTuple):
@@ -42,18 +50,29 @@ class Answer(NamedTuple):
 
 
 class Api:
-    """Answers requests from the views of a service."""
+    """Answers the requests of one caller from what it may see of a service.
 
-    def __init__(self, service: Service, bell: Bell, plan: PlanView | None = None) -> None:
-        self.service = service
+    `plan` is a drawing, None if there is none, or why the caller may not see it.
+    """
+
+    def __init__(
+        self,
+        views: Permitted,
+        bell: Bell,
+        queries: Queries,
+        plan: PlanView | NotPermittedError | None = None,
+        history: History | None = None,
+    ) -> None:
+        self.views = views
+        self._history = history or History()
         self.bell = bell
         self.drawn = plan
-        self.reads = LocalReads(service)
-        self._queries = asyncio.Semaphore(_MOST_QUERIES)
+        self.reads = LocalReads(views)
+        self._queries = queries.of_caller()
 
     async def collections(self, _: str, __: msgspec.Struct) -> Answer:
         """List the collections."""
-        views = [self.service.view(name) for name in self.service.names()]
+        views = [self.views.view(name) for name in self.views.names()]
         try:
             common = newest(views)
         except UnreadableTimeError:
@@ -62,7 +81,7 @@ class Api:
 
     async def collection(self, name: str, _: msgspec.Struct) -> Answer:
         """Describe a collection: its times, its size, how it is followed."""
-        return Answer(self._served(self.service.view(name)))
+        return Answer(self._served(self.views.view(name)))
 
     async def get(self, name: str, given: parameters.Get) -> Answer:
         """Read the values of a key."""
@@ -72,7 +91,7 @@ class Api:
             key = wire.key_bytes(given.key)
         else:
             raise ConfigError("cannot read a key: give `key` or `key_base64`")
-        view = self.service.view(name)
+        view = self.views.view(name)
         as_of = _as_of(view, given.as_of)
         write = wire.writer(given.encoding)
         found = Row(key, view.get(key, as_of))
@@ -83,9 +102,9 @@ class Api:
         """Read the values of several keys as of one time."""
         keys = [_canonical(key) for key in given.keys]
         keys += [wire.unbased(key, "keys_base64") for key in given.keys_base64]
-        view = self.service.view(name)
+        view = self.views.view(name)
         as_of = _as_of(view, given.as_of)
-        found = await _apart(len(keys), lambda: view.get_many(keys, as_of))
+        found = await _apart(len(keys), lambda: _bounded(view, keys, as_of))
         rows = [Row(*row) for row in zip(keys, found, strict=True)]
         write = wire.writer(given.encoding)
         told = [wire.key_values(row, write) for row in rows]
@@ -104,7 +123,7 @@ class Api:
 
     async def count(self, name: str, given: parameters.Within) -> Answer:
         """Count keys and data; within bounds this reads all of them."""
-        view = self.service.view(name)
+        view = self.views.view(name)
         as_of, bounds = _as_of(view, given.as_of), bounds_of(given)
         found = await asyncio.to_thread(view.count, bounds, as_of)
         size = found.keys, found.data, found.total, found.bytes
@@ -129,8 +148,7 @@ class Api:
     async def sql(self, _: str, given: parameters.Sql) -> Answer:
         """Run one SELECT over collections, all of them as of one time."""
         as_of = time_of(given.as_of, "as_of")
-        async with self._queries:
-            found = await asyncio.to_thread(query.run, given.query, self.service.view, as_of)
+        found = await self._queries.run(given.query, self.views.view, as_of)
         table = found.table
         columns = [parameters.SqlColumn(field.name, str(field.type)) for field in table.schema]
         rows = [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
@@ -145,10 +163,10 @@ class Api:
         wanted = time_of(given.time, "time")
         assert wanted is not None
         deadline = asyncio.get_running_loop().time() + given.timeout
-        names = given.collection or self.service.names()
+        names = given.collection or self.views.names()
         while True:
             change = self.bell.next()
-            upper = min(self.service.view(name).meta.upper for name in names)
+            upper = min(self.views.view(name).meta.upper for name in names)
             if upper > wanted:
                 return Answer(self._newest(names))
             left = deadline - asyncio.get_running_loop().time()
@@ -157,6 +175,11 @@ class Api:
             except TimeoutError:
                 raise reads.waited(wanted, given.timeout, upper) from None
 
+    async def history(self, _: str, __: msgspec.Struct) -> Answer:
+        """Show how lag and updates have been in the last hour, a sample every five seconds."""
+        past, names = self._history.past(), self.views.names()
+        return Answer(Past(past.at, {n: past.series[n] for n in names if n in past.series}))
+
     async def plan(self, _: str, __: msgspec.Struct) -> Answer:
         """Draw the plan whose outputs are served."""
         if self.drawn is None:
@@ -164,25 +187,31 @@ class Api:
                 "there is no plan: topics are served by their names",
                 hint="Start `ikebana serve` with the file of a pipeline.",
             )
+        if isinstance(self.drawn, NotPermittedError):
+            raise self.drawn
         return Answer(self.drawn)
 
     def _newest(self, names: list[str]) -> parameters.NewestAnswer:
-        views = [self.service.view(name) for name in names or self.service.names()]
+        views = [self.views.view(name) for name in names or self.views.names()]
         return parameters.NewestAnswer(newest(views), max(view.meta.since for view in views))
 
-    def _served(self, view: ArrangementView) -> parameters.Served:
-        standing = self.service.standing(view.meta.topic)
-        lag = None
-        if view.meta.upper in EPOCH_MS:
-            lag = round(max(0.0, time.time() - view.meta.upper / 1000), 3)
+    def _served(self, view: CollectionView) -> parameters.Served:
+        standing = self.views.standing(view.meta.topic)
         caught_up = standing.caught_up_s
         return parameters.Served(
             reads.info(view),
             None if caught_up is None else round(caught_up, 3),
-            lag,
-            standing.size,
+            lag_of(view),
+            standing.size if view.columns is None else None,
             standing.updates,
         )
+
+
+def lag_of(view: CollectionView) -> float | None:
+    """How many seconds lie between the newest time and now; None if times are no milliseconds."""
+    if view.meta.upper not in EPOCH_MS:
+        return None
+    return round(max(0.0, time.time() - view.meta.upper / 1000), 3)
 
 
 Handler = Callable[[Api, str, Any], Awaitable[Answer]]
@@ -206,7 +235,7 @@ OPERATIONS = (
         "GET",
         "/v1/collections",
         Api.collections,
-        parameters.Collections,
+        msgspec.Struct,
         parameters.CollectionsAnswer,
     ),
     Operation("GET", _ONE, Api.collection, msgspec.Struct, parameters.Served),
@@ -231,6 +260,7 @@ OPERATIONS = (
         parameters.ChangesAnswer,
         streams=True,
     ),
+    Operation("GET", "/v1/history", Api.history, msgspec.Struct, Past),
     Operation("GET", "/v1/newest", Api.newest, parameters.Collections, parameters.NewestAnswer),
     Operation("GET", "/v1/plan", Api.plan, msgspec.Struct, PlanView),
     Operation("POST", "/v1/sql", Api.sql, parameters.Sql, parameters.SqlAnswer, streams=True),
@@ -256,7 +286,7 @@ def respond(answer: Answer, request: Request) -> Response:
     return Response(wire.encode(answer.body), media_type=wire.JSON)
 
 
-def _as_of(view: ArrangementView, text: str | None) -> int:
+def _as_of(view: CollectionView, text: str | None) -> int:
     as_of = time_of(text, "as_of")
     if as_of is None:
         return view.newest()
@@ -266,6 +296,20 @@ def _as_of(view: ArrangementView, text: str | None) -> int:
 
 def _canonical(key: Any) -> bytes:
     return canonical(wire.encode(key))
+
+
+def _bounded(view: CollectionView, keys: list[bytes], as_of: int) -> list[State]:
+    found: list[State] = []
+    size = 0
+    for begin in range(0, len(keys), _AT_ONCE):
+        found += view.get_many(keys[begin : begin + _AT_ONCE], as_of)
+        size += sum(len(value) for state in found[begin:] for value in state)
+        if size > MOST_PAGE_BYTES:
+            raise TooLargeError(
+                f"the values of these keys have more than {MOST_PAGE_BYTES:,} bytes",
+                hint="Ask for fewer keys.",
+            )
+    return found
 
 
 async def _apart(size: int, read: Callable[[], Result]) -> Result:

@@ -128,12 +128,13 @@ class Served(msgspec.Struct):
     `caught_up_s`: so many seconds ago all of its topic was read; null: not since the start.
     `lag_s`: so many seconds lie between its newest time and now, if times are milliseconds.
     `updates`: so many were followed since the start of the server.
+    `disk_bytes`: null for readers who see some columns only.
     """
 
     collection: CollectionInfo
     caught_up_s: float | None
     lag_s: float | None
-    disk_bytes: int
+    disk_bytes: int | None
     updates: int
 
 

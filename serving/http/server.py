@@ -4,22 +4,28 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
 from ikebana.errors import ConfigError
 from ikebana.processor.console.plan_view import PlanView
-from ikebana.serving.http.app import Limits, application
+from ikebana.processor.watching.history import EVERY_MS
+from ikebana.serving.http.app import application, probing
 from ikebana.serving.http.bell import Bell
-from ikebana.serving.http.operations import Api
-from ikebana.serving.http.subscriptions import Subscriptions
+from ikebana.serving.http.callers import Callers
+from ikebana.serving.http.guard import Limits
 from ikebana.serving.probes import Probes
 from ikebana.serving.service import Service
+from ikebana.serving.sql import query
 
 _GRACE_S = 5
+_MOST_CONNECTIONS = 4_096
 
 
 class Address(NamedTuple):
@@ -29,21 +35,44 @@ class Address(NamedTuple):
     port: int
 
 
+class Tls(NamedTuple):
+    """Files in PEM: our certificate and its key; and who signs those of clients, if they need one.
+
+    Without `key` the certificate's file has it.
+    """
+
+    certificate: Path
+    key: Path | None = None
+    client_ca: Path | None = None
+
+
+class Listening(NamedTuple):
+    """Where and how to answer: `probes` is an address for `/live`, `/ready` and `/metrics` alone.
+
+    The probes' address speaks plain HTTP, for those who ask without a certificate.
+    """
+
+    address: Address
+    tls: Tls | None = None
+    probes: Address | None = None
+
+
 def serve(
     service: Service,
-    address: Address,
+    listening: Listening,
     limits: Limits,
     ready_within: float,
     say: Callable[[str], None],
     plan: PlanView | None = None,
+    queries: query.Limits = query.Limits(),  # noqa: B008 - immutable
 ) -> None:
     """Follow and answer until SIGTERM or SIGINT; a second one ends the process at once.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: an address cannot be listened on, or a certificate cannot be used.
         IkebanaError: a topic cannot be followed any more.
     """
-    server = HttpServer(service, address, limits, ready_within, plan)
+    server = HttpServer(service, listening, limits, ready_within, plan, queries)
 
     async def run() -> None:
         with _on_signals(server.stop):
@@ -62,61 +91,61 @@ class HttpServer:
     """The server of a service; it starts the service when it listens.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: an address cannot be listened on, or a certificate cannot be used.
     """
 
     def __init__(
         self,
         service: Service,
-        address: Address,
+        listening: Listening,
         limits: Limits,
         ready_within: float,
         plan: PlanView | None = None,
+        queries: query.Limits = query.Limits(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service
         self._limits = limits
         self._ready_within = ready_within
         self._plan = plan
-        self._listening = _listening(address)
-        self._server: _Server | None = None
-        self._subscriptions: Subscriptions | None = None
+        self._queries = queries
+        self._tls = None if listening.tls is None else _context(listening.tls)
+        self._listening = _listening(listening.address)
+        self._probes = None if listening.probes is None else _listening(listening.probes)
+        self._servers: list[_Server] = []
+        self._callers: Callers | None = None
 
     async def run(self, started: Callable[[str], None]) -> None:
         """Answer until `stop`, or until the service fails; `started` gets the URL."""
         bell = Bell()
-        self._subscriptions = subscriptions = Subscriptions(self._service, bell)
-        probes = Probes(self._service, self._ready_within, lambda: subscriptions.open)
-        api = Api(self._service, bell, self._plan)
-        app = application(api, subscriptions, probes, self._limits)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            http="httptools",
-            ws="none",
-            timeout_graceful_shutdown=_GRACE_S,
-        )
-        self._server = _Server(config)
+        self._callers = callers = Callers(self._service, bell, self._plan, self._queries)
+        probes = Probes(self._service, self._ready_within, lambda: callers.open)
+        app = application(callers, probes, self._limits)
+        serving = [(_Server(_config(app, self._tls)), self._listening)]
+        if self._probes is not None:
+            serving.append((_Server(_config(probing(callers, probes))), self._probes))
+        self._servers = [server for server, _ in serving]
         self._service.listen(bell.ring)
-        with contextlib.closing(self._listening):
-            host, port = self._listening.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
+        with contextlib.ExitStack() as closing:
+            for _, each in serving:
+                closing.enter_context(contextlib.closing(each))
             self._service.start()
-            ending = asyncio.create_task(self._until_failure(bell))
-            started(f"http://{shown}:{port}")
+            beside = [
+                asyncio.create_task(self._until_failure(bell)),
+                asyncio.create_task(_sampling(callers)),
+            ]
+            started(_url(self._listening, "http" if self._tls is None else "https"))
             try:
-                await self._server.serve([self._listening])
+                await asyncio.gather(*(server.serve([each]) for server, each in serving))
             finally:
-                ending.cancel()
+                for task in beside:
+                    task.cancel()
 
     def stop(self) -> None:
         """End soon, with the subscriptions; called in the event loop."""
-        if self._subscriptions is not None:
-            self._subscriptions.end()
-        if self._server is not None:
-            self._server.should_exit = True
+        if self._callers is not None:
+            self._callers.end()
+        for server in self._servers:
+            server.should_exit = True
 
     async def _until_failure(self, bell: Bell) -> None:
         while True:
@@ -125,6 +154,13 @@ class HttpServer:
                 break
             await change.wait()
         self.stop()
+
+
+async def _sampling(callers: Callers) -> None:
+    """Keep how lag and updates have been, for charts."""
+    while True:
+        callers.sample()
+        await asyncio.sleep(EVERY_MS / 1000)
 
 
 class _Server(uvicorn.Server):
@@ -155,6 +191,51 @@ def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+def _config(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        http="httptools",
+        ws="none",
+        timeout_graceful_shutdown=_GRACE_S,
+        limit_concurrency=_MOST_CONNECTIONS,
+        ssl_context_factory=None if tls is None else lambda _, __: tls,
+    )
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # A password would be asked for on the terminal.
+        context.load_cert_chain(tls.certificate, tls.key, password="")
+    except (OSError, ssl.SSLError, ValueError) as error:
+        files = f"{tls.certificate}" + ("" if tls.key is None else f" and {tls.key}")
+        raise ConfigError(
+            f"cannot use the certificate {files}: {error}",
+            hint="Give PEM files of a certificate and its key, which has no password.",
+        ) from error
+    if tls.client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(tls.client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"cannot use the certificates {tls.client_ca}: {error}",
+                hint="Give a PEM file of those who sign the certificates of clients.",
+            ) from error
+    return context
+
+
+def _url(listening: socket.socket, scheme: str) -> str:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{port}"
 
 
 def _listening(address: Address) -> socket.socket:

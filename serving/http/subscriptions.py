@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 from ikebana.errors import ConfigError, IkebanaError
+from ikebana.serving.access import Permitted
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import time_of
-from ikebana.serving.service import Service
-from ikebana.serving.view import ArrangementView, Bounds, newest
+from ikebana.serving.view import MOST_PAGE_BYTES, Bounds, CollectionView, newest
 
 _ROWS = 1_000
 _UPDATES = 10_000
@@ -64,12 +64,12 @@ def position_of(token: str) -> Position:
 
 
 class Subscriptions:
-    """Sends events to any number of subscribers."""
+    """Sends events to any number of subscribers that may see the same."""
 
-    def __init__(self, service: Service, bell: Bell) -> None:
-        self._service = service
+    def __init__(self, views: Permitted, bell: Bell, encoded: "Encoded") -> None:
+        self._permitted = views
         self._bell = bell
-        self._encoded = _Encoded()
+        self._encoded = encoded
         self._ended = False
         self.open = 0
 
@@ -86,10 +86,12 @@ class Subscriptions:
         """
         if given.resume is not None:
             position = position_of(given.resume)
+            if not position.names:
+                raise ConfigError("cannot resume: the token names no collection")
             for view in self._views(position.names):
                 view.check(position.as_of)
             return position
-        names = given.collection or self._service.names()
+        names = given.collection or self._permitted.names()
         views = self._views(names)
         as_of = time_of(given.as_of, "as_of")
         if as_of is None:
@@ -123,12 +125,12 @@ class Subscriptions:
         finally:
             self.open -= 1
 
-    def _views(self, names: Sequence[str]) -> list[ArrangementView]:
-        return [self._service.view(name) for name in names]
+    def _views(self, names: Sequence[str]) -> list[CollectionView]:
+        return [self._permitted.view(name) for name in names]
 
     def _snapshot(self, position: Position, encoding: wire.Encoding) -> tuple[Position, bytes]:
         names, as_of, number, begin = msgspec.structs.astuple(position)
-        view = self._service.view(names[number])
+        view = self._permitted.view(names[number])
         view.check(as_of)
         page = view.page(Bounds(), as_of, begin, _ROWS)
         then = position
@@ -144,7 +146,7 @@ class Subscriptions:
 
     def _batch(
         self,
-        views: Sequence[ArrangementView],
+        views: Sequence[CollectionView],
         position: Position,
         upto: int,
         encoding: wire.Encoding,
@@ -153,7 +155,7 @@ class Subscriptions:
         for view in views:
             view.check(above)
         cut = min(_cut(view, above, upto) for view in views)
-        key = (*position.names, encoding, above, cut)
+        key = (*((view.meta.topic, view.columns) for view in views), encoding, above, cut)
         then = Position(position.names, cut, len(position.names))
 
         def encoded() -> bytes:
@@ -171,7 +173,7 @@ class Subscriptions:
         return then, self._encoded.get(key, encoded)
 
 
-class _Encoded:
+class Encoded:
     """The events that were made last, for other subscribers."""
 
     def __init__(self) -> None:
@@ -190,9 +192,9 @@ class _Encoded:
         return made
 
 
-def _cut(view: ArrangementView, above: int, upto: int) -> int:
+def _cut(view: CollectionView, above: int, upto: int) -> int:
     """Return the last time of an event of whole times and of about `_UPDATES` updates."""
-    then = view.changes(above, upto, None, _UPDATES).then
+    then = view.changes(above, upto, None, _UPDATES, MOST_PAGE_BYTES).then
     if then is None:
         return upto
     # A time with more updates than that is sent whole all the same.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ikebana.serving.sql.parsed import SqlError, parsed
 from ikebana.serving.sql.tables import LoadLimits, load
-from ikebana.serving.view import ArrangementView, newest
+from ikebana.serving.view import CollectionView, newest
 
 
 class Limits(NamedTuple):
@@ -48,7 +48,7 @@ _CONFIG = {
 
 def run(
     text: str,
-    view_of: Callable[[str], ArrangementView],
+    view_of: Callable[[str], CollectionView],
     as_of: int | None = None,
     limits: Limits = Limits(),  # noqa: B008 - immutable
 ) -> Result:

@@ -1,8 +1,11 @@
 """Collections as tables of DuckDB: a row for each value, as often as it is there.
 
-A key or a value that is a JSON object gives a column for each of its fields, in the types that
-DuckDB finds in all of them; any other key is a column `key`, any other value a column `value`.
-Where a key and its value have a field of the same name, the column is the key's.
+Keys and values that are JSON objects give a column for each of their fields, in the kinds that the
+collection's shape has; if some are no objects, they are one column `key`, or `value`.  Where keys
+and values have a field of the same name, the column is the key's.
+
+Some keys are looked up in place of a scan only if the shape says that each key which fulfils the
+equalities has exactly these bytes.  So a query gives the same either way.
 """
 
 import json
@@ -15,12 +18,13 @@ import pyarrow as pa
 
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.serving.shape import Shape
 from ikebana.serving.sql.parsed import SqlError, Wanted
-from ikebana.serving.view import ArrangementView, Bounds, Row
+from ikebana.serving.view import Bounds, CollectionView, Row
 
 _MOST_LOOKUPS = 10_000
 _CHECK_EVERY = 10_000
-_SAMPLE = 200
+_KINDS = {int: "BIGINT", str: "VARCHAR"}
 
 
 class LoadLimits(NamedTuple):
@@ -32,7 +36,7 @@ class LoadLimits(NamedTuple):
 
 def load(
     database: duckdb.DuckDBPyConnection,
-    view: ArrangementView,
+    view: CollectionView,
     time: int,
     wanted: Wanted | None,
     limits: LoadLimits,
@@ -43,11 +47,12 @@ def load(
         SqlError: the collection is too large, or has values that are less than nothing.
     """
     name = view.meta.topic
-    keys = None if wanted is None else _keys(view, time, wanted)
+    keys = None if wanted is None else _keys(view, wanted)
     if keys is not None:
         rows: Iterable[Row] = map(Row, keys, view.get_many(keys, time))
     else:
-        size = view.count(Bounds(), time).bytes
+        # What is seen of some columns is as large as its reading shows.
+        size = view.count(Bounds(), time).bytes if view.columns is None else 0
         if size > limits.bytes:
             raise SqlError(
                 f'cannot read all of "{name}": it has {size:,} bytes, a query may read '
@@ -55,36 +60,24 @@ def load(
                 hint="Compare all columns of its key with constants, with = or IN.",
             )
         rows = view.rows(Bounds(), time)
-    columns = _bag(name, rows, limits)
-    # A few keys do not show all types: a column may be null in each of them.
-    sample = _bag(name, _first(view, time, _SAMPLE), limits) if keys is not None else ([], [])
-    _make(database, name, columns, sample)
+    _make(database, view, _bag(name, rows, limits))
 
 
-def _first(view: ArrangementView, time: int, most: int) -> list[Row]:
-    return view.page(Bounds(), time, None, most).rows
-
-
-def _keys(view: ArrangementView, time: int, wanted: Wanted) -> list[bytes] | None:
-    """Return the keys that equalities allow; None if they do not fix all parts of a key."""
-    rows = _first(view, time, 1)
-    if not rows or rows[0].key is None:
+def _keys(view: CollectionView, wanted: Wanted) -> list[bytes] | None:
+    """Return the keys that equalities allow; None if they do not tell them all."""
+    fields = view.meta.shape.keys.looked_up()
+    if fields is None:
         return None
-    try:
-        shape = json.loads(rows[0].key)
-    except ValueError:
-        return None
-    is_object = isinstance(shape, dict)
-    fields: dict[str, Any] = shape if is_object else {"key": shape}
     choices: list[dict[str, Any]] = [{}]
-    for field, example in fields.items():
+    for field, kind in fields.items():
         constants = wanted.get(field.lower())
         # A constant of another type would be cast by the comparison.
-        if constants is None or any(type(each) is not type(example) for each in constants):
+        if constants is None or any(_KINDS[type(each)] != kind for each in constants):
             return None
         choices = [{**choice, field: each} for choice in choices for each in constants]
         if len(choices) > _MOST_LOOKUPS:
             return None
+    is_object = view.meta.shape.keys.objects
     found = (choice if is_object else choice["key"] for choice in choices)
     return list(dict.fromkeys(canonical(json.dumps(each).encode()) for each in found))
 
@@ -97,7 +90,7 @@ def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str |
     for number, (key, found) in enumerate(rows):
         if number % _CHECK_EVERY == 0 and monotonic() > limits.deadline:
             raise SqlError("the query took too long", hint="Read fewer rows, or compare keys.")
-        shown = None if key is None else _json(key)
+        shown = None if key is None else as_json(key)
         for value, count in found.items():
             if count < 0:
                 raise SqlError(
@@ -108,80 +101,68 @@ def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str |
             if size > limits.bytes:
                 raise SqlError(f'cannot read "{name}": it has more than {limits.bytes:,} bytes')
             keys += [shown] * count
-            values += [_json(value)] * count
+            values += [as_json(value)] * count
     return keys, values
 
 
-def _json(data: bytes) -> str:
+def as_json(data: bytes) -> str:
     """Return bytes as the text of a JSON value; what is none becomes a string."""
     try:
-        text = data.decode()
-        canonical(data)
-    except (UnicodeDecodeError, DecodeError):
+        return canonical(data).decode()
+    except DecodeError:
         return json.dumps(data.decode(errors="backslashreplace"))
-    return text
 
 
 def _make(
     database: duckdb.DuckDBPyConnection,
-    name: str,
+    view: CollectionView,
     columns: tuple[list[str | None], list[str]],
-    sample: tuple[list[str | None], list[str]],
 ) -> None:
-    for table, (keys, values) in (("given", columns), ("sample", sample)):
-        arrow = pa.table({"k": pa.array(keys, pa.string()), "v": pa.array(values, pa.string())})
-        database.register("arriving", arrow)
-        database.execute(
-            f"CREATE TEMP TABLE {table} AS SELECT k::JSON AS k, v::JSON AS v FROM arriving"
-        )
-        database.unregister("arriving")
-    selected = [
-        f"CASE WHEN json_type({expression}) <> 'NULL' THEN {_typed(database, expression, kind)} "
-        f"END AS {quoted(column)}"
-        for column, expression, kind in _columns(database)
-    ]
-    # A collection without any row has no columns to be known.
+    keys, values = columns
+    arrow = pa.table({"k": pa.array(keys, pa.string()), "v": pa.array(values, pa.string())})
+    database.register("arriving", arrow)
+    selected = [f"{typed} AS {quoted(column)}" for column, typed in columns_of(view.meta.shape)]
+    # A collection that never had a row has no columns to be known.
     told = ", ".join(selected) or "NULL AS value"
-    database.execute(f"CREATE TABLE {quoted(name)} AS SELECT {told} FROM given")
-    database.execute("DROP TABLE given; DROP TABLE sample")
+    database.execute(
+        f"CREATE TABLE {quoted(view.meta.topic)} AS "
+        f"SELECT {told} FROM (SELECT k::JSON AS k, v::JSON AS v FROM arriving)"
+    )
+    database.unregister("arriving")
 
 
-def _columns(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, Any]]:
-    """Yield the columns of a table: name, expression, and what DuckDB says of its structure."""
+def columns_of(shape: Shape) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a table of keys `k` and values `v`, both JSON: name and expression."""
+    for column, expression, kind in _columns(shape):
+        typed = _typed(expression, kind)
+        yield column, f"CASE WHEN json_type({expression}) <> 'NULL' THEN {typed} END"
+
+
+def _columns(shape: Shape) -> Iterator[tuple[str, str, str]]:
+    """Yield name, expression and kind of each column."""
     taken: set[str] = set()
-    for side, alone in (("k", "key"), ("v", "value")):
-        answer = database.execute(
-            f"SELECT json_group_structure({side}) FROM (FROM given UNION ALL FROM sample) "
-            f"WHERE {side} IS NOT NULL"
-        ).fetchone()
-        if answer is None or answer[0] is None:
-            continue
-        structure = json.loads(answer[0])
-        found = {alone: (side, structure)}
-        if isinstance(structure, dict) and structure:
+    for name, alone, side in (("k", "key", shape.keys), ("v", "value", shape.values)):
+        fields = side.columns()
+        if fields is not None:
             found = {
-                field: (f"({side}->{_literal('$.' + json.dumps(field))})", each)
-                for field, each in structure.items()
+                field: (f"({name}->{_literal('$.' + json.dumps(field))})", kind)
+                for field, kind in sorted(fields.items())
             }
+        elif (kind := side.alone()) is not None:
+            found = {alone: (name, kind)}
+        else:
+            continue
         for field, (expression, kind) in found.items():
             if field.lower() not in taken:
                 taken.add(field.lower())
                 yield field, expression, kind
 
 
-def _typed(database: duckdb.DuckDBPyConnection, expression: str, kind: Any) -> str:
+def _typed(expression: str, kind: str) -> str:
     match kind:
         case "VARCHAR":
             return f"{expression}->>'$'"
-        case "UBIGINT" | "BIGINT":
-            # Not unsigned, for a difference of positive numbers may be negative.
-            narrow = f"TRY_CAST({expression}->>'$' AS BIGINT)"
-            answer = database.execute(
-                f"SELECT count({expression}->>'$') = count({narrow}) FROM given"
-            ).fetchone()
-            fits = answer is not None and answer[0]
-            return f"({expression}->>'$')::{'BIGINT' if fits else 'HUGEINT'}"
-        case "DOUBLE" | "BOOLEAN":
+        case "BIGINT" | "HUGEINT" | "DOUBLE" | "BOOLEAN":
             return f"({expression}->>'$')::{kind}"
         case _:
             return expression

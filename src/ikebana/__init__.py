@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StateMachine,
         Upsert,
     )
+    from ikebana.processor.spark.topic_source import register
     from ikebana.serving.aligned import follow
     from ikebana.serving.client import connect
     from ikebana.serving.folder import open  # noqa: A004 - ikebana.open
@@ -64,6 +65,7 @@ _HOMES = {
         "StateMachine",
         "Upsert",
     ),
+    "processor.spark.topic_source": ("register",),
     "serving.aligned": ("follow",),
     "serving.client": ("connect",),
     "serving.folder": ("open",),
@@ -104,6 +106,7 @@ __all__ = [
     "load",
     "negate",
     "open",
+    "register",
     "steps",
 ]
 

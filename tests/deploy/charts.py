@@ -16,6 +16,7 @@ CHART = ROOT / "helm" / "ikebana"
 SMALL = CHART / "ci" / "small-values.yaml"
 FULL = CHART / "ci" / "full-values.yaml"
 OPERATOR = CHART / "ci" / "operator-values.yaml"
+SERVE = CHART / "ci" / "serve-values.yaml"
 
 Object = dict[str, Any]
 

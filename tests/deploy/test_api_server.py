@@ -160,18 +160,34 @@ def test_an_upgrade_changes_the_pod_and_a_rollback_changes_it_back(
 ) -> None:
     """What the driver is started with follows the release's revision."""
 
-    def image() -> str:
+    def pod() -> tuple[str, str]:
+        """Its image, and the checksum of its pipeline."""
         (found,) = api.get("statefulset", "-n", namespace)["items"]
-        pod = found["spec"]["template"]["spec"]
-        named: str = pod["containers"][0]["image"]
-        return named
+        made = found["spec"]["template"]
+        notes = made["metadata"]["annotations"]
+        return made["spec"]["containers"][0]["image"], notes["checksum/pipeline"]
+
+    def pipeline() -> str:
+        found = api.get("configmap", "-n", namespace)["items"]
+        (text,) = (
+            each["data"]["pipeline.yaml"] for each in found if "pipeline.yaml" in each["data"]
+        )
+        return str(text)
 
     helm(api, namespace, "install", "r", CHART, "-f", SMALL)
-    before = image()
+    before, file = pod(), pipeline()
     helm(api, namespace, "upgrade", "r", CHART, "-f", SMALL, *setting({"image.tag": "next"}))
-    assert image() == "ikebana:next"
+    assert pod() == ("ikebana:next", before[1])
     helm(api, namespace, "rollback", "r")
-    assert image() == before
+    assert pod() == before
+
+    edited = file.replace("outputs: {", "outputs: {again: {from: aircraft, topic: again}, ")
+    changed = setting({"pipeline.file": edited})
+    helm(api, namespace, "upgrade", "r", CHART, "-f", SMALL, *changed)
+    assert (pod()[0], pipeline()) == (before[0], edited)
+    assert pod()[1] != before[1]
+    helm(api, namespace, "rollback", "r")
+    assert (pod(), pipeline()) == (before, file)
 
 
 def test_the_binary_is_the_kubernetes_that_it_says(control_plane: Path) -> None:

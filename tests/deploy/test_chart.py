@@ -9,6 +9,7 @@ from deploy.charts import (
     CHART,
     FULL,
     OPERATOR,
+    SERVE,
     SMALL,
     Object,
     container,
@@ -24,7 +25,7 @@ from deploy.charts import (
 )
 
 
-@pytest.mark.parametrize("values", [SMALL, FULL, OPERATOR], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [SMALL, FULL, OPERATOR, SERVE], ids=lambda path: path.stem)
 def test_lint(values: object) -> None:
     """Helm finds no fault with the chart, whatever is on."""
     done = run_helm("lint", "--strict", CHART, "-f", str(values))

@@ -174,7 +174,26 @@ def test_probes_ask_for_progress() -> None:
     assert {"name": "IKEBANA_HTTP", "value": "0.0.0.0:9000"} in driving["env"]
     assert driving["args"][-1] == "--ready-within=7"
     allowed = driving["startupProbe"]
-    assert allowed["periodSeconds"] * allowed["failureThreshold"] >= 600
+    # Also for an edit: what is on its way is finished first, and the state rewritten for shards.
+    assert allowed["periodSeconds"] * allowed["failureThreshold"] >= 3600
+
+
+def test_another_pipeline_replaces_the_pod_and_nothing_else() -> None:
+    """An edit keeps names, claims and selectors, and the file of before makes what there was."""
+    before = rendered(SMALL)
+    text = only(before, "ConfigMap", "r-ikebana-pipeline")["data"]["pipeline.yaml"]
+    edited = text.replace("outputs: {", "outputs: {again: {from: aircraft, topic: again}, ")
+    assert edited != text
+
+    after = rendered(SMALL, *setting({"pipeline.file": edited}))
+
+    assert only(after, "ConfigMap", "r-ikebana-pipeline")["data"]["pipeline.yaml"] == edited
+    pods = [only(found, "StatefulSet")["spec"]["template"] for found in (before, after)]
+    sums = [pod["metadata"]["annotations"].pop("checksum/pipeline") for pod in pods]
+    assert sums[0] != sums[1]
+    only(after, "ConfigMap", "r-ikebana-pipeline")["data"]["pipeline.yaml"] = text
+    assert after == before
+    assert rendered(SMALL, *setting({"pipeline.file": text})) == rendered(SMALL)
 
 
 def test_stopping_has_time() -> None:

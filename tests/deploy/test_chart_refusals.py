@@ -46,6 +46,43 @@ def test_wrong_values_are_refused(values: Path) -> None:
         ),
         pytest.param(
             SMALL,
+            {"serve.enabled": True},
+            "serve.tokens.secret: is missing; give it, serve.tls.clientCaKey, or serve.anyone",
+            id="served to everybody by mistake",
+        ),
+        pytest.param(
+            SMALL,
+            {"serve.enabled": True, "serve.anyone": True, "serve.tokens.secret": "readers"},
+            "serve.anyone: there are serve.tokens.secret",
+            id="tokens and everybody",
+        ),
+        pytest.param(
+            SMALL,
+            {"serve.enabled": True, "serve.tls.clientCaKey": "ca.crt"},
+            "serve.tls.secret: is missing",
+            id="an authority without a certificate",
+        ),
+        pytest.param(
+            SMALL,
+            {"serve.enabled": True, "serve.anyone": True, "serve.probesPort": 8080},
+            "serve.probesPort: is the port of reads",
+            id="one port for two",
+        ),
+        pytest.param(
+            SMALL,
+            {
+                "serve.enabled": True,
+                "serve.anyone": True,
+                "serve.autoscaling": {"enabled": True, "minReplicas": 9},
+            },
+            "serve.autoscaling.minReplicas: is more than",
+            id="more replicas than most",
+        ),
+        pytest.param(
+            SMALL, {"serve.retain": "long"}, "at '/serve/retain'", id="no length of history"
+        ),
+        pytest.param(
+            SMALL,
             {"kafka.bootstrapServers": ""},
             "kafka.bootstrapServers: is missing",
             id="no brokers",

@@ -8,7 +8,17 @@ import pytest
 import yaml
 
 from deploy import tools
-from deploy.charts import FULL, OPERATOR, SMALL, Object, executor_template, only, rendered, tool
+from deploy.charts import (
+    FULL,
+    OPERATOR,
+    SERVE,
+    SMALL,
+    Object,
+    executor_template,
+    only,
+    rendered,
+    tool,
+)
 
 # The oldest that the chart allows for, and a new one.
 VERSIONS = ("1.28", "1.36")
@@ -89,7 +99,7 @@ def problems(value: Any, schema: Object, path: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("values", [SMALL, FULL, OPERATOR], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [SMALL, FULL, OPERATOR, SERVE], ids=lambda path: path.stem)
 def test_kubernetes_own(values: Path, version: str, tmp_path: Path) -> None:
     """Objects of Kubernetes, among them the pod that Spark makes executors of, are as defined."""
     found = rendered(values)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from ikebana.codecs.error_record import error_record
 from ikebana.processor.kafka.broker import Broker
 from support.browsers import chromium, looking, picture
 from support.waiting import wait_until
@@ -246,12 +247,33 @@ def test_the_plan_has_the_figures_of_its_outputs(page: Page, url: str, flights: 
     page.goto(f"{url}#/plan")
 
     box = page.locator("[data-box='output whereabouts']").first
-    expect(box.locator("[data-figure=keys]")).to_have_text("61 keys")
+    expect(box.locator("[data-figure=keys]")).to_have_text(re.compile(r"^61 keys, [0-9.]+ kB$"))
     expect(box.locator("[data-figure=frontier]")).to_contain_text("frontier 20")
     picture(page, "console-plan")
     box.focus()
     box.press("Enter")
     expect(page.locator("main h2")).to_contain_text(flights.topic)
+
+
+def test_errors_are_counted_and_their_records_shown(
+    page: Page, url: str, flights: Flights
+) -> None:
+    """As text, and without those that are taken back."""
+    page.goto(f"{url}#/errors")
+    expect(page.get_by_text("There are none.")).to_be_visible()
+
+    wrong = error_record("the value is no JSON", ("flights", 0, 7), b"N1", HOSTILE.encode())
+    more = error_record("the value is no JSON", ("flights", 0, 8), b"N2", b"{")
+    other = error_record("an expression failed", None, b"N3", None)
+    now = time.time_ns() // 1_000_000
+    rows: list[Row] = [(0, None, each, now, 1) for each in (wrong, more, other)]
+    flights.errors.batch(rows, now + 1)
+
+    expect(page.locator("tr", has_text="the value is no JSON").first).to_contain_text("2")
+    expect(page.locator(".rows tr", has_text=HOSTILE)).to_contain_text("N1")
+    picture(page, "console-errors")
+    flights.errors.batch([(0, None, each, now + 1, -1) for each in (wrong, more, other)], now + 2)
+    expect(page.get_by_text("There are none.")).to_be_visible()
 
 
 def test_sql_is_asked_as_of_one_time(page: Page, url: str, flights: Flights) -> None:

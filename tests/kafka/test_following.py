@@ -1,18 +1,26 @@
 """`ikebana.follow` over topics on a broker: every format, tokens, and topics made anew."""
 
+import functools
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import ikebana
 from ikebana.codecs import cdcv2, diff
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka import client, following, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.serving.aligned import AlignedBatch
+from ikebana.serving.retention import USUAL
+from ikebana.serving.service import Service, Wanted
+from support.waiting import wait_until
 from support.written_topics import Row, Written
 
 pytestmark = pytest.mark.kafka
+
+SERVING = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 FIRST: list[Row] = [
     (0, b'"frank"', b'"mcsherry"', 1, 1),
@@ -107,8 +115,6 @@ def test_a_topic_made_anew_is_refused(written: Written) -> None:
 
 
 def _made_anew(written: Written) -> Written:
-    from support.waiting import wait_until
-
     wait_until(
         lambda: not topics.describe(written.admin, [written.name, written.name + ".progress"]),
         30,
@@ -134,6 +140,45 @@ def test_a_token_of_other_topics_and_a_format_without_tokens_are_refused(
         )
     with pytest.raises(ConfigError, match='there is no format "dif"'):
         ikebana.follow(written.name, bootstrap_servers=servers, format="dif")
+
+
+def test_the_join_of_the_docs_runs(
+    written: Written,
+    broker: Broker,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each update meets what its key had at its own time in the folder of a server."""
+    planes = Written(broker.bootstrap_servers, topic_name("planes"))
+    planes.batch([(0, b'"frank"', b"1", 1, 1)], 4)
+    planes.batch([(0, b'"frank"', b"1", 4, -1), (0, b'"frank"', b"2", 4, 1)], 10)
+    written.batch(FIRST, 10)
+    blocks = re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.DOTALL)
+    [block] = [each for each in blocks if "as_of_join(batches" in each]
+    block = block.replace('"whereabouts"', repr(written.name)).replace(
+        '"planes"', repr(planes.name)
+    )
+    settings = {"bootstrap.servers": written.servers}
+    wanted = Wanted({planes.name: "diff"}, tmp_path / "served", USUAL)
+    service = Service(wanted, functools.partial(following.follow, settings), print)
+    service.start()
+    try:
+        wait_until(lambda: service.view(planes.name).meta.upper == 10, 30, "it is served")
+        follow = functools.partial(ikebana.follow, bootstrap_servers=written.servers)
+        monkeypatch.setattr(ikebana, "follow", follow)
+        monkeypatch.chdir(tmp_path)
+        exec(compile(block, "the join", "exec"), {})
+    finally:
+        service.close()
+
+    found = capsys.readouterr().out.splitlines()
+    assert sorted(line for line in found if "frank" in line) == [
+        "1 b'\"frank\"' b'\"mcsherry\"' b'1' 1",
+        "5 b'\"frank\"' b'\"mcsherry\"' b'2' -1",
+        "5 b'\"frank\"' b'\"zappa\"' b'2' 1",
+    ]
 
 
 def test_upserts_are_followed_as_updates(

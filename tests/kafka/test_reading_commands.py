@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord
@@ -244,6 +246,38 @@ def test_a_snapshot_prints_all_keys_in_one_way(
         {"key": None, "value": {"base64": ""}, "count": 1},
         {"key": "7", "value": {"base64": "/w=="}, "count": 1},
         {"key": "N7", "value": {"base64": "e30="}, "count": 1},
+    ]
+
+
+@pytest.mark.parametrize("output", ["csv", "parquet", "arrow"])
+def test_a_snapshot_is_a_table_with_columns(written: Written, output: str) -> None:
+    """A column for each field, in its type, and the count; a field of this name stays one."""
+    written.batch(
+        [
+            (0, b'{"id":1}', b'{"count":2.5,"name":"tea","tags":["a"]}', 1, 3),
+            (1, b'{"id":2}', b'{"count":null,"name":"milk"}', 1, 1),
+        ],
+        10,
+    )
+    command = [*COMMAND, "snapshot", written.name, "--output", output]
+    command += ["--bootstrap-servers", written.servers]
+    printed = subprocess.run(command, check=True, capture_output=True).stdout
+
+    if output == "csv":
+        assert printed.decode().splitlines() == [
+            '"id","count","name","tags","count_"',
+            '1,2.5,"tea","[""a""]",3',
+            '2,,"milk",,1',
+        ]
+        return
+    table = (
+        parquet.read_table(pa.BufferReader(printed))
+        if output == "parquet"
+        else pa.ipc.open_stream(printed).read_all()
+    )
+    assert table.to_pylist() == [
+        {"id": 1, "count": 2.5, "name": "tea", "tags": '["a"]', "count_": 3},
+        {"id": 2, "count": None, "name": "milk", "tags": None, "count_": 1},
     ]
 
 

@@ -2,10 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +13,7 @@ from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.ground.check import Check
+from support.guarded_pipelines import Guarded
 from support.pipeline_processes import Pipeline
 from support.secured_broker import Rule, Secured
 
@@ -81,29 +79,6 @@ def all_rules(name: str) -> list[Rule]:
 def makers(name: str) -> list[Rule]:
     """What is needed to make the topics."""
     return [Rule(TOPIC, topic, CREATE) for topic in own_topics(name)]
-
-
-@dataclass(frozen=True)
-class Guarded(Pipeline):
-    """A pipeline with a hop, whose clients are users of a secured broker."""
-
-    clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """The pipeline file."""
-        found = super().document()
-        found["inputs"]["changes"]["format"] = {"key": "bytes", "value": "json"}
-        found["operators"]["counts"] = {
-            "reduce": "current",
-            "by": "value",
-            "aggregates": {"n": "count(*)"},
-        }
-        found["outputs"]["out"] = {"from": "counts", "topic": self.target, "partitions": 1}
-        found["kafka"] = dict(self.clients["kafka"])
-        for section in ("source", "sink"):
-            if section in self.clients:
-                found.setdefault(section, {})["kafka"] = dict(self.clients[section])
-        return found
 
 
 def guarded(secured: Secured, folder: Path, name: str, user: str, **more: str) -> Guarded:

@@ -18,7 +18,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 from support.pipeline_processes import create
 
 pytestmark = pytest.mark.kafka

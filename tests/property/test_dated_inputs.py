@@ -243,8 +243,56 @@ def test_two_pipelines_in_a_row_are_as_one(
         )
 
 
-def test_several_diff_topics_are_read_up_to_the_least_of_their_frontiers() -> None:
-    """So their data are always those of one time."""
+def collections(updates: Iterable[KeyedUpdate], times: range) -> list[dict[Any, int]]:
+    """The collection at each of these times."""
+    return [
+        dict(consolidated(u._replace(time=0) for u in updates if u.time <= time)) for time in times
+    ]
+
+
+@unhurried
+@given(
+    st.lists(upserts, min_size=1, max_size=20),
+    st.randoms(use_true_random=False),
+    st.integers(1, 3),
+)
+def test_a_pipeline_that_begins_at_a_snapshot_is_as_one_that_began_before(
+    messages: list[tuple[str, str | None]], choice: Random, shards: int
+) -> None:
+    """At the time of the snapshot and at all later ones, whenever it is started and restarted."""
+    topics = Topics()
+    assert topics.messages["names"][0] == topics.messages["between"][0] == []
+    first, whole = Run(FIRST, topics, shards), Run(WHOLE, topics, 1)
+    compacted_at = choice.randrange(len(messages))
+    second = None
+    for at, (key, value) in enumerate(messages):
+        raw = None if value is None else canonical.encode(value)
+        topics.send("names", canonical.encode(key), raw)
+        if at == compacted_at:
+            first.read()
+            topics.compact("between")
+        elif choice.random() < 0.5:
+            first.batch()
+        if at >= compacted_at and second is None and choice.random() < 0.5:
+            second = Run(SECOND, topics, shards)
+        if second is not None and choice.random() < 0.3:
+            second.batch()
+            if choice.random() < 0.3:
+                second.restart()
+    for run in (first, second := second or Run(SECOND, topics, shards), whole):
+        run.read()
+
+    since = topics.snapshots["between"].time
+    assert set(second.frontiers.values()) == {whole.last.upper}
+    times = range(since, whole.last.upper)
+    for name in ("out", "all"):
+        found = second.written.updates[name]
+        assert all(update.time >= since for update in found)
+        assert collections(found, times) == collections(whole.written.updates[name], times)
+
+
+def two_diff_topics() -> tuple[Topics, Plan]:
+    """Topics "a" and "b" without a message, and a plan that adds them up."""
     topics = Topics()
     plan = Plan(
         "both",
@@ -254,6 +302,31 @@ def test_several_diff_topics_are_read_up_to_the_least_of_their_frontiers() -> No
     )
     for topic in "ab":
         assert topics.messages[topic][0] == []
+    return topics, plan
+
+
+def test_topics_with_snapshots_of_several_times_begin_at_the_latest() -> None:
+    """What another topic has had before counts at that time."""
+    topics, plan = two_diff_topics()
+    publish(topics, "a", 0, 10, [3, 7])
+    topics.compact("a")
+    publish(topics, "b", 0, 15, [7, 14])
+    topics.compact("b")
+    publish(topics, "a", 10, 20, [12, 14, 17])
+    run = Run(plan, topics)
+    run.read()
+    assert run.last.upper == 15
+    (update,) = consolidated(run.written.updates["out"]).items()
+    assert (update[0][2], update[1]) == (14, 6)
+    publish(topics, "b", 15, 18, [17])
+    run.read()
+    assert run.last.upper == 18
+    assert consolidated(run.written.updates["out"])[b'"k"', b"1", 17] == 2
+
+
+def test_several_diff_topics_are_read_up_to_the_least_of_their_frontiers() -> None:
+    """So their data are always those of one time."""
+    topics, plan = two_diff_topics()
     run = Run(plan, topics)
     publish(topics, "a", 0, 10, [3, 7])
     publish(topics, "a", 10, 20, [12])

@@ -18,7 +18,7 @@ from ikebana.codecs import canonical
 from ikebana.processor.batch import hops
 from ikebana.processor.planning import progress
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
 

@@ -4,6 +4,8 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,8 +38,18 @@ lefts = st.one_of(histories([b"one", b"two"], 20), histories([b"one"], 60))
 rights = histories([b"5", b"7", b"x" * 1_500, b"y" * 1_500], 15)
 
 
+def by_first_byte(data: Sequence[bytes]) -> list[bytes]:
+    """Locks of data by the first byte alone: "two" and "three" are of the same."""
+    return [datum[:1] for datum in data]
+
+
 def defined(
-    left: Iterable[KeyedUpdate], right: Sequence[KeyedUpdate], *, sees_equal: bool, outer: bool
+    left: Iterable[KeyedUpdate],
+    right: Sequence[KeyedUpdate],
+    *,
+    sees_equal: bool,
+    outer: bool,
+    locks: locked.Locks | None = None,
 ) -> tuple[Counter[Match], Counter[tuple[bytes | None, int]]]:
     """The matches, and of which keys how often nothing was there to retract, one by one."""
     found, errors = Counter[Match](), Counter[tuple[bytes | None, int]]()
@@ -45,19 +57,25 @@ def defined(
     sums = Counter[tuple[int, bytes | None, bytes]]()
     for key, value, time, diff in left:
         sums[time, key, value] += diff
-    for (time, key, value), diff in sorted(sums.items()):
+    # What retractions of a time have taken back, by what insertions must have in common with them.
+    back: dict[tuple[Any, ...], list[list[Match]]] = {}
+    in_order = sorted(sums.items(), key=lambda each: (each[0][0], each[1] > 0, each[0]))
+    for (time, key, value), diff in in_order:
         stack = stacks.setdefault((key, value), [])
-        if diff > 0:
+        own = (time, key, *([value] if locks is None else locks([value])))
+        for _ in range(diff):
             lookup = LookupRow(key or b"", (key, value), time, 1, sees_equal)
-            stack += [matched(right, [lookup], outer=outer)] * diff
+            kept = back.get(own)
+            met = kept.pop(0) if kept else matched(right, [lookup], outer=outer)
+            stack.append([match._replace(payload=(key, value)) for match in met])
             for match in stack[-1]:
-                found[match._replace(diff=0)] += diff * match.diff
-            continue
+                found[match._replace(time=time, diff=0)] += match.diff
         for _ in range(-diff):
             if not stack:
                 errors[key, time] += 1
                 continue
-            for match in stack.pop():
+            back.setdefault(own, []).append(stack.pop())
+            for match in back[own][-1]:
                 found[match._replace(time=time, diff=0)] -= match.diff
     return Counter({m: n for m, n in found.items() if n}), errors
 
@@ -82,6 +100,7 @@ def ran(
     sees_equal: bool = True,
     outer: bool = False,
     between: Callable[[MemoryStore], MemoryStore] = lambda store: store,
+    locks: locked.Locks | None = None,
 ) -> tuple[MemoryStore, list[Match], list[KeyedUpdate]]:
     """The matches and the errors of all batches, and the store after them."""
     store, arranged, lower = MemoryStore(), MemoryStore(), 0
@@ -91,9 +110,8 @@ def ran(
         arrangement = Arrangement(arranged, interval, lower)
         arrangement.update(update for update in right if update.time in interval)
         own = [update for update in left if update.time in interval]
-        fresh = locked.step(
-            store, own, interval, meeting(arrangement, sees_equal=sees_equal, outer=outer), "j"
-        )
+        meet = meeting(arrangement, sees_equal=sees_equal, outer=outer)
+        fresh = locked.step(store, own, interval, meet, "j", locks)
         arrangement.settle(upper)
         found.matches.extend(fresh.matches)
         found.errors.extend(fresh.errors)
@@ -121,7 +139,14 @@ uppers = st.sets(st.integers(1, END - 1), max_size=4).map(lambda ends: [*sorted(
 
 
 @unhurried
-@given(left=lefts, right=rights, ends=uppers, sees_equal=st.booleans(), outer=st.booleans())
+@given(
+    left=st.one_of(lefts, histories([b"one", b"two", b"three"], 40)),
+    right=rights,
+    ends=uppers,
+    sees_equal=st.booleans(),
+    outer=st.booleans(),
+    locks=st.sampled_from([None, by_first_byte]),
+)
 def test_a_retraction_takes_back_the_latest_insertion(
     left: list[KeyedUpdate],
     right: list[KeyedUpdate],
@@ -129,13 +154,17 @@ def test_a_retraction_takes_back_the_latest_insertion(
     *,
     sees_equal: bool,
     outer: bool,
+    locks: locked.Locks | None,
 ) -> None:
-    """In order, also of what has met nothing, over any cut and restarts."""
-    _, matches, errors = ran(
-        left, right, ends, sees_equal=sees_equal, outer=outer, between=reopened
-    )
+    """In order, also of what has met nothing, over any cut and restarts.
 
-    expected, missing = defined(left, right, sees_equal=sees_equal, outer=outer)
+    If data are locked by a part, an insertion that agrees in it with a retraction of its time
+    takes over what that has met.
+    """
+    how: Any = {"sees_equal": sees_equal, "outer": outer, "locks": locks}
+    _, matches, errors = ran(left, right, ends, between=reopened, **how)
+
+    expected, missing = defined(left, right, **how)
     assert summed(matches) == expected
     assert failed(errors) == missing
     assert all(match.diff for match in matches)
@@ -170,14 +199,18 @@ def test_many_results_of_one_row_are_taken_back_in_order(
 
 
 @unhurried
-@given(st.data(), lefts, rights, uppers)
+@given(st.data(), lefts, rights, uppers, st.sampled_from([None, by_first_byte]))
 def test_neither_the_cut_nor_the_order_matters(
-    data: st.DataObject, left: list[KeyedUpdate], right: list[KeyedUpdate], ends: list[int]
+    data: st.DataObject,
+    left: list[KeyedUpdate],
+    right: list[KeyedUpdate],
+    ends: list[int],
+    locks: locked.Locks | None,
 ) -> None:
     """The same entries, however updates come."""
-    store, _, _ = ran(left, right, [END])
+    store, _, _ = ran(left, right, [END], locks=locks)
     permuted = data.draw(st.permutations(left)), data.draw(st.permutations(right))
-    again, _, _ = ran(*permuted, ends)
+    again, _, _ = ran(*permuted, ends, locks=locks)
 
     assert entries(again) == entries(store)
 
@@ -233,6 +266,37 @@ def test_locked_beside_current() -> None:
     assert [match[1:] for match in half_join(arrangement, lookups)] == [
         (b"5", 2, 1),
         (b"7", 4, -1),
+    ]
+
+
+def test_an_update_that_leaves_the_lock_keeps_what_was_met() -> None:
+    """An order of price 5 is changed when that is 7: it looks up only when its lock changes."""
+    asked: list[bytes] = []
+
+    def meet(asking: Iterable[locked.Asked]) -> Iterable[Match]:
+        for _, payload, value, time in asking:
+            asked.append(value)
+            yield Match(payload, b"5" if time < 3 else b"7", time, 1)
+
+    store, found = MemoryStore(), []
+    orders = [b"tea, 1", b"tea, 2", b"tea, 3", b"ink, 3", b"tea, 3"]
+    for time, (before, after) in enumerate(pairwise([b"", *orders]), start=2):
+        own = [KeyedUpdate(KEY, before, time, -1)] if before else []
+        own.append(KeyedUpdate(KEY, after, time, 1))
+        step = locked.step(store, own, Interval(time, time + 1), meet, "j", by_first_byte)
+        found += [(match.payload[1], *match[1:]) for match in step.matches]
+
+    assert asked == [b"tea, 1", b"ink, 3", b"tea, 3"]
+    assert found == [
+        (b"tea, 1", b"5", 2, 1),
+        (b"tea, 1", b"5", 3, -1),
+        (b"tea, 2", b"5", 3, 1),
+        (b"tea, 2", b"5", 4, -1),
+        (b"tea, 3", b"5", 4, 1),
+        (b"tea, 3", b"5", 5, -1),
+        (b"ink, 3", b"7", 5, 1),
+        (b"ink, 3", b"7", 6, -1),
+        (b"tea, 3", b"7", 6, 1),
     ]
 
 

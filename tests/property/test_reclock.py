@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.timing.reclock import Look, Positions, SourceOffset, mint, slices
+from ikebana.processor.rows.placing import OWN
+from ikebana.processor.timing.reclock import mint
+from ikebana.processor.timing.slices import slices
+from ikebana.processor.timing.source_offset import Positions, SourceOffset
+from ikebana.processor.timing.taking import Look
 from support.strategies import unhurried
 
 
@@ -201,10 +205,10 @@ def test_in_the_offset_domain_each_record_has_a_time_of_its_own(log: Log) -> Non
 @unhurried
 @given(logs())
 def test_topics_are_ordered_as_the_plan_lists_them(log: Log) -> None:
-    """Inputs in the order of the plan, topics in that of the input."""
-    topics = [topic for source in log.plan.inputs for topic in source.topics]
+    """Each input has the order of its own topics, whatever other inputs there are."""
+    ranks = {t: OWN + at for source in log.plan.inputs for at, t in enumerate(source.topics)}
 
-    assert all(one.order == topics.index(one.topic) for batch in log.reads() for one in batch)
+    assert all(one.order == ranks[one.topic] for batch in log.reads() for one in batch)
 
 
 @unhurried

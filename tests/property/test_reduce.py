@@ -191,7 +191,7 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
 
 def spread(
     kind: str, numbers: Sequence[tuple[Fraction, int]], count: int, total: Fraction
-) -> Decimal | None:
+) -> int | Decimal | None:
     """The mean square of the distances from the mean, or its root, with 15 digits."""
     by = count - 1 if kind.endswith("samp") else count
     if by < 1:
@@ -202,7 +202,9 @@ def spread(
         return None
     variance = quotient(apart, by, 60)
     root = variance.sqrt(Context(prec=60)) if kind.startswith("stddev") else variance
-    return Context(prec=15).plus(root)
+    rounded = Context(prec=15).plus(root)
+    # Beyond all doubles only integers have a form.
+    return int(rounded) if rounded.adjusted() > 308 else rounded
 
 
 def quotient(total: Fraction, by: int, digits: int) -> Decimal:
@@ -274,6 +276,30 @@ def test_incremental_is_batch(data: st.DataObject, updates: list[KeyedUpdate]) -
         told = accumulate(pairs(errors), time)
         assert sorted(told.values()) == sorted(expected_errors(updates, time).values())
     assert len(set(consolidate(pairs(found)))) == len(found)
+
+
+@unhurried
+@given(st.data(), histories())
+def test_a_key_may_have_results_without_rows(
+    data: st.DataObject, updates: list[KeyedUpdate]
+) -> None:
+    """Always one: that of its rows, also of none; other keys are as they are without it."""
+    store = MemoryStore()
+    found: list[KeyedUpdate] = []
+    uppers = sorted(data.draw(st.sets(st.integers(0, 9), max_size=4)) | {10})
+    for lower, upper in zip([0, *uppers], uppers, strict=False):
+        interval = Interval(lower, upper)
+        own = [update for update in updates if update.time in interval]
+        found += reduce.step(store, own, interval, AGGREGATES, always=b"k").updates
+
+    for time in range(10):
+        every = expected(updates, time)
+        others = {(key, value): 1 for key, value in every if key != b"k"}
+        collected = accumulate(pairs(updates), time)
+        counted = [(canonical.decode(row), n) for (of, row), n in collected.items() if of == b"k"]
+        results = {one.name: expected_of(one, counted) for one in AGGREGATES}
+        always = {(b"k", canonical.encode(results)): 1}
+        assert accumulate(pairs(found), time) == others | always
 
 
 @unhurried

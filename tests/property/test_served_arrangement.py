@@ -1,6 +1,7 @@
 """A served arrangement reads as a list of updates does, as of every time that it still has."""
 
 import contextlib
+import copy
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -88,6 +89,57 @@ def test_every_time_between_since_and_upper_is_exact(
         made.close()
 
 
+@given(batches(), st.integers(0, 12), st.data())
+def test_a_view_stays_what_it_is_while_batches_come(
+    given_: list[Batch], retain: int, data: st.DataObject
+) -> None:
+    """Also a view that is read while, or after, its times have passed out of retention."""
+    with _folder() as path:
+        oracle, made = Oracle(), arrangement(path, retain)
+        used: list[tuple[ArrangementView, Oracle]] = []
+        for number, batch in enumerate(given_):
+            oracle.add(batch.updates)
+            made.apply(closed(batch, number))
+            for view, then in used:
+                _agrees(view, then)
+                _changes_agree(view, then)
+            used = [each for each in used if data.draw(st.booleans(), "still used")]
+            used.append((made.view(), copy.deepcopy(oracle)))
+        for view, then in used:
+            _agrees(view, then)
+        made.close()
+
+
+@given(batches(), st.integers(0, 12), st.data())
+def test_a_scan_is_of_one_state_while_batches_come(
+    given_: list[Batch], retain: int, data: st.DataObject
+) -> None:
+    """Batches are written between the rows that it gives."""
+    with _folder() as path:
+        oracle, made = Oracle(), arrangement(path, retain)
+        first, *later = enumerate(given_)
+        oracle.add(first[1].updates)
+        made.apply(closed(first[1], 0))
+        view = made.view()
+        time = data.draw(st.integers(max(view.meta.since, -4), view.meta.upper - 1), "as of")
+        expected, found = oracle.collection(time), {}
+        rows = view.rows(Bounds(), time)
+        for key, values in rows:
+            found.update({(key, value): count for value, count in values.items()})
+            for number, batch in later[: data.draw(st.integers(0, len(later)), "batches")]:
+                made.apply(closed(batch, number))
+                del later[0]
+        assert found == expected
+        made.close()
+
+
+def _changes_agree(view: ArrangementView, oracle: Oracle) -> None:
+    above, upto = max(view.meta.since, -4), view.meta.upper - 1
+    page = view.changes(above, upto, None, 1000)
+    found = {(key, value, time): diff for key, value, time, diff in page.updates}
+    assert found == oracle.changes(above, upto)
+
+
 @given(batches(), st.integers(0, 12))
 def test_changes_are_the_updates_between_two_times(given_: list[Batch], retain: int) -> None:
     """Added to the collection at the first, they make the one at the second."""
@@ -153,7 +205,9 @@ def test_nothing_is_left_of_what_has_expired(given_: list[Batch]) -> None:
         left = oracle.collection(upper)
         undone = [KeyedUpdate(key, value, upper, -count) for (key, value), count in left.items()]
         made.apply(closed(Batch(upper, upper + 1, undone)))
-        made.apply(closed(Batch(upper + 1, upper + 10, [])))
+        # The view before a batch is in use while the batch is written, so history outlives it.
+        made.apply(closed(Batch(upper + 1, upper + 9, [])))
+        made.apply(closed(Batch(upper + 9, upper + 10, [])))
         assert [key for key, _ in made.view().database.scan(b"", None)] == [b"m"]
         assert made.view().count(Bounds(), upper + 9) == (made.view().meta.totals)
         assert made.view().meta.totals.keys == made.view().meta.totals.bytes == 0
@@ -187,14 +241,14 @@ def test_a_torn_copy_is_a_whole_earlier_state_or_is_refused(
             oracle.add(batch.updates)
             made.apply(closed(batch, number))
             uppers.add(batch.upper)
-        copy = path.with_name("copy")
-        shutil.copytree(path, copy)
+        torn_path = path.with_name("copy")
+        shutil.copytree(path, torn_path)
         made.close()
-        [log] = copy.glob("*.log")
+        [log] = torn_path.glob("*.log")
         whole = log.read_bytes()
         log.write_bytes(whole[: data.draw(st.integers(0, len(whole)), "bytes of the log")])
         try:
-            torn = arrangement(copy, 100)
+            torn = arrangement(torn_path, 100)
         except LocalDamageError:
             return
         meta = torn.view().meta

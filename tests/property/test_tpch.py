@@ -12,14 +12,7 @@ TIMES = 3
 CHANGES = history(Random(7), TIMES)
 
 
-# One of each kind of query; q21 alone takes minutes.
-SHOWN = ("q1", "q3", "q6", "q13", "q16", "q18")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if name in SHOWN else pytest.param(name, marks=pytest.mark.full) for name in QUERIES],
-)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_query_is_what_duckdb_answers_at_every_time(name: str) -> None:
     query = QUERIES[name]
 

@@ -347,7 +347,7 @@ def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
     found = kernel.step(store, data.draw(chunked(later)), Interval(0, 100))
     upserts = history(first + later)
 
-    assert waited == ([], [], 0)
+    assert waited == ([], [], 0, ())
     assert found.drift == upsert_oracle.drift(upserts, 100)
     for as_of in upsert_oracle.times(upserts):
         assert accumulate(pairs(found.updates), as_of) == upsert_oracle.collection(upserts, as_of)

@@ -14,9 +14,12 @@ from ikebana.codecs import canonical
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.compacting import Compaction
 from support.output_judge import committed, progress_of
 from support.pipeline_processes import Written, create, produce, upserts, written
 from support.waiting import wait_until
+from support.written_topics import Row
+from support.written_topics import Written as HandWritten
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -205,3 +208,55 @@ def test_chained_pipelines_are_as_one(
         chained = updates(servers, f"{names[1]}.{name}")
         assert chained == updates(servers, f"{names[2]}.{name}"), name
         assert chained
+
+
+def test_a_pipeline_begins_at_a_snapshot(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Of a topic that has lost its beginning; and goes on after a restart, and more compaction."""
+    servers, name = broker.bootstrap_servers, topic_name("counts")
+    topic = HandWritten(servers, topic_name("between"))
+    rows: list[Row] = [
+        (n % 2, b'"%d"' % n, b'{"v":%d}' % (n % 3), 1 + n // 6 * 3, 1) for n in range(12)
+    ]
+    topic.batch(rows[:6], 3)
+    topic.batch(rows[6:], 6)
+
+    def compacted(upto: int) -> int:
+        compaction = Compaction({"bootstrap.servers": servers}, topic.name)
+        done = compaction.compact(upto)
+        compaction.delete(1)
+        compaction.close()
+        assert done is not None
+        return done.record.time
+
+    assert compacted(5) == 5
+    pipeline = written(
+        tmp_path,
+        servers,
+        name,
+        {
+            "inputs": {"current": {"topic": topic.name, "format": "diff"}},
+            "operators": {
+                "by_value": {"reduce": "current", "by": "value", "aggregates": {"n": "count(*)"}}
+            },
+            "outputs": {"by_value": {"from": "by_value", "topic": f"{name}.by_value"}},
+        },
+    )
+    topic.batch([(0, b'"0"', b'{"v":0}', 7, -1)], 9)
+    pipeline.drained()
+    topic.batch([(0, b'"2"', b'{"v":2}', 10, -1)], 12)
+    # What the pipeline has not read is still there.
+    assert compacted(8) == 8
+    pipeline.drained()
+
+    told = progress_of(servers, f"{name}.by_value")
+    assert (told[0].lower, told[-1].upper) == (5, 12)
+    found: dict[int, Counter[bytes]] = {}
+    for (datum, time), diff in updates(servers, f"{name}.by_value").items():
+        found.setdefault(time, Counter())[datum] += diff
+    assert {time: sum(found[time].values()) for time in found} == {5: 3, 7: 0, 10: 0}
+    assert {json.loads(datum)[1]["n"] for datum in found[5]} == {4}
+    for time in (7, 10):
+        changed = {json.loads(datum)[1]["n"]: diff for datum, diff in found[time].items()}
+        assert changed == {4: -1, 3: 1}

@@ -13,7 +13,7 @@ import pytest
 from ikebana.codecs import canonical
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed, progress_of
-from support.pipeline_processes import create, produce, written
+from support.pipeline_processes import Written, create, produce, written
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -107,20 +107,26 @@ def test_outputs_follow_the_edits_of_a_file(
         assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
 
 
-def test_a_run_that_has_died_is_finished_before_an_edit(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
-    """What has hopped and what is unfinished, under the plan of before; then the new plan."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
+def died(servers: str, name: str, place: Path) -> tuple[Written, dict[int, dict[str, int]]]:
+    """A pipeline that died after one shard had committed a batch, and the orders that it read."""
     create(servers, f"{name}.orders", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
     rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
     produce(servers, f"{name}.orders", rows)
     first = sections(name, 10, {"n": "count(*)"}, joined=False)
-    pipeline = replace(written(tmp_path, servers, name, {}), sections=first)
+    pipeline = replace(written(place, servers, name, {}), sections=first)
     with pipeline.start("--once", fault="after_commit:1:1:all") as run:
         run.wait(120)
     assert run.once.exists()
+    return pipeline, orders
+
+
+def test_a_run_that_has_died_is_finished_before_an_edit(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What has hopped and what is unfinished, under the plan of before; then the new plan."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    pipeline, orders = died(servers, name, tmp_path)
     logged = pipeline.log("offsets")
     assert max(logged) > max(pipeline.log("commits"))
 
@@ -146,15 +152,7 @@ def test_another_number_of_shards_is_taken_up_by_a_start(
 ) -> None:
     """With a filter that changes too, after a death of the old run, and one while rescaling."""
     servers, name = broker.bootstrap_servers, topic_name("shop")
-    create(servers, f"{name}.orders", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows)
-    first = sections(name, 10, {"n": "count(*)"}, joined=False)
-    pipeline = replace(written(tmp_path, servers, name, {}), sections=first)
-    with pipeline.start("--once", fault="after_commit:1:1:all") as run:
-        run.wait(120)
-    assert run.once.exists()
+    pipeline, orders = died(servers, name, tmp_path)
 
     edited = replace(
         pipeline, sections=sections(name, 20, {"n": "count(*)"}, joined=False), shards=3
@@ -181,11 +179,11 @@ def test_another_number_of_shards_is_taken_up_by_a_start(
         assert [each.batch for each in records] == list(range(len(records)))
 
 
-def narrow(name: str, select: dict[str, str]) -> str:
+def narrow(name: str, select: dict[str, str], **times: Any) -> str:
     """A file whose state has only the columns of a select."""
     return json.dumps(
         {
-            "inputs": {"orders": {"topic": f"{name}.orders", "columns": ORDERS}},
+            "inputs": {"orders": {"topic": f"{name}.orders", "columns": ORDERS, **times}},
             "operators": {
                 "order": {"upsert": "orders"},
                 "slim": {"linear": "order", "select": select},
@@ -195,8 +193,9 @@ def narrow(name: str, select: dict[str, str]) -> str:
     )
 
 
+@pytest.mark.parametrize("dated", [False, True], ids=["ingest", "event time"])
 def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, *, dated: bool
 ) -> None:
     """With a death while it is read; then the topic gets the difference."""
     servers, name = broker.bootstrap_servers, topic_name("shop")
@@ -205,7 +204,8 @@ def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
     rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
     produce(servers, f"{name}.orders", rows)
     pipeline = written(tmp_path, servers, name, {}, limit=60)
-    first = replace(pipeline, sections=narrow(name, {"a": "amount"}))
+    times = {"event_time": {"clock": "kafka", "idle": "1s"}} if dated else {}
+    first = replace(pipeline, sections=narrow(name, {"a": "amount"}, **times))
     first.drained()
     assert shown(servers, f"{name}.slim") == counted([(k, {"a": k}) for k in orders])
 
@@ -213,18 +213,24 @@ def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
     orders |= more
     rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in more.items()]
     produce(servers, f"{name}.orders", rows)
-    wider = replace(pipeline, sections=narrow(name, {"a": "amount", "c": "customer"}))
+    wider = replace(pipeline, sections=narrow(name, {"a": "amount", "c": "customer"}, **times))
     batch = max(first.log("offsets")) + 5
     with wider.start("--once", fault=f"after_commit:{batch}:1:all") as run:
         run.wait(120)
     assert run.once.exists(), run.text
     assert 'reading "orders" again from the beginning' in run.text
-    # What was there goes on meanwhile.
-    old = {key: {"a": row["amount"]} for key, row in orders.items()}
-    assert shown(servers, f"{name}.slim") == counted(list(old.items()))
+    if not dated:
+        # What was there goes on meanwhile.
+        old = {key: {"a": row["amount"]} for key, row in orders.items()}
+        assert shown(servers, f"{name}.slim") == counted(list(old.items()))
     end = wider.drained()
 
     assert 'reading "orders" again from the beginning' in end.text
+    if dated:
+        # Nothing has closed the time of the edit yet.
+        orders[999] = {"customer": 1, "amount": 1}
+        produce(servers, f"{name}.orders", [(b"999", json.dumps(orders[999]).encode())])
+        wider.drained()
     new = [(k, {"a": row["amount"], "c": row["customer"]}) for k, row in orders.items()]
     assert shown(servers, f"{name}.slim") == counted(new)
     records = progress_of(servers, f"{name}.slim")

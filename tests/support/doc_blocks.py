@@ -10,9 +10,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 EXAMPLES = tuple(sorted((ROOT / "examples").glob("*.yaml")))
 
+IN_SQL = tuple(sorted((ROOT / "examples").glob("*.sql")))
+
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Indented lines of Markdown and of comments, up to a comment of the shell.
-_COMMAND = re.compile(r"^(?:    |#   )((?:\w+=\S+ )*ikebana [^\n]*)$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:    |(?:#|--)   )((?:\w+=\S+ )*ikebana [^\n]*)$", re.MULTILINE)
 
 
 class Block(NamedTuple):
@@ -42,7 +44,7 @@ def named(name: str) -> Block:
 
 def command_lines() -> Iterator[tuple[str, list[str]]]:
     """The words of each command line of `ikebana`, with the file that shows it."""
-    for path in (*PAGES, *EXAMPLES):
+    for path in (*PAGES, *EXAMPLES, *IN_SQL):
         for match in _COMMAND.finditer(path.read_text()):
             words = shlex.split(match[1], comments=True)
             while "=" in words[0]:

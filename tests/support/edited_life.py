@@ -121,6 +121,17 @@ def life() -> list[Definition]:
     return found
 
 
+def brief_life() -> list[Definition]:
+    """All of this in two edits, the second of which is another number of shards, too."""
+    first, *_ = life()
+    totals = {"n": "count(*)", "most": "max(amount)"}
+    several: dict[str, Any] = {"has_big": True, "least": 10, "totals": totals}
+    several["slim"] = ("amount", "note")
+    second = replace(first, what="what is shown of orders is another", **several)
+    third = replace(second, what="an input is joined, over more shards", joined=True, shards=3)
+    return [first, second, third]
+
+
 def counted(rows: Any) -> Collection:
     return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
 
@@ -181,6 +192,11 @@ class Life:
                 if path.name.isdigit():
                     batch = Batch(path)
                     self.batches[batch.number] = batch
+
+    def logged_edits(self) -> int:
+        """How many edits the batches in the log have."""
+        self.log()
+        return max((batch.edits for batch in self.batches.values()), default=0)
 
     def counts_from_now(self, definition: Definition) -> None:
         """Note that a definition counts since the last edit; call it when a run has ended well."""

@@ -263,7 +263,7 @@ _orders = st.none() | st.fixed_dictionaries(
 )
 _names = st.none() | st.fixed_dictionaries({"name": st.sampled_from(["milk", "tea", "salt"])})
 _numbers = st.fixed_dictionaries({"n": st.integers(0, 3)})
-# What is sent: a topic, a key, a value, and how much time has gone by.
+# What is sent: a topic, a key, a value, how much time has gone by, and how much later it comes.
 records = st.lists(
     st.tuples(
         st.one_of(
@@ -279,6 +279,7 @@ records = st.lists(
             ),
         ),
         st.integers(0, 2),
+        st.sampled_from([0, 0, 0, 1, 2, 9]),
     ),
     max_size=7,
 )
@@ -286,22 +287,23 @@ TOPICS = ("orders", "customers", "clicks", "events", "given")
 
 
 class Sender:
-    """Sends what is drawn, in the order of its times, and closes times."""
+    """Sends what is drawn, some of it late, and closes times."""
 
     def __init__(self, topics: Topics) -> None:
         self.topics, self.time = topics, 1
         for topic in TOPICS:
             topics.create(topic)
 
-    def send(self, drawn: list[tuple[tuple[str, int, Any], int]]) -> None:
-        """Append records, of which none is late."""
-        for (topic, key, value), later in drawn:
+    def send(self, drawn: list[tuple[tuple[str, int, Any], int, int]]) -> None:
+        """Append records; what is a topic of updates has none that is late."""
+        for (topic, key, value), later, delay in drawn:
             self.time += later
             if topic == "given":
                 self.topics.update(topic, key, value, self.time, 1)
             else:
                 # A row that is gone is a tombstone.
-                self.topics.send(topic, b"%d" % key, value, timestamp=self.time)
+                time = max(0, self.time - delay)
+                self.topics.send(topic, b"%d" % key, value, timestamp=time)
 
     def close(self) -> None:
         """Let all inputs with times of their own say that theirs have gone by."""

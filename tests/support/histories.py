@@ -13,7 +13,7 @@ from ikebana.processor.deciding.commits import Lease, Marker, first_marker
 from ikebana.processor.deciding.starting import History, Shown, lasting_topics
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.planning import progress
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 PLAN = Plan(
     "shop",

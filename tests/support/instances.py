@@ -17,7 +17,7 @@ from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.task import Job, encode_state
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 from support.output_judge import settled
 from support.pipeline_processes import create
 

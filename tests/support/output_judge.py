@@ -14,12 +14,25 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from support.waiting import wait_until
 
 Positions = dict[tuple[str, int], int]
+_ASK_AGAIN = {
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
 
 
 class Progress(NamedTuple):
@@ -35,7 +48,25 @@ class Progress(NamedTuple):
 
 def offsets(servers: str, topics: Iterable[str], *, committed_only: bool) -> Positions:
     """The end of every partition of the topics that exist."""
+    topics = list(topics)
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    found: dict[tuple[str, int], int] = {}
+
+    def answered() -> bool:
+        try:
+            found.update(_offsets(admin, topics, committed_only=committed_only))
+        except KafkaException as error:
+            # The leader that the client knows was another one a moment before.
+            if error.args[0].code() not in _ASK_AGAIN:
+                raise
+            return False
+        return True
+
+    wait_until(answered, 30, "the ends of topics")
+    return found
+
+
+def _offsets(admin: AdminClient, topics: Iterable[str], *, committed_only: bool) -> Positions:
     known = admin.list_topics(timeout=30).topics
     asked = {
         TopicPartition(topic, partition): OffsetSpec.latest()

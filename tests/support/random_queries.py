@@ -106,6 +106,8 @@ class Drawing:
         aggregate = self.choice.choice(["min", "max", "sum"])
         where = f" WHERE {correlated}" if self.choice.random() < 0.5 else ""
         own = self.choice.choice(["", f" WHERE {inner}.a > 0", f" WHERE {inner}.a IS NOT NULL"])
+        if self.choice.random() < 0.15:
+            return self._temporal(alias)
         return self.choice.choice(
             [
                 f"{number} {self._comparison()} 1",
@@ -116,8 +118,20 @@ class Drawing:
                 f"{alias}.a IN (SELECT {inner}.a FROM {table} {inner}{own})",
                 f"{alias}.a NOT IN (SELECT {inner}.a FROM {table} {inner}{own})",
                 f"{alias}.a IN (SELECT a FROM {table} GROUP BY a HAVING count(*) > 1)",
+                f"{number} {self._comparison()} (SELECT count(*) FROM {table} {inner}{own})",
                 f"{number} {self._comparison()} "
                 f"(SELECT {aggregate}({inner}.{column}) FROM {table} {inner}{where})",
+            ]
+        )
+
+    def _temporal(self, alias: str) -> str:
+        """A condition that is true for a while; the half of a millisecond counts."""
+        moment = f"make_timestamp({alias}.a * 1000 + {self.choice.choice([0, 500, 1000, 1500])})"
+        return self.choice.choice(
+            [
+                f"{moment} {self.choice.choice(['<', '<=', '>', '>='])} ikebana_now()",
+                f"ikebana_now() {self.choice.choice(['<', '<=', '>', '>='])} {moment}",
+                f"ikebana_now() BETWEEN make_timestamp_ms({alias}.a) AND {moment}",
             ]
         )
 
@@ -165,6 +179,8 @@ class Drawing:
 
     def _grouped(self) -> str:
         text, tables = self._from()
+        if self.choice.random() < 0.25:
+            return self._total(text, tables)
         group, _ = self._any_column(tables)
         second, _ = self._any_column(tables)
         groups = [group] if self.choice.random() < 0.6 else [group, second]
@@ -175,6 +191,12 @@ class Drawing:
         shown += [f"{self._aggregate(tables)} AS x{at}" for at in range(self.choice.randint(1, 2))]
         where = self._where(tables, 1)
         return f"SELECT {', '.join(shown)} FROM {text}{where} GROUP BY {', '.join(groups)}{having}"
+
+    def _total(self, text: str, tables: dict[str, str]) -> str:
+        """Aggregates of all rows, which have one row where there are none."""
+        shown = [f"{self._aggregate(tables)} AS x{at}" for at in range(self.choice.randint(1, 3))]
+        having = self.choice.choice(["", "", " HAVING count(*) < 2"])
+        return f"SELECT {', '.join(shown)} FROM {text}{self._where(tables)}{having}"
 
     def _of_two(self) -> str:
         """A query with a number n and a text s."""

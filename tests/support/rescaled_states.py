@@ -11,12 +11,13 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs.error_record import error_record
 from ikebana.processor.batch.dataflow import advance
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.rescale import rescale
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import Upserts
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 PLAN = Plan(
     "names",
@@ -67,7 +68,7 @@ def states(shard: int, keys: int) -> list[Entry]:
     store = MemoryStore()
     numbers = [at for at in range(keys) if shard_of(b"key %d" % at, SHARDS) == shard]
     own = [b"key %d" % at for at in numbers]
-    bad = dict.fromkeys(range(len(own)), b"bad")
+    bad = dict.fromkeys(range(len(own)), error_record("bad", ("b", 0, 0), None, None))
     rows = [
         Upserts("a", 0, 0, 5, own, [b"v"] * len(own), numbers),
         Upserts("b", 1, 0, 5, own, [None] * len(own), numbers, bad),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -50,20 +50,24 @@ class Secured:
         self._security = security
         self.admin = AdminClient({**broker.admin_settings, "log_level": 0})
 
-    def user(self, name: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
-        """The settings of a client of this user."""
+    def user(
+        self, name: str, mechanism: str = "SCRAM-SHA-512", secret: str | None = None
+    ) -> dict[str, str]:
+        """The settings of a client of this user; with another password, or a reference to it."""
         return {
             "bootstrap.servers": self.broker.listeners["SASL_SSL"],
             "security.protocol": "SASL_SSL",
             "ssl.ca.pem": self.authority.certificate,
             "sasl.mechanism": mechanism,
             "sasl.username": name,
-            "sasl.password": password(name),
+            "sasl.password": password(name) if secret is None else secret,
         }
 
-    def admit(self, may: Mapping[str, Iterable[Rule]]) -> None:
+    def admit(
+        self, may: Mapping[str, Iterable[Rule]], passwords: Mapping[str, str] | None = None
+    ) -> None:
         """Make users that may do this and nothing else; return when the broker knows it."""
-        users = {name: password(name) for name in may}
+        users = {name: password(name) for name in may} | dict(passwords or {})
         dataclasses.replace(self._security, users=users).admit(self.admin)
         self.allow({f"User:{name}": rules for name, rules in may.items()})
 
@@ -116,8 +120,7 @@ class Secured:
 
     def committed(self, topic: str, count: int) -> list[tuple[bytes, bytes]]:
         """The first committed records of partition 0, as the administrator reads them."""
-        settings = {"group.id": "tests", "enable.auto.commit": False, "log_level": 0}
-        consumer = Consumer({**self.broker.admin_settings, **settings})
+        consumer = self._consumer()
         found: list[tuple[bytes, bytes]] = []
         try:
             consumer.assign([TopicPartition(topic, 0, 0)])
@@ -132,6 +135,37 @@ class Secured:
         finally:
             consumer.close()
         return found
+
+    def everything(self, topic: str) -> bytes:
+        """Keys, values and headers of all committed records of a topic, one after the other."""
+        consumer = self._consumer(tells_ends=True)
+        found: list[bytes] = []
+        left = {
+            TopicPartition(topic, number, 0)
+            for number in consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
+        }
+
+        def read() -> bool:
+            for message in consumer.consume(1_000, timeout=0.2):
+                if message.error() is not None:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    left.discard(TopicPartition(topic, message.partition(), 0))
+                    continue
+                headers = repr(message.headers()).encode()
+                found.extend((message.key() or b"", message.value() or b"", headers))
+            return not left
+
+        try:
+            consumer.assign(list(left))
+            wait_until(read, _WAIT_S, f"all of {topic}")
+        finally:
+            consumer.close()
+        return b"".join(found)
+
+    def _consumer(self, *, tells_ends: bool = False) -> Consumer:
+        own = {"group.id": "tests", "enable.auto.commit": False, "log_level": 0}
+        ends = {"enable.partition.eof": tells_ends}
+        return Consumer({**self.broker.admin_settings, **own, **ends})
 
 
 def password(name: str) -> str:

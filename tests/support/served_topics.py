@@ -9,8 +9,8 @@ from pathlib import Path
 from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.kafka.following import ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.serving.http.app import Limits
-from ikebana.serving.http.server import Address, HttpServer
+from ikebana.serving.http.guard import Limits
+from ikebana.serving.http.server import Address, HttpServer, Listening, Tls
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service, Wanted
 from support.served_collections import Batch
@@ -113,9 +113,10 @@ def answering(
     service: Service,
     limits: Limits = Limits(),  # noqa: B008
     plan: PlanView | None = None,
+    tls: Tls | None = None,
 ) -> Iterator[str]:
     """Answer requests to a service in a thread; gets the URL."""
-    server = HttpServer(service, Address("127.0.0.1", 0), limits, 60, plan)
+    server = HttpServer(service, Listening(Address("127.0.0.1", 0), tls), limits, 60, plan)
     ready = threading.Event()
     urls: list[str] = []
     loops: list[asyncio.AbstractEventLoop] = []

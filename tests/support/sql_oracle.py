@@ -55,11 +55,18 @@ def tables_at(changes: Mapping[str, Sequence[Change]], time: int) -> dict[str, l
 
 
 def answer(
-    tables: Tables, contents: Mapping[str, Iterable[Mapping[str, Any]]], query: str
+    tables: Tables,
+    contents: Mapping[str, Iterable[Mapping[str, Any]]],
+    query: str,
+    now: int = 0,
 ) -> tuple[list[str], Counter[Row]]:
-    """What DuckDB answers over the rows of tables: the columns, and the rows with their counts."""
+    """What DuckDB answers over the rows of tables: the columns, and the rows with their counts.
+
+    `now` is the time that the query may ask for, in milliseconds.
+    """
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
+        database.execute(f"CREATE MACRO ikebana_now() AS make_timestamp({now * 1000})")
         for name, columns in tables.items():
             listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
             database.execute(f'CREATE TABLE "{name}" ({listed})')

@@ -137,6 +137,41 @@ def life_cycle() -> ik.Pipeline:
     return made
 
 
+def views() -> ik.Pipeline:
+    made = ik.Pipeline("views")
+
+    def table(topic: str, **columns: str) -> None:
+        own = [ik.Column(*each) for each in columns.items()]
+        made.topic(topic, columns=own).upsert(f"{topic}.rows")
+
+    table("orders", customer="VARCHAR", product="VARCHAR", quantity="BIGINT")
+    table("prices", price="DECIMAL(12,2)")
+    revenue = made.sql(
+        """
+        SELECT o.product, sum(o.quantity * p.price) AS total, count(*) AS orders
+        FROM orders o JOIN prices p ON o.product = p.key::VARCHAR
+        GROUP BY o.product
+        """,
+        name="revenue",
+    )
+    table("customers", name="VARCHAR", country="VARCHAR", segment="VARCHAR")
+    modest = made.sql(
+        """
+        SELECT c.name, c.country FROM customers c
+        WHERE NOT EXISTS (SELECT 1 FROM orders o
+                          WHERE o.customer = c.key::VARCHAR AND o.quantity >= 8)
+        """,
+        name="modest",
+    )
+    best = made.sql(
+        "SELECT * FROM revenue ORDER BY total DESC LIMIT 3", name="best", key="product"
+    )
+    revenue.to("revenue", name="revenue", format="upsert")
+    modest.to("modest", name="modest")
+    best.to("best", name="best")
+    return made
+
+
 BUILT: dict[str, Callable[[], ik.Pipeline]] = {
     "first": first,
     "whereabouts": whereabouts,
@@ -144,6 +179,7 @@ BUILT: dict[str, Callable[[], ik.Pipeline]] = {
     "orders-priced": orders_priced,
     "in-the-air": in_the_air,
     "life-cycle": life_cycle,
+    "views": views,
 }
 
 

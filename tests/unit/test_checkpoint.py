@@ -9,7 +9,7 @@ import pytest
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 BIRTH = Birth("c", "", 1, {}, SourceOffset(-1, 0, 0, {}, ""))
 

@@ -21,9 +21,11 @@ from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import Limits as Patience
 from ikebana.processor.watching.monitor import Monitor, serving
 from ikebana.processor.watching.run_figures import InputFigures, Series, run_figures
-from ikebana.serving.http.app import Limits
+from ikebana.serving.access import Access
+from ikebana.serving.http.guard import Limits
 from ikebana.serving.service import Service, Wanted
 from support.served_topics import KEEP_ALL, MemoryTopics, answering
+from support.waiting import wait_until
 
 PLAN = Plan(
     "shop",
@@ -162,7 +164,7 @@ def test_the_page_needs_no_token_but_what_it_shows_does(tmp_path: Path) -> None:
     """Otherwise nobody could enter one."""
     with (
         following(tmp_path) as service,
-        answering(service, Limits(tokens=("secret",))) as url,
+        answering(service, Limits(Access.of_tokens(["secret"]))) as url,
     ):
         assert Answer(url, "/console/main.js").status == 200
         for path in ("/openapi.json", "/v1/plan", "/v1/collections", "/console/../v1/plan"):
@@ -242,3 +244,18 @@ def test_a_run_tells_its_figures() -> None:
     assert found["outputs"].keys() == {"out", "errors"}
     assert found["counted"].keys() == set(metrics.COUNTED)
     assert (found["ready"], found["records"], found["batch"]) == (False, 0, None)
+
+
+def test_a_server_keeps_how_it_has_been(tmp_path: Path) -> None:
+    """From the time when it began, a sample of each collection."""
+    with following(tmp_path) as service, answering(service) as url:
+
+        def has_some() -> bool:
+            return bool(Answer(url, "/v1/history").json()["series"])
+
+        wait_until(has_some, 20, "the first sample")
+        past = Answer(url, "/v1/history").json()
+    [(name, samples)] = past["series"].items()
+    assert name == "orders.diffs"
+    assert (len(past["at"]), len(samples["lag"])) == (1, 1)
+    assert samples["updates"] == [0]

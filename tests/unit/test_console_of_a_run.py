@@ -1,17 +1,30 @@
 """The console of `ikebana run --http` in a browser."""
 
+import base64
+import json
 import re
 import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
+from ikebana.errors import AwayError
+from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
 from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching.batch_report import BatchReport
+from ikebana.processor.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
+from ikebana.processor.rows.noted import Noted, NotedRecord, Place, errors_noted
+from ikebana.processor.watching import monitor as module
+from ikebana.processor.watching.batch_report import BatchReport, Filling
+from ikebana.processor.watching.console_answers import Looking
 from ikebana.processor.watching.health import Health, Limits, Progress
 from ikebana.processor.watching.metrics import WHOLE, Trigger
 from ikebana.processor.watching.monitor import Monitor, serving
@@ -29,8 +42,8 @@ PLAN = Plan(
 )
 
 
-def _batch(monitor: Monitor, number: int, count: int) -> None:
-    """Report a batch as a run does, with files of two shards."""
+def _report(number: int, count: int, noted: Sequence[Noted] = ()) -> BatchReport:
+    """The report of a batch, with files of two shards."""
     upper = time.time_ns() // 1_000_000
     markers = [
         Marker(
@@ -51,20 +64,26 @@ def _batch(monitor: Monitor, number: int, count: int) -> None:
         for shard in (0, 1)
     ]
     counts = {"open_orders": count, "people": count // 3, "errors": 1}
-    monitor.batch(
-        BatchReport(
-            batch=number,
-            lower=upper - 500,
-            upper=upper,
-            records=count,
-            behind=0,
-            counts=counts,
-            counted={"late": 2},
-            state_bytes=0,
-            seconds=0.5,
-            markers=markers,
-        )
+    return BatchReport(
+        batch=number,
+        lower=upper - 500,
+        upper=upper,
+        records=count,
+        behind=0,
+        counts=counts,
+        counted={"late": 2},
+        state_bytes=0,
+        seconds=0.5,
+        markers=markers,
+        noted=noted,
     )
+
+
+def _batch(monitor: Monitor, number: int, count: int, noted: Sequence[Noted] = ()) -> None:
+    """Report a batch as a run does."""
+    report = _report(number, count, noted)
+    upper = report.upper
+    monitor.batch(report)
     progress = Progress(done=count, offered=count, upper=upper, closed=upper)
     monitor.trigger(Trigger({WHOLE: 500}, {"current": upper, "people": upper}, progress))
 
@@ -100,3 +119,226 @@ def test_a_run_shows_its_outputs_and_what_it_counted(browser: Browser) -> None:
         state = page.locator("[data-box='state current']").first
         expect(state.locator("[data-figure=lag]")).to_contain_text("lag ")
         assert page.get_by_role("link", name="SQL").count() == 0
+
+
+NOTED = (
+    Noted("late", "orders", 12, (NotedRecord("orders", 1, 9, 5_000),)),
+    errors_noted(3, [(("orders", 0, 8), "the value is no JSON")]),
+)
+HOSTILE = b'{"at": "<img src=x onerror=alert(1)>"}'
+TOKEN = "secret"
+
+
+def _noting(looking_at: Looking | None = None) -> Monitor:
+    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic), looking_at)
+    _batch(monitor, 7, 120, NOTED)
+    return monitor
+
+
+def _read(place: Place) -> Record | None:
+    return Record(b'"N1"', HOSTILE) if place == ("orders", 1, 9) else None
+
+
+def _columns(name: str) -> ColumnsSeen | None:
+    undeclared = [UndeclaredColumn("<b>gift</b>", "BOOLEAN", 7)]
+    return ColumnsSeen(name, 40, undeclared, ["size"]) if name == "orders" else None
+
+
+LOOKING = Looking(lambda token: token == TOKEN, _read, _columns)
+
+
+def _asked(url: str, path: str, token: str | None = None) -> tuple[int, Any]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as found:
+            return found.status, json.load(found)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_noted_records_are_told_by_their_places() -> None:
+    """Without what they say."""
+    with serving(_noting(), "127.0.0.1", 0) as url:
+        status, found = _asked(url, "/v1/noted")
+    error, late = found["noted"]
+    assert (status, found["shows"]) == (200, False)
+    assert (late["kind"], late["input"], late["count"]) == ("late", "orders", 12)
+    place = {"topic": "orders", "partition": 1, "offset": 9}
+    assert place.items() <= late["records"][0].items()
+    assert late["records"][0]["late_by"] == 5_000
+    assert error["records"][0]["reason"] == "the value is no JSON"
+
+
+def test_records_are_shown_to_a_token_alone() -> None:
+    """And only those that were noted."""
+    late = "/v1/records?topic=orders&partition=1&offset=9"
+    with serving(_noting(), "127.0.0.1", 0) as url:
+        assert _asked(url, late, TOKEN)[0] == 403
+    with serving(_noting(LOOKING), "127.0.0.1", 0) as url:
+        assert _asked(url, late)[0] == 401
+        assert _asked(url, late, "wrong")[0] == 401
+        for other in (
+            "topic=orders&partition=1&offset=10",
+            "topic=orders&partition=0&offset=9",
+            "topic=secrets&partition=1&offset=9",
+            "topic=orders&partition=1&offset=-1",
+            "topic=orders&partition=1&offset=x",
+            "topic=orders&partition=1",
+            "",
+        ):
+            assert _asked(url, f"/v1/records?{other}", TOKEN)[0] == 404, other
+        status, found = _asked(url, late, TOKEN)
+        assert (status, found["gone"]) == (200, False)
+        assert base64.b64decode(found["value"]) == HOSTILE
+        gone = _asked(url, "/v1/records?topic=orders&partition=0&offset=8", TOKEN)[1]
+        assert (gone["gone"], gone["value"]) == (True, None)
+
+
+def test_columns_are_named_to_a_token_alone() -> None:
+    """Of inputs that there are."""
+    orders = "/v1/columns?input=orders"
+    with serving(_noting(), "127.0.0.1", 0) as url:
+        assert _asked(url, orders, TOKEN)[0] == 403
+    with serving(_noting(LOOKING), "127.0.0.1", 0) as url:
+        assert _asked(url, orders)[0] == 401
+        assert _asked(url, "/v1/columns?input=nothing", TOKEN)[0] == 404
+        status, found = _asked(url, orders, TOKEN)
+    assert (status, found["rows"], found["absent"]) == (200, 40, ["size"])
+
+
+def test_brokers_that_do_not_answer_are_told() -> None:
+    """With the message of the error."""
+
+    def away(place: Place) -> Record | None:
+        raise AwayError("the brokers do not answer", hint="Look at them.")
+
+    with serving(_noting(Looking(lambda _: True, away, _columns)), "127.0.0.1", 0) as url:
+        status, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", "any")
+    told = {"error": "the brokers do not answer", "hint": "Look at them."}
+    assert (status, found) == (502, told)
+
+
+def test_a_long_record_is_cut() -> None:
+    """What is left out is said."""
+    looking_at = Looking(lambda _: True, lambda _: Record(None, b"x" * 100_000), _columns)
+    with serving(_noting(looking_at), "127.0.0.1", 0) as url:
+        _, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", "any")
+    assert (found["key"], found["value_bytes"]) == (None, 100_000)
+    assert len(base64.b64decode(found["value"])) == 65_536
+
+
+def test_the_last_records_are_looked_at(browser: Browser) -> None:
+    """With the token that the page asks for; as text."""
+    monitor = _noting(LOOKING)
+    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+        page.goto(f"{url}/console/#/errors")
+        late = page.locator("section", has_text="Late records")
+        expect(late.locator("td[data-label=Records]")).to_have_text("12")
+        expect(page.locator("section", has_text="Drift of old images")).to_contain_text(
+            "None since"
+        )
+        late.get_by_role("button", name="Show the record at orders, partition 1").click()
+        page.get_by_label("Token", exact=True).fill(TOKEN)
+        page.get_by_role("button", name="Use it").click()
+        show = late.get_by_role("button", name="Show the record")
+        show.press("Enter")
+        page.get_by_role("button", name="Compare the newest records of orders").click()
+        expect(page.locator(".schema tr", has_text="<b>gift</b>")).to_contain_text("BOOLEAN")
+        expect(page.locator(".schema").first).to_contain_text("none has size")
+        expect(late.locator(".look")).to_contain_text("onerror")
+        assert page.locator("main img").count() == 0
+        # It stays open, and focused, when more is noted.
+        late.get_by_role("button", name="Hide the record").focus()
+        monitor.batch(_report(8, 5, NOTED))
+        expect(late.locator("td[data-label=Records]")).to_have_text("24")
+        expect(late.locator(".look").last).to_contain_text("onerror")
+        expect(late.get_by_role("button", name="Hide the record").first).to_be_focused()
+
+
+def test_without_tokens_no_record_is_shown(browser: Browser) -> None:
+    """The page says how to let some see them."""
+    with serving(_noting(), "127.0.0.1", 0) as url, looking(browser) as page:
+        page.goto(f"{url}/console/#/errors")
+        expect(page.locator(".said")).to_contain_text("--token-file")
+        assert page.get_by_role("button", name="Show").count() == 0
+
+
+EDIT = EditPlan(
+    "shop",
+    "./checkpoint",
+    edited=True,
+    frontier=1_790_000_000_000,
+    parts=(
+        PartPlan("operator", "current", "stays", "upsert"),
+        PartPlan("operator", "people", "new", filled_from=(Origin("topic", "customers"),)),
+        PartPlan("operator", "totals", "dropped", "reduce", why="its state is released"),
+        PartPlan(
+            "output",
+            "open_orders",
+            "replaced",
+            "diff",
+            shows="difference",
+            topic="orders.diffs",
+            filled_from=(Origin("state", "current"),),
+        ),
+    ),
+)
+
+
+def test_the_last_edit_is_told_and_marked_in_the_plan(browser: Browser) -> None:
+    """While it fills, with how far it is."""
+    health = Health(Limits(60, 900, 3600), time.monotonic)
+    monitor = Monitor(PLAN, health, None, lambda: EDIT)
+    monitor.edit(EDIT)
+    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+        page.goto(f"{url}/console/#/plan")
+        edit = page.locator(".last-edit")
+        expect(edit).to_contain_text("comes next")
+        monitor.started("c", 1, None)
+        monitor.batch(_report(1, 0)._replace(filling=Filling(1, 3, "people", 0.4, 20_000)))
+        expect(edit.get_by_role("progressbar")).to_have_attribute("value", "0.4")
+        expect(edit).to_contain_text("Part 2 of 3, people: 20,000 keys so far")
+        expect(edit).to_contain_text("2026-09-21 14:13:20.000Z")
+        monitor.batch(_report(2, 0))
+        expect(edit).to_contain_text("It is through.")
+        expect(edit.get_by_role("progressbar")).to_have_count(0)
+        expect(edit.locator("li.dropped")).to_contain_text("totals")
+        expect(edit.locator("li.replaced")).to_contain_text(
+            "topic orders.diffs gets the difference, made of the state of current"
+        )
+        for box, mark in (
+            ("state people", "+ new"),
+            ("output open_orders", "~ replaced"),
+            ("state current", None),
+        ):
+            found = page.locator(f"[data-box='{box}']").first.locator(".mark")
+            expect(found).to_have_text([mark] if mark else [])
+
+
+def test_charts_begin_before_the_page_is_opened(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what the run has kept, a sample every five seconds; so they have no gap later."""
+    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    now = time.time_ns() // 1_000_000
+    clock = iter(range(now - 600_000, now))
+    monkeypatch.setattr(module, "_now_ms", lambda: next(clock))
+    _batch(monitor, 1, 100)
+    for ago in range(600, 0, -1):
+        clock = iter(range(now - 1_000 * ago, now))
+        if ago == 300:
+            _batch(monitor, 2, 900)
+        else:
+            monitor.trigger(None)
+    monkeypatch.undo()
+    with serving(monitor, "127.0.0.1", 0) as url:
+        _, past = _asked(url, "/v1/history")
+        updates = past["series"]["open_orders"]["updates"]
+        assert 119 <= len(past["at"]) <= 121
+        assert all(5_000 <= b - a < 7_000 for a, b in pairwise(past["at"]))
+        assert (updates[0], updates[-1]) == (100, 1_000)
+        with looking(browser) as page:
+            page.goto(url)
+            lines = page.locator(".chart path.line")
+            expect(lines.nth(1)).to_have_attribute("d", re.compile(r"(L[^L]+){100,}"))

@@ -33,8 +33,9 @@ REST = {
 FLIGHTS = [("N1", "JFK"), ("N2", "LGA"), ("N1", "MIA"), ("N2", None)]
 # These need a broker: tests/kafka and tests/spark run them.
 NEED_A_BROKER = {
-    *("README-1", "reading-1", "reading-2"),
-    *("serving-1", "serving-2", "serving-3"),
+    *("tutorial-1", "tutorial-4", "tutorial-7"),
+    *("README-1", "reading-1", "reading-2", "reading-3"),
+    *("serving-1", "serving-2", "serving-3", "serving-4", "serving-5", "serving-6"),
 }
 MODULES = {"keyed-2": "order_status", "keyed-5": "visits"}
 
@@ -99,11 +100,11 @@ def test_a_documented_pipeline_is_one(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "block",
-    # Those of docs/editing.md have tests of their own, over flights.
+    # Those of docs/editing.md and of the tutorial have tests and data of their own.
     [
         each
         for each in PIPELINES
-        if each.name not in PLANNED_ONLY and not each.name.startswith("editing-")
+        if each.name not in PLANNED_ONLY and not each.name.startswith(("editing-", "tutorial-"))
     ],
     ids=lambda block: block.name,
 )

@@ -42,4 +42,4 @@ def birth_of(run: Run) -> Any:
     """The metadata of a run that has not been edited."""
     from ikebana.processor.testing.restarts import born
 
-    return born(run.plan, len(run.stores), run.last)
+    return born(run.plan, len(run.stores), run.last, {})

@@ -26,7 +26,7 @@ from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.backfill import read_again
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 INPUTS = (
     Input("orders_in", ("o",), columns=(Column("ck", "BIGINT"), Column("n", "BIGINT"))),
@@ -148,6 +148,17 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
 
     with pytest.raises(CheckpointError, match='has all that its input "orders" was'):
         evolved(born(plan_of(PRICED)), plan_of(PRICED, lone))
+
+
+@pytest.mark.parametrize("locked_by", [("ck",), ("ck", "n")])
+def test_an_as_of_join_does_not_get_another_lock(locked_by: tuple[str, ...]) -> None:
+    """What its rows have met by now depends on the lock that they had."""
+    locked = msgspec.structs.replace(PRICED, retract="locked")
+    other = msgspec.structs.replace(locked, locked_by=locked_by)
+    assert plan_of(locked).fingerprint() != plan_of(other).fingerprint()
+
+    with pytest.raises(CheckpointError, match="priced"):
+        evolved(born(plan_of(locked)), plan_of(other))
 
 
 def test_a_topic_does_not_come_back() -> None:

@@ -178,6 +178,7 @@ def test_an_as_of_join_says_what_it_sees_and_remembers() -> None:
         at="neu",
         outer=True,
         retract="locked",
+        locked_by=("x",),
     )
     found = explained(plan_of(join), SETTINGS)
 
@@ -188,6 +189,7 @@ def test_an_as_of_join_says_what_it_sees_and_remembers() -> None:
     assert lines(plan_of(join), "join q") == [
         "a change that meets nothing shows with null",
         "remembers what was emitted: 1 arrangement, in the shards",
+        "an update that leaves rr.x keeps what the row has met",
     ]
 
 
@@ -273,6 +275,8 @@ def test_rows_that_are_kept_whole_for_few_columns_are_told(
                 ("rr.x = ss.x", "rr.y > ss.y"),
                 (("made", "ss.y"),),
                 outer=True,
+                retract="locked",
+                locked_by=("x", "y"),
             ),
             [
                 "as_of_join: {rr: r, ss: s}",
@@ -281,7 +285,8 @@ def test_rows_that_are_kept_whole_for_few_columns_are_told(
                 "select: made: ss.y",
                 "at: alt",
                 "outer: true",
-                "retract: current",
+                "retract: locked",
+                "locked_by: x, y",
             ],
         ),
     ],

@@ -27,6 +27,7 @@ DELTA = "delta_join: {o: order, p: price}, select: {price: p.price}, "
 AS_OF = "as_of_join: {o: order, p: price}, select: {price: p.price}, "
 EQUAL = "where: o.product = p.product, "
 ON = "on: o.product = p.product, "
+LOCKED = "retract: locked, "
 
 
 def problems(join: str) -> list[str]:
@@ -183,7 +184,8 @@ def problems(join: str) -> list[str]:
             "upsert: raw, " + DELTA + EQUAL,
             "operators.j: must be one of upsert, linear, concat, state_machine, reduce, "
             "delta_join, as_of_join, sql, distinct, union, minus, intersect, semi_join, "
-            "anti_join, left_join, right_join, full_join, first; is upsert and delta_join",
+            "anti_join, left_join, right_join, full_join, first, tumble, hop, session; "
+            "is upsert and delta_join",
         ),
         (
             AS_OF + ON + "at: old",
@@ -193,6 +195,34 @@ def problems(join: str) -> list[str]:
             AS_OF + ON + "retract: lokced",
             'operators.j.retract: must be "current" or "locked"; is "lokced"; did you mean '
             '"locked"?',
+        ),
+        (
+            AS_OF + ON + "locked_by: product",
+            "operators.j.locked_by: needs retract: locked, by which what a row has met is "
+            "remembered",
+        ),
+        (
+            AS_OF + ON + LOCKED + "locked_by: [product, amuont]",
+            'operators.j.locked_by: input "o": there is no column "amuont"; did you mean '
+            '"amount"?',
+        ),
+        (
+            AS_OF + ON + LOCKED + "locked_by: [product, product]",
+            'operators.j.locked_by: names "product" 2 times',
+        ),
+        (
+            AS_OF + ON + LOCKED + "locked_by: [product, value]",
+            'operators.j.locked_by: names columns; "value" is all of them, as without locked_by',
+        ),
+        (
+            AS_OF + 'on: ["o.product = p.product", "o.amount < p.price"], '
+            "retract: locked, locked_by: key",
+            'operators.j.locked_by: must name "amount" and "product" too, by which on tells what '
+            "a row meets",
+        ),
+        (
+            AS_OF + "on: o.value->>'product' = p.product, retract: locked, locked_by: product",
+            "operators.j.locked_by: cannot be where on reads o.value; let it read columns of o",
         ),
         (
             DELTA + EQUAL + "orders: {x: [o]}",
@@ -219,6 +249,8 @@ def test_a_mistake_is_told_once_and_where_it_is(join: str, expected: str) -> Non
     [
         DELTA + EQUAL,
         AS_OF + ON,
+        AS_OF + ON + LOCKED + "locked_by: [product, amount]",
+        AS_OF + 'on: [o.key = p.key, "o.amount > 5"], retract: locked, locked_by: key',
         "delta_join: {o: order, l: loose}, select: {id: o.id}, where: o.id = CAST(l.id AS BIGINT)",
         "delta_join: {o: order, b: bare}, select: {id: o.id}, where: o.product = decode(b.value)",
         "delta_join: {o: order, b: bare}, select: {id: o.id}, "

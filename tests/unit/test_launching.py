@@ -1,6 +1,8 @@
 """Spark's JVM is started as spark-submit would start it, and faster where we know how."""
 
 import gzip
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,87 @@ def test_an_archive_is_used_when_it_is_there(cache: Path) -> None:
     assert class_archive.path_for(Path("/usr/bin/env")) != archive
     command, _ = launching.command(OPTIONS, JAVA, {})
     assert command[1] == f"-XX:SharedArchiveFile={archive}"
+
+
+def test_the_first_run_makes_it_once_for_all_that_end_at_a_time(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process of the lowest priority writes it; the second run and the next one start none."""
+    java = java_that(
+        'for part in "$@"; do case $part in -XX:SharedArchiveFile=*) '
+        'nice > "${part#*=}";; esac; done',
+        tmp_path,
+    )
+
+    made = class_archive.make_later(java, {})
+    assert made is not None
+    assert class_archive.make_later(java, {}) is None
+    assert made.wait(30) == 0
+
+    assert class_archive.path_for(java).read_text() == f"{min(19, os.nice(0) + 19)}\n"
+    assert class_archive.make_later(java, {}) is None
+    assert [file.name for file in (cache / "ikebana").iterdir()] == [
+        class_archive.path_for(java).name
+    ]
+
+
+def test_what_cannot_be_made_is_tried_again_the_next_day(cache: Path, tmp_path: Path) -> None:
+    """A failure is not told, and does not come with each run."""
+    java = java_that("exit 3", tmp_path)
+
+    made = class_archive.make_later(java, {})
+    assert made is not None
+    assert made.wait(30) == 3
+    assert class_archive.make_later(java, {}) is None
+    claimed = class_archive.path_for(java).with_suffix(".making")
+    yesterday = time.time() - 25 * 3600
+    os.utime(claimed, (yesterday, yesterday))
+
+    again = class_archive.make_later(java, {})
+    assert again is not None
+    assert again.wait(30) == 3
+
+
+def test_it_can_be_forbidden_and_needs_a_cache_folder(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment says so; a folder that cannot be made is no error."""
+    java = java_that("exit 0", tmp_path)
+    assert class_archive.make_later(java, {class_archive.VARIABLE: "off"}) is None
+    assert not (cache / "ikebana").exists()
+
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    assert class_archive.make_later(java, {}) is None
+
+
+def test_an_archive_that_no_run_has_used_for_long_is_removed(cache: Path, tmp_path: Path) -> None:
+    """A run marks the one that it uses."""
+    java = java_that("exit 0", tmp_path)
+    old = cache / "ikebana" / "spark-0123456789abcdef.jsa"
+    used = class_archive.path_for(JAVA)
+    used.parent.mkdir(parents=True)
+    for file in (old, used):
+        file.touch()
+        os.utime(file, (0, 0))
+    assert class_archive.flags(JAVA)
+
+    made = class_archive.make_later(java, {})
+    assert made is not None
+    made.wait(30)
+
+    assert used.exists()
+    assert not old.exists()
+
+
+def java_that(does: str, folder: Path) -> Path:
+    """A program in the place of Java."""
+    program = folder / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    return program
 
 
 def test_the_list_is_of_classes_of_spark() -> None:

@@ -48,9 +48,11 @@ def test_what_architecture_names_is_there() -> None:
     """Files and folders, each by enough of the end of its path."""
     tops = (
         "arrangements",
+        "bench",
         "codecs",
         "deploy",
         "docs",
+        "examples",
         "helm",
         "processor",
         "serving",

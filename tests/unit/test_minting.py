@@ -12,7 +12,9 @@ from ikebana.processor.timing import diff_input, event_time
 from ikebana.processor.timing.diff_input import Closed, Span
 from ikebana.processor.timing.event_time import Dating, EventTimes
 from ikebana.processor.timing.input_times import Learned, learned
-from ikebana.processor.timing.reclock import Look, SourceOffset, mint
+from ikebana.processor.timing.reclock import mint
+from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.timing.taking import Look
 from support.histories import WITH_PAIRS, offset, record
 
 

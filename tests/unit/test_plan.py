@@ -31,7 +31,7 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import OnError
 from ikebana.processor.running.handle import PipelineRun
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")

@@ -20,7 +20,7 @@ from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
 from ikebana.processor.configuring import pipeline
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.testing import Run
 from support.checkpoints import left
 from support.doc_blocks import ROOT, named

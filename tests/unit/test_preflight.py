@@ -12,7 +12,7 @@ from ikebana.processor.checkpoint.preflight import of_checkpoint
 from ikebana.processor.cli.main import cli
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.ground.check import Check
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 from support.pipeline_processes import Pipeline
 
 NOTHING = SourceOffset(-1, 0, 0, {}, "")

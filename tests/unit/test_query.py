@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ikebana.processor.linear import query as query_module
-from ikebana.processor.linear.database import connection
+from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.layers import ROW
 from ikebana.processor.linear.query import Failed, Query
@@ -537,32 +537,20 @@ def test_one_row_that_fails_leaves_the_others(size: int) -> None:
     ]
 
 
-class Unforgiving:
-    """A database that gives nothing of a batch in which a row is, and says no more."""
-
-    def __init__(self, database: Any, row: int) -> None:
-        self._database, self._row, self._fails = database, row, False
-
-    def register(self, name: str, table: pa.Table) -> None:
-        self._fails = self._row in table.column(ROW).to_pylist()
-        self._database.register(name, table)
-
-    def execute(self, sql: Any) -> Any:
-        if self._fails:
-            raise duckdb.InvalidInputException("the batch")
-        return self._database.execute(sql)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._database, name)
-
-
 @pytest.mark.parametrize("bad", range(5))
 def test_a_batch_that_fails_as_a_whole_is_run_in_halves(
     bad: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R17. Until the row that fails is alone; all others are what they would be."""
     query = Query([select(r="x::BIGINT + 1")], OPEN)
-    monkeypatch.setattr(query_module, "connection", lambda: Unforgiving(connection(), bad))
+
+    def unforgiving(sql: str, table: pa.Table) -> list[tuple[Any, ...]]:
+        """Give nothing of a batch in which the row is, and say no more."""
+        if bad in table.column(ROW).to_pylist():
+            raise duckdb.InvalidInputException("the batch")
+        return answer(sql, table)
+
+    monkeypatch.setattr(query_module, "answer", unforgiving)
 
     found, failed = query.run([b"1"] * 5, [b'{"x":%d}' % at for at in range(5)])
 

@@ -14,6 +14,7 @@ from support.random_queries import TABLES, history
 from support.sql_oracle import answer, records_of, shown_at, tables_at
 
 TIMES = 4
+XY = "{x: t, y: u}"
 JOINED = "select: {a: x.a, b: x.b, d: y.d}"
 CASES = {
     "{distinct: t, select: [a, c]}": "SELECT DISTINCT a, c FROM t",
@@ -44,6 +45,28 @@ CASES = {
     ),
     f"{{full_join: {{x: t, y: u}}, 'on': x.a = y.a, {JOINED}}}": (
         "SELECT x.a, x.b, y.d FROM t x FULL JOIN u y ON x.a = y.a"
+    ),
+    "{delta_join: {x: t, y: u}, left: {y: x.a = y.a AND y.d > 0}, "
+    "where: x.b > 0, select: {a: x.a, d: y.d}, key: y.d}": (
+        "SELECT x.a, y.d FROM t x LEFT JOIN u y ON x.a = y.a AND y.d > 0 WHERE x.b > 0"
+    ),
+    "{delta_join: {x: t, y: u, z: t}, where: x.a = y.a, left: {z: [z.a = y.d, z.b < x.b]}, "
+    "select: {a: x.a, d: y.d, b: z.b}, key: y.key}": (
+        "SELECT x.a, y.d, z.b FROM t x JOIN u y ON x.a = y.a "
+        "LEFT JOIN t z ON z.a = y.d AND z.b < x.b"
+    ),
+    "{delta_join: {x: t, y: u, z: t, v: u}, where: x.a = y.a, "
+    "left: {z: z.a = y.d}, full: {v: v.a = z.a}, select: {a: x.a, d: y.d, b: z.b, e: v.e}}": (
+        "SELECT x.a, y.d, z.b, v.e FROM t x JOIN u y ON x.a = y.a "
+        "LEFT JOIN t z ON z.a = y.d FULL JOIN u v ON v.a = z.a"
+    ),
+    "{delta_join: {x: t, y: u, z: t}, full: {y: x.a = y.a, z: z.a = y.d}, "
+    "select: {n: 'coalesce(y.d, z.a, x.a)'}}": (
+        "SELECT coalesce(y.d, z.a, x.a) AS n FROM t x FULL JOIN u y ON x.a = y.a "
+        "FULL JOIN t z ON z.a = y.d"
+    ),
+    "{delta_join: {x: t, y: u, z: t}, left: {y: x.a = y.a, z: x.a = z.a}, select: {n: 1}}": (
+        "SELECT 1 AS n FROM t x LEFT JOIN u y ON x.a = y.a LEFT JOIN t z ON x.a = z.a"
     ),
     "{first: t, partition: c, order: [b DESC NULLS FIRST, a], count: 2}": (
         "SELECT * FROM t QUALIFY "
@@ -101,6 +124,44 @@ def test_an_operator_made_of_others_is_what_sql_means(
         ("{left_join: {x: t, y: u}, 'on': x.a = y.a}", "made.select: at least one field"),
         ("{left_join: {x: t, y: u}, 'on': x.a = y.z, select: {a: x.a}}", 'no column "z"'),
         ("{full_join: {x: t, y: u}, 'on': x.c = y.a, select: {a: x.a}}", "cast one side"),
+        (
+            f"{{delta_join: {XY}, left: {{z: x.a = y.a}}, {JOINED}}}",
+            'left.z: there is no input "z"',
+        ),
+        (
+            f"{{delta_join: {XY}, left: {{x: x.a = y.a, y: x.a = y.a}}, {JOINED}}}",
+            "made.delta_join: one input at least must stand in neither left nor full",
+        ),
+        (
+            f"{{delta_join: {XY}, left: {{y: x.a = y.a}}, full: {{y: x.a = y.a}}, {JOINED}}}",
+            "made.full.y: is under left already",
+        ),
+        (
+            f"{{delta_join: {XY}, left: {{y: x.a = y.a}}, where: y.d > 0, {JOINED}}}",
+            'made.where: "y" is an input of left, whose conditions stand there; one over the '
+            "results stands in a linear operator",
+        ),
+        (
+            "{delta_join: {x: t, y: u, z: t}, left: {y: z.a = y.a}, full: {z: z.a = y.a}, "
+            f"{JOINED}}}",
+            'made.left.y: "z" is joined later; let it stand before "y" under delta_join',
+        ),
+        (
+            f"{{delta_join: {XY}, left: {{y: x.a = y.a}}, orders: {{x: [y]}}, {JOINED}}}",
+            "made.orders: cannot be told beside left and full; make a delta_join of the other",
+        ),
+        (
+            f"{{delta_join: {XY}, left: {{y: x.a = y.a}}, strategy: lookup, {JOINED}}}",
+            "made.strategy: cannot be told beside left and full",
+        ),
+        (
+            "{delta_join: {x: t, y: u, z: t}, left: {y: x.a = y.a}, select: {a: x.a}}",
+            'no equality connects "z" with "x"; write one, or say cartesian: true',
+        ),
+        (
+            f"{{delta_join: {XY}, left: [y], {JOINED}}}",
+            "left: must be a mapping of names to conditions, such as {p: o.product = p.key}",
+        ),
         ("{first: t}", "made.order: is missing, such as amount DESC"),
         ("{first: t, order: z}", 'made.order: there is no column "z"'),
         ("{first: t, order: a + 1}", 'made.order: "a + 1" must be a column'),
@@ -115,6 +176,34 @@ def test_what_cannot_be_made_is_refused(operator: str, problem: str, tmp_path: P
         read(operator, tmp_path)
 
     assert problem in str(told.value)
+
+
+def test_python_makes_the_outer_inputs_of_a_file(tmp_path: Path) -> None:
+    made = read(
+        "{delta_join: {x: t, y: u, z: t}, left: {y: [x.a = y.a, y.d > 0]}, full: {z: z.a = y.d}, "
+        "where: x.b > 0, select: {b: x.b, d: y.d}, key: x.a}",
+        tmp_path,
+    )
+    shop = ik.Pipeline("made")
+    t, u = (
+        shop.topic(
+            name, name=f"{name}_changes", columns=[ik.Column(*each) for each in columns.items()]
+        ).upsert(name=name)
+        for name, columns in TABLES.items()
+    )
+
+    shop.join(
+        {"x": t, "y": u, "z": t},
+        left={"y": ["x.a = y.a", "y.d > 0"]},
+        full={"z": "z.a = y.d"},
+        where="x.b > 0",
+        select={"b": "x.b", "d": "y.d"},
+        key="x.a",
+        name="made",
+    ).to("out", name="out")
+
+    by_name = {each.name: each for each in made.operators if each.name not in ("ta", "ua")}
+    assert {each.name: each for each in shop.plan().operators} == by_name
 
 
 def test_python_makes_the_plan_of_a_file(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
-from ikebana.serving.http.app import Limits, application
+from ikebana.serving.access import EVERYTHING, Access
+from ikebana.serving.http.app import application
 from ikebana.serving.http.bell import Bell
-from ikebana.serving.http.operations import OPERATIONS, Api
+from ikebana.serving.http.callers import Callers
+from ikebana.serving.http.guard import Limits
+from ikebana.serving.http.operations import OPERATIONS
 from ikebana.serving.http.parameters import Subscribe
-from ikebana.serving.http.subscriptions import Subscriptions
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.probes import Probes
 from ikebana.serving.retention import Retention
@@ -53,9 +55,9 @@ def _client(service: Service, limits: Limits = Limits()) -> TestClient:  # noqa:
         # The bell belongs to the loop of the requests.
         if not made:
             bell = Bell()
-            subscriptions = Subscriptions(service, bell)
-            probes = Probes(service, 60, lambda: subscriptions.open)
-            made.append(application(Api(service, bell), subscriptions, probes, limits))
+            callers = Callers(service, bell)
+            probes = Probes(service, 60, lambda: callers.open)
+            made.append(application(callers, probes, limits))
             service.listen(bell.ring)
         await made[0](scope, receive, send)
 
@@ -275,7 +277,7 @@ def test_a_name_of_a_client_is_never_a_path(client: TestClient, name: str) -> No
 
 def test_a_token_is_asked_for_where_there_is_one(service: Service) -> None:
     """Everywhere but at the probes."""
-    with _client(service, Limits(("secret", "other"))) as client:
+    with _client(service, Limits(Access.of_tokens(("secret", "other")))) as client:
         for given, status in (
             (None, 401),
             ("Bearer wrong", 401),
@@ -356,7 +358,7 @@ def _subscribed(
     async def read() -> list[tuple[str, str, Any]]:
         bell = Bell()
         service.listen(bell.ring)
-        subscriptions = Subscriptions(service, bell)
+        subscriptions = Callers(service, bell).of(EVERYTHING).subscriptions
         found: list[tuple[str, str, Any]] = []
         events = subscriptions.events(subscriptions.begin(given), given.encoding)
         async for event in events:

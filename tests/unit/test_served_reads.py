@@ -9,7 +9,8 @@ import ikebana
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import reads
-from ikebana.serving.http.app import Limits
+from ikebana.serving.access import Access
+from ikebana.serving.http.guard import Limits
 from ikebana.serving.reads import Reads, WaitedError
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service
@@ -152,7 +153,7 @@ def test_a_wrong_token_and_a_server_that_is_gone_are_told(tmp_path: Path) -> Non
     topics = MemoryTopics()
     topics.close(ONE, 10)
     with serving(topics, tmp_path, ONE, start=False) as service:
-        with answering(service, Limits(("secret",))) as url:
+        with answering(service, Limits(Access.of_tokens(["secret"]))) as url:
             caught_up(service, topics, ONE)
             with ikebana.connect(url, token="secret") as good:
                 assert good.newest() == 9

@@ -16,7 +16,9 @@ from ikebana.processor.rows.envelope import Tick, unpack
 from ikebana.processor.rows.rows import size_of
 from ikebana.processor.spark.shares import shares_of
 from ikebana.processor.timing import reclock
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.slices import slices
+from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.timing.taking import Look
 from ikebana.testing import Run
 
 A = Input("a", ("t",))
@@ -122,11 +124,11 @@ def test_a_batch_in_time_by_records_counts_each_once() -> None:
     plan = plan_of(A, ASIDE, replace(B, topics=("more", "t")), time="offset")
     before = positions(plan, t={0: 3, 1: 0}, others={0: 0}, more={0: 1})
     ends = {"t": {0: 5, 1: 1}, "others": {0: 4}, "more": {0: 2}}
-    batch = reclock.mint(plan, before, reclock.Look(ends, {}), limit=None, now_ms=0)
+    batch = reclock.mint(plan, before, Look(ends, {}), limit=None, now_ms=0)
 
     found = [
         (piece.input, piece.place.topic, piece.place.partition, piece.place.base)
-        for piece in reclock.slices(plan, before, batch)
+        for piece in slices(plan, before, batch)
     ]
 
     assert batch.upper - batch.lower == 2 + 1 + 4 + 1
@@ -174,7 +176,7 @@ def test_a_record_counts_as_read_once() -> None:
     run.batch()
 
     counts = {}
-    for piece in reclock.slices(plan, before, run.last):
+    for piece in slices(plan, before, run.last):
         reading = reading_of(
             plan, piece, lambda i: intake_of(i, planner.physical(plan), None, named=True), 2
         )
@@ -190,10 +192,10 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
     plan = plan_of(A, B, ASIDE)
     before = positions(plan, t={0: 0, 1: 0}, others={0: 0})
     ends = {"t": {0: 9_000, 1: 5_000}, "others": {0: 10_000}}
-    batch = reclock.mint(plan, before, reclock.Look(ends, {}), limit=None, now_ms=0)
+    batch = reclock.mint(plan, before, Look(ends, {}), limit=None, now_ms=0)
     hop = Range("p.loopback", 0, 0, 60)
 
-    shares = shares_of(list(reclock.slices(plan, before, batch)), [hop], 3)
+    shares = shares_of(list(slices(plan, before, batch)), [hop], 3)
 
     assert [
         [(each.input, each.place.topic, each.place.partition) for each in share.slices]
@@ -213,9 +215,9 @@ def test_few_records_are_read_by_few_tasks(records: int, tasks: int) -> None:
     partitions = range(3)
     before = positions(plan, others=dict.fromkeys(partitions, 0))
     ends = {"others": dict.fromkeys(partitions, records)}
-    batch = reclock.mint(plan, before, reclock.Look(ends, {}), limit=None, now_ms=0)
+    batch = reclock.mint(plan, before, Look(ends, {}), limit=None, now_ms=0)
 
-    shares = shares_of(list(reclock.slices(plan, before, batch)), [], 3)
+    shares = shares_of(list(slices(plan, before, batch)), [], 3)
 
     assert len(shares) == tasks
     assert sum(each.size for share in shares for each in share.slices) == 3 * records

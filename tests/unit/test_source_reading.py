@@ -12,7 +12,8 @@ from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.source import SourceConfig, StreamReader
 from ikebana.processor.timing import reclock
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.timing.taking import Look
 
 ROW = '{"database":"shop","table":"%s","type":"insert","primary_key_columns":["id"],"data":%s}'
 
@@ -84,7 +85,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
     )
     held = [(ROW % (table, f'{{"id":{at}}}')).encode() for at, table in enumerate("abbc")]
     before = SourceOffset(-1, 0, 0, {"t": {0: 1}}, plan.fingerprint())
-    look = reclock.Look({"t": {0: 4}}, {})
+    look = Look({"t": {0: 4}}, {})
     after = reclock.mint(plan, before, look, limit=None, now_ms=5_000)
     fetching = Fetching(held)
     config = SourceConfig(

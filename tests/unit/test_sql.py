@@ -59,11 +59,76 @@ def test_inner_joins_are_one_delta_join() -> None:
     assert join.where == ("(z.a = y.a)", "(x.a = y.a)", "(z.b > x.b)")
 
 
+@pytest.mark.parametrize(
+    ("query", "before"),
+    [
+        pytest.param(
+            "SELECT x.c, z.b FROM t x JOIN u y ON x.a = y.a LEFT JOIN t z ON z.a = y.a "
+            "WHERE x.b > 1 AND z.b > 2 AND (y.a < 9 OR x.a < 9)",
+            {"(x.a = y.a)", "(x.b > 1)", "((y.a < 9) OR (x.a < 9))"},
+            id="left",
+        ),
+        pytest.param(
+            "SELECT x.c, z.b FROM t z RIGHT JOIN (t x JOIN u y ON x.a = y.a) ON z.a = y.a "
+            "WHERE x.b > 1 AND z.b > 2",
+            {"(x.a = y.a)", "(x.b > 1)"},
+            id="right",
+        ),
+        pytest.param(
+            "SELECT x.c, z.b FROM t z FULL JOIN (t x JOIN u y ON x.a = y.a) ON z.a = y.a "
+            "WHERE x.b > 1",
+            {"(x.a = y.a)"},
+            id="full: not of rows that it may fill with nulls",
+        ),
+        pytest.param(
+            "SELECT x.c, z.b FROM t z LEFT JOIN (t x JOIN u y ON x.a = y.a) ON z.a = y.a "
+            "WHERE x.b > 1",
+            {"(x.a = y.a)"},
+            id="nor of those of the right of a left join",
+        ),
+    ],
+)
+def test_conditions_over_what_an_outer_join_keeps_are_tested_before_it(
+    query: str, before: set[str]
+) -> None:
+    """So neither it nor the joins before it have rows that are left out in the end."""
+    first, *_ = (each for each in made(query) if isinstance(each, DeltaJoin))
+
+    assert [each.relation for each in first.inputs] == ["t", "u"]
+    assert set(first.where) == before
+
+
 def test_groups_are_a_reduction() -> None:
     reduce, linear = made("SELECT c, sum(b) AS total FROM t GROUP BY c HAVING count(*) > 1")
 
     assert reduce == Reduce(
         "view.groups", "t", (("sum", "sum(b)"), ("count_star", "count(*)")), by="c"
+    )
+    assert isinstance(linear, Linear)
+
+
+def test_a_condition_with_the_time_is_when_a_row_counts() -> None:
+    """Of the input that it reads, before a join; both bounds are one step."""
+    whole = (
+        "SELECT x.a FROM t x JOIN u y ON x.a = y.a WHERE make_timestamp_ms(x.a) > ikebana_now() "
+        "AND ikebana_now() >= make_timestamp_ms(x.a)"
+    )
+
+    linear, join = made(whole)
+
+    at = "make_timestamp_ms(a)"
+    bounds = Sql(valid_from=at, valid_until=at)
+    assert isinstance(linear, Linear)
+    assert (linear.source, linear.steps[0]) == ("t", bounds)
+    assert isinstance(join, DeltaJoin)
+
+
+def test_aggregates_without_groups_are_a_total() -> None:
+    """Which has a row where there are none."""
+    reduce, linear = made("SELECT sum(b) AS total, count(*) AS n FROM t")
+
+    assert reduce == Reduce(
+        "view.groups", "t", (("sum", "sum(b)"), ("count_star", "count(*)")), total=True
     )
     assert isinstance(linear, Linear)
 
@@ -93,6 +158,33 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT a FROM t NATURAL JOIN u", "a natural join is not supported"),
         ("SELECT a, b FROM t GROUP BY ROLLUP (a, b)", "GROUPING SETS"),
         ("SELECT now() AS n, a FROM t", "now() depends on more than the datum"),
+        (
+            "SELECT a FROM t WHERE make_timestamp_ms(a) > now() - INTERVAL 1 DAY",
+            "line 1, column 46: now() depends on more than the datum; for rows that leave in time "
+            "ikebana_now() stands alone on one side of a comparison in WHERE",
+        ),
+        (
+            "SELECT a FROM t WHERE make_timestamp_ms(a) > ikebana_now() - INTERVAL 1 DAY",
+            "line 1, column 46: ikebana_now() stands alone on one side of a comparison",
+        ),
+        ("SELECT ikebana_now() AS n FROM t", "line 1, column 8: ikebana_now() stands alone"),
+        (
+            "SELECT a FROM t WHERE a = 1 OR make_timestamp_ms(a) > ikebana_now()",
+            "ikebana_now() stands alone on one side of a comparison in WHERE",
+        ),
+        (
+            "SELECT a FROM t WHERE make_timestamp_ms(a) = ikebana_now()",
+            "ikebana_now() stands alone on one side of a comparison in WHERE",
+        ),
+        (
+            "SELECT a FROM t WHERE a > ikebana_now()",
+            "Cannot compare values of type BIGINT and type TIMESTAMP",
+        ),
+        (
+            "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a "
+            "AND make_timestamp_ms(t.a) > ikebana_now())",
+            "a time to compare ikebana_now() with is an expression over columns of FROM",
+        ),
         ("SELECT t.a FROM t JOIN u ON t.c = u.a", "cast one side, as in CAST(t.c AS BIGINT)"),
         ("SELECT a, a FROM t", 'line 1, column 11: two columns are named "a"'),
         ("SELECT a AS key FROM t", 'a column cannot be named "key"'),

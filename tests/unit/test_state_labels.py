@@ -4,7 +4,7 @@ from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.cli.state import arrangements_in
 from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.timing.reclock import SourceOffset
+from ikebana.processor.timing.source_offset import SourceOffset
 
 JOIN = DeltaJoin(
     "q",

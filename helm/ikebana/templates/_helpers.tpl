@@ -86,3 +86,7 @@ annotations:
 {{- define "ikebana.labelSelector" -}}
 app.kubernetes.io/instance={{ .Release.Name }},app.kubernetes.io/component=executor
 {{- end }}
+
+{{- define "ikebana.serveName" -}}
+{{ printf "%s-serve" (include "ikebana.fullname" .) }}
+{{- end }}

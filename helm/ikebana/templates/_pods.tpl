@@ -8,15 +8,10 @@
 {{- if or .Values.kafka.sasl.existingSecret .Values.kafka.settingsFrom .Values.registry.settingsFrom }}true{{ end }}
 {{- end }}
 
-{{- /* Executors open these themselves; other secrets reach them in what the driver sends. */}}
-{{- define "ikebana.sharedVolumes" -}}
+{{- /* Temporary files, and those that Kafka's client opens. */}}
+{{- define "ikebana.clientVolumes" -}}
 - name: tmp
   emptyDir: {}
-{{- if not .Values.checkpoint.uri }}
-- name: checkpoint
-  persistentVolumeClaim:
-    claimName: {{ include "ikebana.claim" . }}
-{{- end }}
 {{- if include "ikebana.needsTlsFiles" . }}
 - name: tls
   projected:
@@ -38,6 +33,16 @@
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Executors open these themselves; other secrets reach them in what the driver sends. */}}
+{{- define "ikebana.sharedVolumes" -}}
+{{ include "ikebana.clientVolumes" . }}
+{{- if not .Values.checkpoint.uri }}
+- name: checkpoint
+  persistentVolumeClaim:
+    claimName: {{ include "ikebana.claim" . }}
 {{- end }}
 {{- end }}
 

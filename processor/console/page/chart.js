@@ -1,52 +1,70 @@
 // Draw lines over time as SVG: several series, one axis each way.
 import { h, s, show } from "./dom.js";
 
-const WIDTH = 440;
+// The width of a chart that is not shown yet, and the least width.
+const USUAL = 440;
+const LEAST = 240;
 const HEIGHT = 150;
 const LEFT = 54;
 const BOTTOM = 22;
 const TOP = 8;
 const COLOURS = 6;
 
-/** Make a chart; `update` draws series [{name, points: [[ms, value or null]]}]. */
-export function chart(title, write) {
+/**
+ * Make a chart; `update` draws series [{name, points: [[ms, value or null]]}].  The top of its
+ * axis is the first of `tops` that is enough, or else the next 1, 2 or 5 times a power of ten.
+ */
+export function chart(title, write, tops = []) {
   const picture = h("div", { class: "picture" });
   const legend = h("ul", { class: "legend" });
   const element = h("figure", { class: "chart" }, h("figcaption", {}, title), picture, legend);
   const update = (series) => {
-    show(picture, drawn(title, series, write));
-    show(legend, series.map(({ name, points }, at) => entry(name, points, at, write)));
+    const width = Math.max(LEAST, picture.clientWidth || USUAL);
+    show(picture, drawn(title, series, write, width, tops));
+    show(legend, series.map(({ name, points }, at) => (has(points) ? entry(name, points, at, write) : null)));
   };
   return { element, update };
 }
 
+/** Whether a series has anything to show; inputs and outputs may have no lag of their own. */
+const has = (points) => points.some(([, value]) => value !== null);
+
 function entry(name, points, at, write) {
-  const key = h("span", { class: `key line-${at % COLOURS}` });
+  const key = h("span", { class: `key ${lineOf(at)}` });
   return h("li", {}, key, h("span", {}, name), h("b", {}, write(points.at(-1)?.[1] ?? null)));
 }
 
-function drawn(title, series, write) {
+/** The colour of a series; beyond the colours lines are dashed. */
+const lineOf = (at) => `line-${at % COLOURS}${at < COLOURS ? "" : " more"}`;
+
+/** Say what a chart shows last, for those who do not see it. */
+const said = (title, series, write) =>
+  `${title}: ${series.filter(({ points }) => has(points)).map(({ name, points }) => `${name} ${write(points.at(-1)?.[1] ?? null)}`).join(", ")}`;
+
+function drawn(title, series, write, width, tops) {
   const all = series.flatMap((each) => each.points).filter(([, value]) => value !== null);
   const first = Math.min(...all.map(([at]) => at));
   const last = Math.max(...all.map(([at]) => at), first + 1);
-  const most = niceTop(Math.max(0, ...all.map(([, value]) => value)));
-  const x = (at) => LEFT + ((WIDTH - LEFT - 6) * (at - first)) / (last - first);
+  const greatest = Math.max(0, ...all.map(([, value]) => value));
+  const most = tops.find((top) => top >= greatest && greatest > tops[0] / 2) ?? niceTop(greatest);
+  const x = (at) => LEFT + ((width - LEFT - 6) * (at - first)) / (last - first);
   const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / most);
   const lines = [0, 0.5, 1].map((part) => [
-    s("line", { class: "grid", x1: LEFT, x2: WIDTH - 6, y1: y(most * part), y2: y(most * part) }),
+    s("line", { class: "grid", x1: LEFT, x2: width - 6, y1: y(most * part), y2: y(most * part) }),
     s("text", { x: LEFT - 6, y: y(most * part) + 4, "text-anchor": "end" }, write(most * part)),
   ]);
   const clock = (at) => new Date(at).toISOString().slice(11, 19);
   const times = all.length
     ? [
         s("text", { x: LEFT, y: HEIGHT - 5 }, clock(first)),
-        s("text", { x: WIDTH - 6, y: HEIGHT - 5, "text-anchor": "end" }, `${clock(last)} UTC`),
+        s("text", { x: width - 6, y: HEIGHT - 5, "text-anchor": "end" }, `${clock(last)} UTC`),
       ]
-    : [s("text", { x: WIDTH / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "nothing yet")];
+    : [s("text", { x: width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "nothing yet")];
   const paths = series.map(({ points }, at) =>
-    s("path", { class: `line line-${at % COLOURS}`, d: pathOf(points, x, y) }),
+    s("path", { class: `line ${lineOf(at)}`, d: pathOf(points, x, y) }),
   );
-  const attributes = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title };
+  const label = said(title, series, write);
+  const attributes = { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label };
   return s("svg", attributes, lines.flat(), times, paths);
 }
 
@@ -59,7 +77,8 @@ function pathOf(points, x, y) {
       pen = "M";
       continue;
     }
-    found += `${pen}${x(at).toFixed(1)},${y(value).toFixed(1)}`;
+    // A line to itself shows a point that has no neighbours.
+    found += `${pen}${x(at).toFixed(1)},${y(value).toFixed(1)}${pen === "M" ? "h0" : ""}`;
     pen = "L";
   }
   return found;

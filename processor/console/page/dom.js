@@ -16,7 +16,7 @@ function filled(made, attributes, children) {
     else if (value === true) made.setAttribute(name, "");
     else if (value !== false && value != null) made.setAttribute(name, value);
   }
-  made.append(...children.flat().filter((child) => child != null));
+  made.append(...children.flat(Infinity).filter((child) => child != null));
   return made;
 }
 
@@ -41,5 +41,5 @@ function tableRow(columns, row) {
 
 /** Replace the children of an element. */
 export function show(place, ...children) {
-  place.replaceChildren(...children.flat().filter((child) => child != null));
+  place.replaceChildren(...children.flat(Infinity).filter((child) => child != null));
 }

@@ -40,12 +40,15 @@ export function bytes(value) {
   return `${at ? value.toPrecision(3) : value} ${units[at]}`;
 }
 
-/** Write bytes that are given in base64: as their text, or if they are none, in base64. */
-export function content(base64) {
+/**
+ * Write bytes that are given in base64: as their text, or if they are none, in base64.  Those
+ * that were `cut` may end within a character.
+ */
+export function content(base64, cut = false) {
   if (base64 == null) return "";
   const found = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(found);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(found, { stream: cut });
   } catch {
     return `base64 ${base64}`;
   }

@@ -2,8 +2,10 @@
 import { ask, hasToken, keepToken } from "./api.js";
 import { browser } from "./browser.js";
 import { h, show } from "./dom.js";
-import { number, rate, seconds, time } from "./format.js";
+import { errors } from "./errors.js";
+import { bytes, number, rate, seconds, time } from "./format.js";
 import * as collections from "./overview.js";
+import { noted } from "./noted.js";
 import { plan } from "./plan.js";
 import { Poller } from "./poller.js";
 import * as running from "./run.js";
@@ -16,6 +18,9 @@ const NO_TOKEN = 401;
 const place = document.getElementById("content");
 const state = document.getElementById("state");
 const dialog = document.getElementById("ask-token");
+const heading = document.getElementById("name");
+// The name of the view that is shown.
+let view = "";
 
 const tokenButton = document.getElementById("token");
 tokenButton.addEventListener("click", () => dialog.showModal());
@@ -51,15 +56,15 @@ async function served() {
 
 async function begin() {
   const paths = await served();
-  const context = paths === null ? ofRun() : await ofServer(paths);
+  const context = await (paths === null ? ofRun() : ofServer(paths));
   let stop = () => {};
   const draw = () => {
     stop();
-    const [view = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-    const found = context.views[view] ?? context.views[""];
+    const [path = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    const found = context.views[path] ?? context.views[""];
     show(place);
     stop = found.show(place, context, ...rest) ?? (() => {});
-    navigation(context.views, found);
+    navigation(context.views, found, rest);
   };
   addEventListener("hashchange", draw);
   context.poller.run();
@@ -68,11 +73,13 @@ async function begin() {
 
 async function ofServer(paths) {
   const poller = new Poller("/v1/collections", collections.sampled, stands);
+  await poller.remember();
   const views = { "": { title: "Collections", show: collections.overview } };
   const planned = await ask("/v1/plan").then((found) => found, () => null);
   if (planned !== null) {
     views.plan = { title: "Plan", show: plan };
-    document.getElementById("name").textContent = planned.name;
+    if (planned.errors !== null) views.errors = { title: "Errors", show: errors(planned.errors) };
+    called(planned.name);
   }
   if (paths.includes("/v1/sql")) views.sql = { title: "SQL", show: sql };
   views.collections = { show: browser };
@@ -82,7 +89,7 @@ async function ofServer(paths) {
     return {
       frontier: `frontier ${time(found.collection.upper)}`,
       lag: `lag ${seconds(found.lag_s ?? found.caught_up_s)}`,
-      keys: `${number(found.collection.keys)} keys`,
+      keys: `${number(found.collection.keys)} keys, ${bytes(found.collection.bytes)}`,
       rate: `${rate(poller.rate(name))} updates/s`,
       href: `#/collections/${encodeURIComponent(name)}`,
     };
@@ -90,22 +97,38 @@ async function ofServer(paths) {
   return { poller, views, figuresOf };
 }
 
-function ofRun() {
+async function ofRun() {
   const poller = new Poller("/v1/run", running.sampled, stands);
-  poller.listen(({ pipeline }) => (document.getElementById("name").textContent = pipeline));
+  await poller.remember(running.WHOLE);
+  poller.listen(({ pipeline }) => called(pipeline));
   const figuresOf = (answer, id, name) => running.figuresOf(answer, poller, id, name);
-  const views = { "": { title: "Run", show: running.run }, plan: { title: "Plan", show: plan } };
-  return { poller, views, figuresOf };
+  const views = {
+    "": { title: "Run", show: running.run },
+    plan: { title: "Plan", show: plan },
+    errors: { title: "Errors", show: noted },
+  };
+  return { poller, views, figuresOf, edits: true };
 }
 
-function navigation(views, current) {
-  const links = Object.entries(views).filter(([, view]) => view.title);
-  show(
-    document.getElementById("views"),
-    links.map(([path, view]) =>
-      h("a", { href: `#/${path}`, "aria-current": view === current ? "page" : null }, view.title),
-    ),
-  );
+/** Name the view that is shown, in the title and among the links, which keep the focus. */
+function navigation(views, current, rest) {
+  const links = document.getElementById("views");
+  const named = Object.entries(views).filter(([, view]) => view.title);
+  if (!links.childElementCount) {
+    show(links, named.map(([path, view]) => h("a", { href: `#/${path}` }, view.title)));
+  }
+  named.forEach(([, view], at) => {
+    if (view === current) links.children[at].setAttribute("aria-current", "page");
+    else links.children[at].removeAttribute("aria-current");
+  });
+  view = current.title ?? rest.join(" / ");
+  called(heading.textContent);
+}
+
+/** Name the pipeline, in the heading and in the title. */
+function called(name) {
+  if (heading.textContent !== name) heading.textContent = name;
+  document.title = view ? `${view} - ${name}` : name;
 }
 
 begin();

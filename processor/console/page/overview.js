@@ -3,6 +3,8 @@ import { chart } from "./chart.js";
 import { h, show, table } from "./dom.js";
 import { bytes, number, rate, seconds, time } from "./format.js";
 
+// From a minute to two days; shorter and longer ones are powers of ten.
+const DURATIONS_S = [60, 120, 240, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400, 172800];
 const HEADS = [
   "Collection",
   "Since",
@@ -34,15 +36,15 @@ export function overview(place, { poller }) {
   });
 }
 
-/** Make the charts of lag and of updates a second. */
-export function lagAndRates(poller) {
-  const lag = chart("Lag", seconds);
+/** Make the charts of lag and of updates a second; a name may have another one for its lag. */
+export function lagAndRates(poller, ofLag = {}) {
+  const lag = chart("Lag", seconds, DURATIONS_S);
   const rates = chart("Updates a second", rate);
   const element = h("div", { class: "charts" }, lag.element, rates.element);
   const update = (names) => {
     const of = (figure) =>
       names.map((name) => ({
-        name,
+        name: (figure === "lag" && ofLag[name]) || name,
         points: poller.samples(name).map((sample) => [sample.at, sample[figure]]),
       }));
     lag.update(of("lag"));

@@ -1,8 +1,8 @@
-// Ask for the figures of the server every two seconds, and keep those of the last minutes.
+// Ask for the figures of the server every two seconds, and keep those of the last hour.
 import { ask } from "./api.js";
 
 const EVERY_MS = 2000;
-const KEPT = 450;
+const KEPT_MS = 3_600_000;
 
 export class Poller {
   /** `path` answers the figures; `sampled` makes [{name, lag, updates}] of them. */
@@ -36,6 +36,17 @@ export class Poller {
     for (const listener of this.listeners) listener(this.answer);
   }
 
+  /** Take what the server has kept from before this page was opened; the whole has no name. */
+  async remember(whole) {
+    const { at, series } = await ask("/v1/history").catch(() => ({ at: [], series: {} }));
+    for (const [name, { lag, updates }] of Object.entries(series)) {
+      at.forEach((moment, index) => {
+        const sample = { name: name || whole, lag: lag[index], updates: updates[index] };
+        if (sample.updates !== null) this.#add(moment, sample);
+      });
+    }
+  }
+
   /** Call a listener with each answer, the last one first; return how to stop. */
   listen(listener) {
     this.listeners.add(listener);
@@ -54,14 +65,19 @@ export class Poller {
   }
 
   #keep(at) {
-    for (const { name, lag, updates } of this.sampled(this.answer)) {
-      const samples = this.history.get(name) ?? [];
-      const last = samples.at(-1);
-      // A counter that is smaller than before is of a server that was started again.
-      const counts = last !== undefined && updates >= last.updates;
-      const rate = counts ? ((updates - last.updates) * 1000) / (at - last.at) : null;
-      samples.push({ at, lag, updates, rate });
-      this.history.set(name, samples.slice(-KEPT));
-    }
+    for (const sample of this.sampled(this.answer)) this.#add(at, sample);
+  }
+
+  #add(at, { name, lag, updates }) {
+    const samples = this.history.get(name) ?? [];
+    const last = samples.at(-1);
+    // A counter that is smaller than before is of a server that was started again.
+    const counts = last !== undefined && updates >= last.updates && at > last.at;
+    const rate = counts ? ((updates - last.updates) * 1000) / (at - last.at) : null;
+    samples.push({ at, lag, updates, rate });
+    this.history.set(
+      name,
+      samples.filter((sample) => at - sample.at < KEPT_MS),
+    );
   }
 }

@@ -5,7 +5,7 @@ import { lagAndRates } from "./overview.js";
 
 const NUMBERS = { class: "number" };
 const OUTPUTS = ["Output", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Updates/s", ...NUMBERS }];
-const WHOLE = "records read";
+export const WHOLE = "records read";
 
 /** The figures of each output for the poller, and those of the whole. */
 export const sampled = ({ outputs, records, lag_s }) => [
@@ -17,7 +17,7 @@ export function run(place, { poller }) {
   const facts = h("dl", { class: "tiles" });
   const outputs = h("div");
   const counted = h("div");
-  const charts = lagAndRates(poller);
+  const charts = lagAndRates(poller, { [WHOLE]: "pipeline" });
   show(
     place,
     h("h2", {}, "Run"),
@@ -39,7 +39,10 @@ export function run(place, { poller }) {
     ]);
     show(outputs, table(OUTPUTS, rows, { class: "cards" }));
     const kinds = Object.entries(answer.counted).map(([kind, count]) => [kind, number(count)]);
-    show(counted, table(["Kind", { text: "Count", ...NUMBERS }], kinds));
+    const focused = counted.contains(document.activeElement);
+    const link = h("a", { href: "#/errors" }, "The last of their records");
+    show(counted, table(["Kind", { text: "Count", ...NUMBERS }], kinds), h("p", {}, link));
+    if (focused) link.focus();
     charts.update([WHOLE, ...Object.keys(answer.outputs)]);
   });
 }
@@ -61,9 +64,9 @@ export function figuresOf({ inputs, operators, outputs }, poller, id, name) {
   const kind = id.split(" ")[0];
   const found = { output: outputs, decoding: inputs }[kind]?.[name] ?? operators[name];
   if (found === undefined) return {};
-  const held = found.holds ? ", holds the others" : found.silent ? ", silent" : "";
   return {
-    frontier: `frontier ${time(found.frontier)}${held}`,
+    frontier: `frontier ${time(found.frontier)}`,
+    held: found.holds ? "holds the others back" : found.silent ? "silent" : "",
     lag: `lag ${seconds(found.lag_s)}`,
     rate: `${rate(poller.rate(name))} updates/s`,
   };

@@ -51,6 +51,13 @@ class ReduceKind(OperatorKind[Reduce]):
         path = f"operators.{operator.name}"
         yield from around.missing_collection(f"{path}.reduce", operator.source)
         of_aggregates = f"{path}.aggregates"
+        if operator.total and operator.by is not None:
+            yield f"{path}.by", "a total is of all rows, and has no other key"
+        if operator.total and operator.function is not None:
+            yield (
+                f"{path}.function",
+                "a function is not called without rows; total is of aggregates",
+            )
         if operator.function is not None:
             if operator.aggregates:
                 yield of_aggregates, "a reduction has aggregates or a function, not both"

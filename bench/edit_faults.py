@@ -1,0 +1,191 @@
+"""Faults of edits of a running plan, in the form of `rule_mutants.FAULTS`, each with its tests.
+
+python bench/rule_mutants.py "edit:"
+"""
+
+LIVE = "tests/unit/test_live_edits.py"
+EDITS = "tests/unit/test_edits.py"
+JOINED = "tests/unit/test_edited_joins.py"
+AGAIN = "tests/unit/test_reading_again.py"
+LOGGED = "tests/unit/test_reading_log.py"
+
+_EDITING = "processor/batch/editing.py"
+_UNDO = "processor/batch/edit_undo.py"
+_MOVING = "processor/batch/moving.py"
+_FLOW = "processor/batch/flow.py"
+_RECLOCK = "processor/timing/reclock.py"
+_AGAIN = "processor/timing/again.py"
+_LOG = "processor/timing/reading_log.py"
+_BACKFILL = "processor/planning/backfill.py"
+
+# By what they are called: the test, the file, a text, and what is put in its place.
+FAULTS: dict[str, tuple[str, str, str, str]] = {
+    "edit: what comes meanwhile is not remembered": (
+        LIVE,
+        _MOVING,
+        "        remember(editing, self._flow.store, self._flow.of_moving)\n",
+        "",
+    ),
+    "edit: what comes for parts that are still to come is remembered from a key on": (
+        LIVE,
+        _EDITING,
+        'at.next if number == at.part else b""',
+        "at.next",
+    ),
+    "edit: only the part of now remembers": (
+        LIVE,
+        _EDITING,
+        "if number >= at.part and",
+        "if number == at.part and",
+    ),
+    "edit: what has come is added, not taken back": (
+        LIVE,
+        _UNDO,
+        "counts[value] -= diff",
+        "counts[value] += diff",
+    ),
+    "edit: keys that have gone meanwhile are forgotten": (
+        LIVE,
+        _UNDO,
+        "*((key, _had((), updates), ()) for key, updates in since.items())",
+        "",
+    ),
+    "edit: the second update of a key takes the place of the first": (
+        LIVE,
+        _UNDO,
+        "found[value] += diff",
+        "found[value] = diff",
+    ),
+    "edit: filled before others have what was sent to them": (
+        JOINED,
+        _MOVING,
+        "self._is_filled and not self._flow.sends_before(editing.time)",
+        "self._is_filled",
+    ),
+    "edit: filled while a join of before is on its way": (
+        JOINED,
+        _FLOW,
+        "any(is_of_before(name) for name in self.hops)",
+        "False",
+    ),
+    "edit: an output that changes goes on while it is filled": (
+        LIVE,
+        _EDITING,
+        "Interval(time, time if editing.fills else found[name].upper)",
+        "found[name]",
+    ),
+    "edit: the batch after the last portion begins where others are": (
+        LIVE,
+        _EDITING,
+        "(editing.fills or editing.filled)",
+        "editing.fills",
+    ),
+    "edit: no batch says that all is filled": (
+        LIVE,
+        _RECLOCK,
+        "filled=last.fills and not edit.fills",
+        "filled=False",
+    ),
+    "edit: what is new does not wait": (
+        LIVE,
+        _RECLOCK,
+        "set(standing if edit.fills else ())",
+        "set[str]()",
+    ),
+    "edit: read again, a late record is in time": (
+        AGAIN,
+        _AGAIN,
+        "judged=log.within(topic, partition, place.start, until)",
+        "judged=()",
+    ),
+    "edit: read again, all times are closed at once": (
+        AGAIN,
+        _AGAIN,
+        "            again = max(before, (times.log or ReadingLog()).closed(own))",
+        "            again = upper",
+    ),
+    "edit: read again, all waits until all is read": (
+        AGAIN,
+        _AGAIN,
+        "            again = max(before, (times.log or ReadingLog()).closed(own))",
+        "            again = before",
+    ),
+    "edit: read again, the log ends while it is asked": (
+        AGAIN,
+        _AGAIN,
+        "        if source.name not in asked:\n            log = log.limited()\n",
+        "        log = log.limited()\n",
+    ),
+    "edit: read again, what comes now is judged as what was": (
+        AGAIN,
+        _AGAIN,
+        "    present = start.positions.get(topic, {}).get(partition, began)",
+        "    present = end",
+    ),
+    "edit: read again, a record is late twice": (
+        AGAIN,
+        "processor/reading/decoding.py",
+        "if self._ignored and not self._place.again:",
+        "if self._ignored:",
+    ),
+    "edit: read again, an error without a key is told twice": (
+        AGAIN,
+        "processor/reading/decoding.py",
+        "() if place.told else decoded.errors",
+        "decoded.errors",
+    ),
+    "edit: read again, the frontier waits for it": (
+        AGAIN,
+        "processor/timing/reach.py",
+        "source.is_dated and source.name not in plan.backfills",
+        "source.is_dated",
+    ),
+    "edit: read again, what waits counts twice": (
+        AGAIN,
+        "processor/batch/waiting.py",
+        "(o.name for o in plan.upserts if o.name not in again)",
+        "(o.name for o in plan.upserts)",
+    ),
+    "edit: read again, errors wait for it": (
+        AGAIN,
+        "processor/planning/progress.py",
+        "tuple(name for name in edges(plan) if name not in again)",
+        "tuple(edges(plan))",
+    ),
+    "edit: read again, errors are of times that are closed": (
+        AGAIN,
+        _FLOW,
+        "since = max(self._outputs[name].lower, since or 0)",
+        "pass",
+    ),
+    "edit: read again from the beginning, not from where it was read": (
+        AGAIN,
+        _AGAIN,
+        "        if topic in first\n",
+        "        if False\n",
+    ),
+    "edit: rows with other times are read again": (
+        AGAIN,
+        _BACKFILL,
+        "origin_of(before, source) is None and",
+        "False and",
+    ),
+    "edit: ranges of several frontiers are one": (
+        LOGGED,
+        _LOG,
+        "(last.lower, last.latest) == (each.lower, each.latest)",
+        "last.latest == each.latest",
+    ),
+    "edit: a frontier counts before its offsets are read": (
+        LOGGED,
+        _LOG,
+        ">= offset\n        for topic, by in reached",
+        ">= offset - 1\n        for topic, by in reached",
+    ),
+    "edit: what was read of some partitions only has closed times": (
+        LOGGED,
+        _LOG,
+        "    return all(\n",
+        "    return any(\n",
+    ),
+}

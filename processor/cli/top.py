@@ -1,0 +1,288 @@
+"""`ikebana top`: watch a run or a server in a terminal, by what it tells over HTTP."""
+
+import http.client
+import json
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ikebana.errors import AccessError, AwayError, ConfigError
+from ikebana.processor.ground.moments import moment
+
+_PATIENCE_S = 10.0
+# Between the two looks of --once, for rates.
+_ONCE_S = 1.0
+
+
+class Look(NamedTuple):
+    """What was told at a moment: of a run, or of a server."""
+
+    at: float
+    is_run: bool
+    told: Mapping[str, Any]
+
+    def counts(self) -> dict[str, float]:
+        """Return what rates are made of, by name."""
+        if self.is_run:
+            outputs = {name: each["updates"] for name, each in self.told["outputs"].items()}
+            return {**outputs, "": self.told["records"]}
+        return {each["collection"]["name"]: each["updates"] for each in self.told["collections"]}
+
+
+class Rates:
+    """Counts each second, between two looks; nothing before there are two."""
+
+    def __init__(self, before: Look | None, now: Look) -> None:
+        self._before = {} if before is None else before.counts()
+        self._now = now.counts()
+        self._seconds = 0.0 if before is None else now.at - before.at
+
+    def of(self, name: str) -> str:
+        """Return the rate of a name; nothing after a start anew."""
+        before, now = self._before.get(name), self._now[name]
+        if before is None or now < before or self._seconds <= 0:
+            return ""
+        return f"{(now - before) / self._seconds:,.0f}"
+
+
+@click.command("top")
+@click.argument("address", metavar="URL|HOST:PORT")
+@click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=2.0)
+@click.option("--once", is_flag=True, help="Look for a second, print, and end.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="IKEBANA_TOKEN",
+    help="The token of an `ikebana serve`. [env: IKEBANA_TOKEN]",
+)
+@click.option(
+    "--tls-ca",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Who has signed the server's certificate, if the system does not know; PEM.",
+)
+@click.option(
+    "--tls-cert",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Our certificate with its key, if the server asks for one; PEM.",
+)
+def top_command(
+    address: str,
+    *,
+    every: float,
+    once: bool,
+    token: str | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+) -> None:
+    """Watch the run or the server whose --http is HOST:PORT: frontiers, lag, rates, keys.
+
+    Ctrl-C ends it.  Where the server does not answer, the last page stays, with a word on it.
+
+    Exit status 0: ended.  1: it does not answer, or refuses.
+    """
+    server = Server(address, token, trusting(tls_ca, tls_cert))
+    before, console = server.look(), Console(highlight=False)
+    if once:
+        time.sleep(_ONCE_S)
+        console.print(page(before, server.look()))
+        return
+    with Live(page(None, before), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                time.sleep(every)
+                now = server.look()
+            except KeyboardInterrupt:
+                return
+            except AwayError as error:
+                live.update(page(None, before, str(error)), refresh=True)
+                continue
+            live.update(page(before, now), refresh=True)
+            before = now
+
+
+def trusting(ca: Path | None, certificate: Path | None) -> ssl.SSLContext:
+    """Say whom to trust, and what to show.  Raises: ConfigError."""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+    except (OSError, ssl.SSLError) as error:
+        files = " or ".join(str(file) for file in (ca, certificate) if file is not None)
+        raise ConfigError(f"cannot use the certificates in {files}: {error}") from error
+    return context
+
+
+class Server:
+    """Who is asked; it finds out once whether that is a run."""
+
+    def __init__(self, address: str, token: str | None, tls: ssl.SSLContext) -> None:
+        given = address if "://" in address else f"http://{address}"
+        parts = urllib.parse.urlsplit(given)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f'cannot watch "{address}": it is neither a URL of HTTP nor HOST:PORT',
+                hint="Give the address of --http, such as 127.0.0.1:8080.",
+            )
+        self._url = f"{parts.scheme}://{parts.netloc}"
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._tls = tls
+        self._is_run: bool | None = None
+
+    def look(self) -> Look:
+        """Ask how it stands.
+
+        Raises:
+            AwayError: it does not answer.
+            AccessError: it needs a token, or another one.
+            ConfigError: it is no run and no server of ikebana.
+        """
+        if self._is_run is not False:
+            found = self._asked("/v1/run")
+            if found is not None:
+                self._is_run = True
+                return Look(time.monotonic(), is_run=True, told=found)
+        found = self._asked("/v1/collections")
+        if found is None:
+            raise ConfigError(
+                f"{self._url} is neither a run nor a server of ikebana",
+                hint="Give the address of --http of `ikebana run` or `ikebana serve`.",
+            )
+        self._is_run = False
+        return Look(time.monotonic(), is_run=False, told=found)
+
+    def _asked(self, path: str) -> Mapping[str, Any] | None:
+        """Return an answer; None if there is no such path."""
+        request = urllib.request.Request(self._url + path, headers=self._headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_PATIENCE_S, context=self._tls) as answer:
+                found: dict[str, Any] = json.loads(answer.read())
+                return found
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403):
+                raise AccessError(
+                    f"{self._url} refuses to answer: {_reason(error)}", hint="Give --token."
+                ) from error
+            if error.code == 404:
+                return None
+            raise AwayError(f"{self._url} answers with status {error.code}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise AwayError(
+                f"{self._url} does not answer: {getattr(error, 'reason', error)}",
+                hint="Is `ikebana run --http` or `ikebana serve` running there?",
+            ) from error
+        except ValueError:
+            return None
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"])
+    except (ValueError, KeyError, TypeError):
+        return error.reason
+
+
+def page(before: Look | None, now: Look, wrong: str | None = None) -> Group:
+    """Write a page of what was told, with rates since the look before."""
+    rates = Rates(before, now)
+    parts = _run(now.told, rates) if now.is_run else _served(now.told, rates)
+    if wrong is not None:
+        parts.insert(0, Text(wrong, style="red"))
+    return Group(*parts)
+
+
+def _run(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
+    state = told["state"]
+    head = Text(f"{told['pipeline']}: ", style="bold")
+    head.append("ready" if told["ready"] else "not ready", "green" if told["ready"] else "red")
+    head.append(f" ({told['reason']})", "")
+    facts = [f"lag {_seconds(told['lag_s'])}", f"batch {_number(told['batch'])}"]
+    facts.append(f"{told['records']:,} records, {rates.of('') or '-'} /s")
+    facts.append(f"{told['restarts']} restarts")
+    facts.append(f"state {_bytes(state['bytes'])}, {state['entries']:,} entries")
+    parts: list[Text | Table] = [head, Text("; ".join(facts))]
+    outputs = _table("output", "frontier", "lag", "updates", "updates/s")
+    for name, each in told["outputs"].items():
+        outputs.add_row(
+            Text(name),
+            _time(each["frontier"]),
+            _seconds(each["lag_s"]),
+            _number(each["updates"]),
+            rates.of(name),
+        )
+    parts.append(outputs)
+    operators = _table("operator", "frontier", "lag")
+    for name, each in told["operators"].items():
+        operators.add_row(Text(name), _time(each["frontier"]), _seconds(each["lag_s"]))
+    parts.append(operators)
+    if told["inputs"]:
+        inputs = _table("input", "frontier", "")
+        for name, each in told["inputs"].items():
+            held = "holds the others" if each["holds"] else "silent" if each["silent"] else ""
+            inputs.add_row(Text(name), _time(each["frontier"]), held)
+        parts.append(inputs)
+    if counted := {kind: count for kind, count in told["counted"].items() if count}:
+        parts.append(
+            Text("; ".join(f"{count:,} {kind}" for kind, count in counted.items()), style="yellow")
+        )
+    return parts
+
+
+def _served(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
+    heads = ("collection", "since", "upper", "lag", "keys", "bytes", "disk", "updates/s")
+    found = _table(*heads)
+    for each in told["collections"]:
+        info = each["collection"]
+        lag = each["lag_s"] if each["lag_s"] is not None else each["caught_up_s"]
+        found.add_row(
+            Text(info["name"]),
+            _time(info["since"]),
+            _time(info["upper"]),
+            "catching up" if each["caught_up_s"] is None else _seconds(lag),
+            _number(info["keys"]),
+            _bytes(info["bytes"]),
+            _bytes(each["disk_bytes"]),
+            rates.of(info["name"]),
+        )
+    return [Text(f"newest time of all: {_time(told['newest'])}"), found]
+
+
+def _table(*heads: str) -> Table:
+    made = Table(box=None, pad_edge=False)
+    for number, head in enumerate(heads):
+        made.add_column(head, justify="left" if number == 0 else "right")
+    return made
+
+
+def _time(value: int | None) -> str:
+    return "" if value is None else moment(value)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f} s"
+
+
+def _bytes(value: float | None) -> str:
+    if value is None:
+        return ""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1_000:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1_000
+    return f"{value:,.1f} TB"

@@ -1,0 +1,63 @@
+"""Variables in values of a file: `${NAME}`, `${NAME:-default}` and `${file:PATH}`.
+
+What they stand for is text, and is never read as anything else; `$${` is `${`.  What is read of a
+file is bounded.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+_VARIABLE = re.compile(
+    r"\$(?:(?P<escaped>\$\{)|\{file:(?P<file>[^}]+)\}"
+    r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
+)
+_LARGEST_FILE = 1 << 20
+
+
+class Variables:
+    """The variables of an environment; `refuse` is told the path of a value and a problem."""
+
+    def __init__(self, environ: Mapping[str, str], refuse: Callable[[str, str], None]) -> None:
+        self._environ = environ
+        self._refuse = refuse
+
+    def substituted(self, text: str, path: str) -> str:
+        """The text with what variables stand for."""
+
+        def variable(found: re.Match[str]) -> str:
+            if found["escaped"]:
+                return "${"
+            name, default = found["name"], found["default"]
+            if found["file"] is not None:
+                return self._content(found["file"], path)
+            if name is None:
+                self._refuse(
+                    path, 'has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH}'
+                )
+            elif default is not None:
+                # As in a shell, the default also stands for an empty variable.
+                return self._environ.get(name) or default
+            elif name in self._environ:
+                return self._environ[name]
+            else:
+                self._refuse(path, f"the variable {name} is not set")
+            return found[0]
+
+        return _VARIABLE.sub(variable, text)
+
+    def _content(self, file: str, path: str) -> str:
+        """What a file holds, without the line end that editors leave behind it."""
+        try:
+            with open(file, encoding="utf-8") as content:
+                text = content.read(_LARGEST_FILE + 1)
+        except OSError as err:
+            self._refuse(path, f"the file {file} could not be read: {err.strerror}")
+        except UnicodeDecodeError:
+            self._refuse(path, f"the file {file} is not UTF-8 text")
+        except ValueError as err:
+            self._refuse(path, f"{file!a} is not the name of a file: {err}")
+        else:
+            if len(text) <= _LARGEST_FILE:
+                return text.removesuffix("\n")
+            self._refuse(path, f"the file {file} is longer than a setting may be")
+        return ""

@@ -1,0 +1,48 @@
+"""What the outputs of a plan share: state that several of them stand on is kept once."""
+
+from collections.abc import Iterator
+
+from ikebana.processor.explain import joining
+from ikebana.processor.ground.printable import printable
+from ikebana.processor.planning.joined import arrangements
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Output, Plan, Reduce, StateMachine, Upsert
+
+_KEPT = {Upsert: "upsert", StateMachine: "state machine", Reduce: "reduce"}
+
+
+def added(plan: Plan) -> Iterator[str]:
+    """Say of each output that shares more than inputs what it adds to those before it."""
+    first: dict[str, str] = {}
+    for output in plan.outputs:
+        parts = _state_behind(plan, output)
+        new = [part for part in parts if part not in first]
+        known = [part for part in parts if part in first and not part.startswith("upsert ")]
+        if known:
+            adds = ", ".join(new) or "no state"
+            with_whom = ", ".join(dict.fromkeys(first[part] for part in known))
+            yield printable(
+                f"output {output.name} adds {adds}; it shares {', '.join(known)} with {with_whom}"
+            )
+        first |= dict.fromkeys(new, output.name)
+
+
+def _state_behind(plan: Plan, output: Output) -> list[str]:
+    """The parts of the state that an output stands on, by what explanations call them."""
+    operators = {operator.name: operator for operator in plan.operators}
+    joins = {join.name for join in plan.joins}
+    kept = [each for each in arrangements(plan) if not each.is_own]
+    found: dict[str, None] = {}
+    ahead, seen = [output.source], set[str]()
+    while ahead:
+        name = ahead.pop()
+        if name in seen or name not in operators:
+            continue
+        seen.add(name)
+        operator = operators[name]
+        if (kind := _KEPT.get(type(operator))) is not None:
+            found[f"{kind} {name}"] = None
+        if name in joins:
+            found |= dict.fromkeys(joining.part_of(each) for each in kept if name in each.joins)
+        ahead += kind_of(operator).sources(operator)
+    return list(found)

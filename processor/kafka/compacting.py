@@ -1,0 +1,309 @@
+"""Compact a diff topic: write a snapshot of its collection, and delete what it stands for.
+
+The snapshot is written in transactions of some ten thousand updates, and a record that names it
+in a last one.  A process that dies before has written updates that nobody reads; one that dies
+after it has perhaps not deleted anything, which the next one does.
+
+Two processes cannot mix: each fences the one before by a transactional id of the topic, and only
+then looks where the snapshot topic ends.  What the earlier one has written lies before that.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ikebana.codecs import diff
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.errors import SourceError
+from ikebana.processor.deciding.snapshots import kept_snapshots
+from ikebana.processor.ground.moments import moment
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.client import enqueue, patiently
+from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.kafka.snapshots import KEPT_OFFSETS, RECORDS
+from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.verifying.collection_digest import CollectionDigest
+from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
+from ikebana.processor.verifying.verify import batch_offence
+
+_TRANSACTION_S = 300.0
+_PORTION = 50_000
+_PORTION_BYTES = 64 << 20
+_REQUEST_S = 30.0
+_SETTINGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(64 << 20),
+}
+
+Datum = tuple[bytes | None, bytes]
+
+
+class Collected(NamedTuple):
+    """A collection as of the last time of a batch: counts, and the partition of each datum.
+
+    `progress_at` is the offset of the batch's progress record; `read` updates were added up.
+    """
+
+    counts: dict[Datum, int]
+    partitions: dict[Datum, int]
+    last: ProgressRecord
+    progress_at: int
+    read: int
+
+
+class Written(NamedTuple):
+    """What it took to write a snapshot: updates that were read, and time."""
+
+    read: int
+    seconds: float
+
+
+class Compacted(NamedTuple):
+    """A snapshot that is there now, and what it took if this call wrote it."""
+
+    record: SnapshotRecord
+    written: Written | None
+
+
+class Compaction:
+    """Compacts one topic; it has the topic's transactional id until another one takes it.
+
+    Raises:
+        SourceError: the topic does not exist, or is no output.
+    """
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        self.topic = topic
+        self.name = topic_of(topic)
+        self._settings = dict(settings)
+        self._admin = client.admin(settings)
+        self._reading = DiffTopic(settings, topic)
+        try:
+            self._reading.require_output()
+            partitions = topics.describe(self._admin, [topic])[topic].partitions
+            if not topics.describe(self._admin, [self.name]):
+                # As many replicas as brokers give by default.
+                topics.create(self._admin, self.name, partitions + 1, -1, _SETTINGS)
+            self._partitions = topics.describe(self._admin, [self.name])[self.name].partitions
+            self._producer = TransactionalProducer(
+                self._settings, f"{client.TRANSACTIONS}compact-{topic}", _TRANSACTION_S
+            )
+        except BaseException:
+            self._reading.close()
+            raise
+
+    def compact(self, upto: int | None = None) -> Compacted | None:
+        """Write a snapshot as of the last closed batch that ends at or before `upto` + 1.
+
+        If there is such a snapshot already, nothing is written; None if no batch is closed.
+
+        Raises:
+            SourceError: the topic is not as its progress says, or `upto` is not closed, or is
+                before the first time that can be read.
+            FencedError: another process compacts this topic since.
+        """
+        began = time.monotonic()
+        reading = self._reading
+        last = reading.last_closed()
+        if last is None or last.upper < 1:
+            return None
+        if upto is not None and upto >= last.upper:
+            raise SourceError(
+                f'cannot compact "{self.topic}" up to {moment(upto)}: its frontier is '
+                f"{moment(last.upper)}",
+                hint=f"Give {moment(last.upper - 1)} or less.",
+            )
+        reading.begin(upto)
+        before = reading.snapshot
+        found = self._collected(upto)
+        if found is None or (before is not None and found.last.batch == before.last.batch):
+            return None if before is None else Compacted(before, None)
+        record = self._written(found)
+        return Compacted(record, Written(found.read, time.monotonic() - began))
+
+    def delete(self, keep: int) -> dict[str, dict[int, int]]:
+        """Delete the updates before the oldest of the newest `keep` snapshots.
+
+        The result has the offsets up to which partitions were deleted, by topic; nothing is
+        deleted while there are fewer snapshots.  The last progress record stays.
+
+        Raises:
+            SourceError: that snapshot is not what was written, or brokers refuse to delete.
+        """
+        kept = self._kept(keep)
+        if len(kept) < keep:
+            return {}
+        oldest = kept[0]
+        assert self._reading.snapshots is not None, "a format without snapshots"
+        if not self._reading.snapshots.stands_alone(oldest):
+            # What it stands for cannot be had again, so it is read back first.
+            for _ in self._reading.snapshots.read(oldest):
+                pass
+        before = {self.topic: oldest.last.ends, self.topic + ".progress": {0: oldest.progress_at}}
+        return delete_before(self._admin, before)
+
+    def trim(self, keep: int) -> dict[str, dict[int, int]]:
+        """Delete the snapshots before the newest `keep`, and what was left unfinished there."""
+        kept = self._kept(keep)
+        if len(kept) < keep:
+            return {}
+        before = {RECORDS: self._ends()[RECORDS] - KEPT_OFFSETS}
+        for record in kept:
+            # An older time may have been written later.
+            for partition, start in record.starts.items():
+                before[partition] = min(start, before.get(partition, start))
+        return delete_before(self._admin, {self.name: before})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reading.close()
+
+    def _kept(self, keep: int) -> list[SnapshotRecord]:
+        assert self._reading.snapshots is not None, "a format without snapshots"
+        return kept_snapshots(self._reading.snapshots.records(), self._reading.topic_id, keep)
+
+    def _collected(self, upto: int | None) -> Collected | None:
+        """Add up the updates of the batches that end at or before `upto` + 1."""
+        counts: dict[Datum, int] = {}
+        partitions: dict[Datum, int] = {}
+        last: ProgressRecord | None = None
+        at: int | None = None
+        read = 0
+        with closing(self._reading.closed()) as parts:
+            for part in parts:
+                if not isinstance(part, History):
+                    if upto is not None and part.progress.upper > upto + 1:
+                        break
+                    if offence := batch_offence(self.topic, last, part):
+                        raise SourceError(
+                            f"cannot compact: {offence.sentence}",
+                            hint=f"ikebana check {self.topic} verifies the topic.",
+                        )
+                    last, at = part.progress, self._reading.yielded_at
+                of_snapshot = isinstance(part, History) and self._reading.snapshot is not None
+                _add(counts, partitions, part.updates, 1 if of_snapshot else 0)
+                read += len(part.updates)
+        if last is None or last.upper < 1:
+            return None
+        assert at is not None, "a batch without a progress record"
+        return Collected(counts, partitions, last, at, read)
+
+    def _written(self, found: Collected) -> SnapshotRecord:
+        digest = CollectionDigest()
+        starts = self._ends()
+        del starts[RECORDS]
+        stamps = {
+            count: diff.headers(found.last.upper - 1, count)
+            for count in set(found.counts.values())
+        }
+        for portion in _portions(found.counts.items(), _PORTION):
+            with self._producer.transaction() as producer:
+                for (key, value), count in portion:
+                    digest.add(key, value, count)
+                    self._enqueue(
+                        producer, found.partitions[key, value], key, value, stamps[count]
+                    )
+        ends = self._ends()
+        del ends[RECORDS]
+        record = SnapshotRecord(
+            found.last,
+            found.progress_at,
+            self._reading.topic_id,
+            starts,
+            ends,
+            len(found.counts),
+            digest.hexdigest(),
+        )
+        with self._producer.transaction() as producer:
+            enqueue(producer, self.name, value=record.encode(), partition=RECORDS)
+        return record
+
+    def _enqueue(
+        self,
+        producer: Producer,
+        partition: int,
+        key: bytes | None,
+        value: bytes,
+        headers: diff.Headers,
+    ) -> None:
+        # What was in one partition of the topic is in one of the snapshot.
+        at = 1 + partition % (self._partitions - 1)
+        enqueue(producer, self.name, key=key, value=value, headers=headers, partition=at)
+
+    def _ends(self) -> dict[int, int]:
+        """Read the offsets after all that was committed."""
+        return topics.high_watermarks(self._admin, {self.name: self._partitions})[self.name]
+
+
+def delete_before(
+    admin: AdminClient, before: Mapping[str, Mapping[int, int]]
+) -> dict[str, dict[int, int]]:
+    """Delete the records before offsets, by topic and partition; return what there was to delete.
+
+    Raises:
+        SourceError: the brokers refuse it.
+    """
+    found = topics.describe(admin, before)
+    begins = topics.beginnings(admin, {name: topic.partitions for name, topic in found.items()})
+    due = {
+        topic: {p: at for p, at in by.items() if at > begins[topic].get(p, 0)}
+        for topic, by in before.items()
+    }
+    asked = [TopicPartition(topic, p, at) for topic, by in due.items() for p, at in by.items()]
+
+    def ask() -> None:
+        for at, answer in admin.delete_records(asked, request_timeout=_REQUEST_S).items():
+            try:
+                answer.result()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.retriable() or cause.code() in client.AWAY:
+                    raise
+                raise SourceError(
+                    f"could not delete the records of {at.topic}[{at.partition}] before "
+                    f"{before[at.topic][at.partition]}: {cause.str()}",
+                    hint="--delete needs the right to delete records of the topic, its progress "
+                    "and its snapshots.",
+                ) from error
+
+    if asked:
+        patiently(ask, "the brokers")
+    return {topic: by for topic, by in due.items() if by}
+
+
+def _add(
+    counts: dict[Datum, int],
+    partitions: dict[Datum, int],
+    updates: Iterable[PlacedUpdate],
+    shift: int,
+) -> None:
+    """Add updates; `shift` is the number of the first partition."""
+    for key, value, _, change, partition, _ in updates:
+        datum = key, value
+        if count := counts.get(datum, 0) + change:
+            counts[datum] = count
+            partitions[datum] = partition - shift
+        else:
+            counts.pop(datum, None)
+            partitions.pop(datum, None)
+
+
+def _portions(items: Iterable[tuple[Datum, int]], size: int) -> Iterator[list[tuple[Datum, int]]]:
+    portion: list[tuple[Datum, int]] = []
+    held = 0
+    for item in items:
+        key, value = item[0]
+        portion.append(item)
+        held += len(key or b"") + len(value)
+        if len(portion) >= size or held >= _PORTION_BYTES:
+            yield portion
+            portion, held = [], 0
+    if portion:
+        yield portion

@@ -1,0 +1,136 @@
+"""Find and read the snapshots of a diff topic."""
+
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient
+
+from ikebana.codecs import snapshot_record
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.errors import SourceError
+from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.deciding.snapshots import Kept, chosen, usable
+from ikebana.processor.kafka import topics
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.verifying import diff_reader
+from ikebana.processor.verifying.collection_digest import CollectionDigest
+from ikebana.processor.verifying.diff_reader import PlacedUpdate
+
+# Of the snapshot topic: where the records of snapshots are.
+RECORDS = 0
+# As many offsets of these are read, and more are kept, so that none is deleted under a reader.
+# A record and Kafka's marker of its transaction take two.
+_READ = 500
+KEPT_OFFSETS = 1_000
+# A snapshot may be committed and an older one deleted between our questions.
+_ATTEMPTS = 5
+
+
+class Snapshots:
+    """The snapshots of one topic."""
+
+    def __init__(self, admin: AdminClient, reader: Reader, topic: str, topic_id: str) -> None:
+        self._admin = admin
+        self._reader = reader
+        self._topic = topic
+        self._topic_id = topic_id
+        self.name = topic_of(topic)
+
+    def records(self) -> list[SnapshotRecord]:
+        """Read the records of the newest complete snapshots, a few hundred at most."""
+        if not topics.describe(self._admin, [self.name]):
+            return []
+        begin = topics.beginnings(self._admin, {self.name: 1})[self.name][RECORDS]
+        end = topics.ends(self._admin, {self.name: 1})[self.name][RECORDS]
+        start = max(begin, end - _READ)
+        return [
+            self._record(message.value(), message.offset())
+            for _, messages in self._reader.read([Range(self.name, RECORDS, start, end)])
+            for message in messages
+        ]
+
+    def kept(self) -> Kept:
+        """Ask for the first offsets that the brokers still have."""
+        names = [self._topic, self._topic + ".progress", self.name]
+        found = topics.describe(self._admin, names)
+        begins = topics.beginnings(self._admin, {n: t.partitions for n, t in found.items()})
+        return Kept(
+            self._topic,
+            self._topic_id,
+            begins[self._topic],
+            begins.get(names[1], {}).get(0, 0),
+            begins.get(self.name, {}),
+        )
+
+    def choose(self, as_of: int | None, *, strict: bool = True) -> SnapshotRecord | None:
+        """Choose where a reader begins that is asked for a time; None: the topic's beginning.
+
+        Unless `strict`, the oldest snapshot does where none is old enough.
+
+        Raises:
+            SourceError: no snapshot that can be used is old enough, and the beginning is gone.
+        """
+        records = self.records()
+        for left in reversed(range(_ATTEMPTS)):
+            found = chosen(records, self.kept(), as_of, strict=strict)
+            if not isinstance(found, Refusal):
+                return found
+            before, records = records, self.records()
+            if records == before or not left:
+                raise found.error()
+        raise AssertionError("no attempts")
+
+    def instead(self) -> SnapshotRecord | None:
+        """Find the newest snapshot to begin at, where the beginning is gone; None if it is not."""
+        if self.kept().is_whole:
+            return None
+        found = self.usable()
+        return found[-1] if found else None
+
+    def usable(self) -> list[SnapshotRecord]:
+        """List the snapshots at which reading can begin now, in order of time."""
+        return usable(self.records(), self.kept())
+
+    def stands_alone(self, record: SnapshotRecord) -> bool:
+        """Return whether everything that a snapshot stands for was deleted already."""
+        begins = self.kept().begins
+        return all(begin >= record.last.ends.get(p, 0) for p, begin in begins.items())
+
+    def read(self, record: SnapshotRecord) -> Iterator[list[PlacedUpdate]]:
+        """Yield the updates of a snapshot, and compare them with its record at the end.
+
+        Raises:
+            SourceError: some of it was deleted meanwhile, or it is not what was written.
+        """
+        count, digest = 0, CollectionDigest()
+        ranges = [
+            Range(self.name, partition, start, record.ends[partition])
+            for partition, start in record.starts.items()
+        ]
+        for _, messages in self._reader.read(ranges):
+            updates = [
+                diff_reader.decode(
+                    self.name, (m.partition(), m.offset()), m.key(), m.value(), m.headers()
+                )
+                for m in messages
+            ]
+            for update in updates:
+                digest.add(update.key, update.value, update.diff)
+            count += len(updates)
+            yield updates
+        if (count, digest.hexdigest()) != (record.count, record.digest):
+            raise SourceError(
+                f'cannot use the snapshot of "{self._topic}" as of {record.time}: '
+                f'"{self.name}" has other updates than were written',
+                hint="Something else has written to it or deleted from it. Take another "
+                "snapshot with `ikebana compact`, if the updates before are still there.",
+            )
+
+    def _record(self, value: bytes | None, offset: int) -> SnapshotRecord:
+        try:
+            return snapshot_record.decode(value)
+        except DecodeError as error:
+            raise SourceError(
+                f"cannot use {self.name}[{RECORDS}]@{offset}: {error.reason}",
+                hint="The topic holds what no ikebana of this version wrote.",
+            ) from None

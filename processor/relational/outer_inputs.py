@@ -1,0 +1,189 @@
+"""Delta joins that keep rows without a match of some inputs, as a pipeline file says them.
+
+The inputs that must match are one delta join.  The others follow one after the other, each by
+an outer join with what there is so far, of which it has the columns that are still read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ikebana.processor.joins.query import DeltaJoin
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import column, columns, conjuncts, renamed, text_of, tree
+from ikebana.processor.relational.making import Making, MakingError, Relation
+from ikebana.processor.relational.matching import Side, aliases_of, over, told_apart, without
+from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.sql_whole import free
+
+Listed = list[tuple[str, Node]]
+Column = tuple[str, str]
+"""An alias, and a column of its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class OuterInput:
+    """An input that may be without a match (`left`), or whose rows may be, too (`full`)."""
+
+    alias: str
+    kind: Outer
+    on: tuple[str, ...]
+    """The conditions by which it matches inputs before it."""
+
+
+Told = Sequence[tuple[str, tuple[str, ...]]]
+"""Conditions by the aliases of inputs."""
+
+
+def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, ...]:
+    """The inputs of `left` and `full`, in the order of all.  Raises: MakingError."""
+    for part, is_told in (("orders", join.orders), ("strategy", join.strategy != "auto")):
+        if is_told:
+            raise MakingError(
+                "cannot be told beside left and full; make a delta_join of the other inputs", part
+            )
+    aliases = [each.alias for each in join.inputs]
+    found: dict[str, OuterInput] = {}
+    kinds: tuple[tuple[Outer, Told], ...] = (("left", left), ("full", full))
+    for kind, told in kinds:
+        for alias, on in told:
+            part = f"{kind}.{alias}"
+            if alias not in aliases:
+                listed = ", ".join(aliases)
+                raise MakingError(f'there is no input "{alias}"; there are {listed}', part)
+            if alias in found:
+                raise MakingError("is under left already", part)
+            found[alias] = OuterInput(alias, kind, on)
+    if len(found) == len(aliases):
+        raise MakingError("one input at least must stand in neither left nor full")
+    return tuple(found[alias] for alias in aliases if alias in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _SoFar:
+    """What has been joined: a side, and by which of its columns it has those of inputs."""
+
+    side: Side
+    names: Mapping[Column, Column]
+
+    def of(self, node: Node) -> Node:
+        """An expression over inputs, over what has been joined."""
+        made: Node = renamed(node, self.names)
+        return made
+
+    def listed(self, wanted: Mapping[Column, str]) -> Listed:
+        """Columns of inputs by the names that they get."""
+        found = [(name, self.of(column(*of))) for of, name in wanted.items()]
+        # A row is there, even if nothing of it is read.
+        return found or [("there", tree("true"))]
+
+
+def outer_delta(
+    making: Making, sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]
+) -> Relation:
+    """A delta join with outer inputs; its conditions are over the others.  Raises: MakingError."""
+    parts = _read(sides, join, outer)
+    by_alias = {side.alias: side for side in sides}
+    rights = [by_alias[each.alias] for each in outer]
+    inner = [side for side in sides if side not in rights]
+    found = _matching(making, inner, parts, cartesian=join.cartesian)
+    select = parts.select
+    if parts.key is not None:
+        taken = {name.lower() for name, _ in select}
+        select = [*select, (free("of_key", taken), parts.key)]
+    for at, (each, right) in enumerate(zip(outer, rights, strict=True)):
+        there = [*found.names, *_columns(right)]
+        wanted = parts.wanted(there, at + 1)
+        is_last = each is outer[-1]
+        listed = [(name, found.of(node)) for name, node in select]
+        on = told_apart(map(found.of, parts.on[at]), {found.side.alias}, {right.alias})
+        listed = listed if is_last else found.listed(wanted)
+        relation = outer_join(making, found.side, right, on, listed, each.kind)
+        found = parts.so_far(relation, wanted)
+    if parts.key is None:
+        return found.side.relation
+    fields = tuple((name, quoted(name)) for name, _ in parts.select)
+    step = Sql(select=fields, key=quoted(select[-1][0]))
+    return making.linear(found.side.relation, "keyed", step)
+
+
+class _Parts(NamedTuple):
+    """The expressions of a join, read."""
+
+    where: list[Node]
+    on: list[list[Node]]
+    """The conditions of each outer input."""
+    select: Listed
+    key: Node | None
+    alias: str
+    """The alias of what has been joined."""
+
+    def so_far(self, relation: Relation, wanted: Mapping[Column, str]) -> _SoFar:
+        """A collection that has columns of inputs by other names."""
+        names = {of: (self.alias, name) for of, name in wanted.items()}
+        return _SoFar(Side(self.alias, relation), names)
+
+    def wanted(self, there: Iterable[Column], behind: int) -> dict[Column, str]:
+        """Of columns those that are read behind so many outer inputs, with names of their own."""
+        later = [self.on[behind:], [node for _, node in self.select], [self.key or {}]]
+        read = {names[:2] for names in columns(later)}
+        taken: set[str] = set()
+        return {of: free("_".join(of), taken) for of in there if of in read}
+
+
+def _read(sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
+    every = {side.alias: side.relation for side in sides}
+    where = _conditions(join.where, every, "where")
+    read = aliases_of(where)
+    for each in outer:
+        if each.alias in read:
+            raise MakingError(
+                f'"{each.alias}" is an input of {each.kind}, whose conditions stand there; one '
+                "over the results stands in a linear operator",
+                "where",
+            )
+    on = []
+    later = {each.alias for each in outer}
+    for each in outer:
+        later.discard(each.alias)
+        part = f"{each.kind}.{each.alias}"
+        on.append(_conditions(each.on, every, part))
+        for alias in sorted(later & aliases_of(on[-1])):
+            raise MakingError(
+                f'"{alias}" is joined later; let it stand before "{each.alias}" under delta_join',
+                part,
+            )
+    select = [(name, over(text, every, "select")) for name, text in join.select]
+    key = None if join.key is None else over(join.key, every, "key")
+    return _Parts(where, on, select, key, free("joined", {alias.lower() for alias in every}))
+
+
+def _conditions(texts: Iterable[str], relations: Mapping[str, Relation], part: str) -> list[Node]:
+    return [each for text in texts for each in conjuncts(over(text, relations, part))]
+
+
+def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian: bool) -> _SoFar:
+    """What the inputs come to that must match."""
+    there = [each for side in inner for each in _columns(side)]
+    if len(inner) == 1:
+        (side,) = inner
+        conditions = [text_of(without(side.alias, node)) for node in parts.where]
+        relation = making.where(side.relation, "where", *conditions)
+        return _SoFar(Side(side.alias, relation), {each: each for each in there})
+    wanted = parts.wanted(there, 0)
+    listed = _SoFar(inner[0], {}).listed(wanted)
+    relation = making.join(
+        "matching",
+        [(side.alias, side.relation) for side in inner],
+        map(text_of, parts.where),
+        [(name, text_of(node)) for name, node in listed],
+        cartesian=cartesian,
+    )
+    return parts.so_far(relation, wanted)
+
+
+def _columns(side: Side) -> list[Column]:
+    return [(side.alias, name) for name in (*side.relation.types, KEY)]

@@ -1,0 +1,75 @@
+"""A few of the records that a batch has counted, by their places, so that people can look at them.
+
+Records of three kinds are noted: `late` ones, those that brought `drift` (an old image that was
+not what the state had), and those that made an `error`.  A note has places in Kafka, and nothing
+of what the records say.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+MOST = 5
+"""The number of records of a kind and input that a batch notes."""
+_REASON = 200
+
+Kind = Literal["late", "drift", "error"]
+# A topic, a partition and an offset.
+Place = tuple[str, int, int]
+
+
+class NotedRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A record by its place.
+
+    `late_by` is how far its time lies behind the frontier, in units of time; None if it is not
+    late.  `reason` is that of an error, without any of the record's data.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    late_by: int | None = None
+    reason: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where it lies."""
+        return self.topic, self.partition, self.offset
+
+
+class Noted(msgspec.Struct, array_like=True, frozen=True):
+    """How many records of a kind a batch has read of an input, and the last of them.
+
+    `input` is empty for errors, whose records say themselves where they come from.
+    """
+
+    kind: Kind
+    input: str
+    count: int
+    records: tuple[NotedRecord, ...] = ()
+
+
+def merged(noted: Iterable[Noted]) -> list[Noted]:
+    """Add up the notes of each kind and input, and keep the last records of each.
+
+    >>> one = Noted("late", "orders", 2, (NotedRecord("o", 0, 7, 40),))
+    >>> [found] = merged([one, Noted("late", "orders", 1)])
+    >>> found.count, [record.offset for record in found.records]
+    (3, [7])
+    """
+    found: dict[tuple[Kind, str], Noted] = {}
+    for each in noted:
+        name = each.kind, each.input
+        before = found.get(name, Noted(*name, 0))
+        records = (*before.records, *each.records)[-MOST:]
+        found[name] = Noted(*name, before.count + each.count, records)
+    return list(found.values())
+
+
+def errors_noted(count: int, last: Sequence[tuple[Place | None, str]]) -> Noted:
+    """Note errors; `last` has the places of the last ones, if they are known, and reasons."""
+    records = tuple(
+        NotedRecord(*place, reason=reason[:_REASON]) for place, reason in last if place is not None
+    )
+    return Noted("error", "", count, records)

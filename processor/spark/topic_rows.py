@@ -1,0 +1,193 @@
+"""The rows that Spark gets of updates: the raw key and value, or columns of their JSON.
+
+The columns `key`, `value`, `time`, `diff` and `count` are those of the update; `count` is another
+name of `diff`.  Any other column is a field of the key, if that is a JSON object which has it,
+or else of the value.
+"""
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.rows.rows import KeyedUpdate
+
+SCHEMA = "key BINARY, value BINARY, time BIGINT, diff BIGINT"
+_ROWS = 10_000
+_RAW = ("key", "value")
+_NUMBERS = ("time", "diff", "count")
+Column = Callable[[Any], Any]
+
+
+class RowMaker:
+    """Makes the rows of a schema.
+
+    Raises:
+        ConfigError: a column has a type that it cannot have.
+    """
+
+    def __init__(self, topic: str, schema: StructType) -> None:
+        self._topic = topic
+        self._schema = schema
+        self._arrow = to_arrow_schema(schema, timezone="UTC")
+        self._fields = {
+            field.name: _field(field.name, field.dataType)
+            for field in schema.fields
+            if field.name not in (*_RAW, *_NUMBERS)
+        }
+        self._texts = {}
+        for field in schema.fields:
+            if field.name in _NUMBERS and not isinstance(field.dataType, LongType):
+                raise _wrong(field.name, field.dataType, "BIGINT")
+            if field.name in _RAW:
+                if not isinstance(field.dataType, (BinaryType, StringType)):
+                    raise _wrong(field.name, field.dataType, "BINARY or STRING")
+                self._texts[field.name] = isinstance(field.dataType, StringType)
+
+    def batches(self, updates: Iterable[KeyedUpdate]) -> Iterator[pa.RecordBatch]:
+        """Make batches of rows.
+
+        Raises:
+            SourceError: a key or value is not what the schema says.
+        """
+        iterator = iter(updates)
+        while rows := list(islice(iterator, _ROWS)):
+            fields = [self._decoded(update) for update in rows] if self._fields else []
+            columns = [
+                pa.array(self._column(name, rows, fields), self._arrow.field(at).type)
+                for at, name in enumerate(self._arrow.names)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._arrow)
+
+    def _column(
+        self, name: str, rows: list[KeyedUpdate], fields: list[dict[str, Any]]
+    ) -> list[Any]:
+        if name in self._fields:
+            return [self._value(name, found.get(name)) for found in fields]
+        if name == "time":
+            return [update.time for update in rows]
+        if name in _NUMBERS:
+            return [update.diff for update in rows]
+        raw = [update.key if name == "key" else update.value for update in rows]
+        if not self._texts[name]:
+            return raw
+        try:
+            return [None if each is None else each.decode() for each in raw]
+        except UnicodeDecodeError:
+            raise SourceError(
+                f'cannot read "{self._topic}": a {name} is not UTF-8',
+                hint=f"Give the column {name} the type BINARY.",
+            ) from None
+
+    def _decoded(self, update: KeyedUpdate) -> dict[str, Any]:
+        """Decode the fields of a value and, over them, of a key."""
+        found: dict[str, Any] = {}
+        try:
+            for data in (update.value, update.key):
+                decoded = None if data is None else msgspec.json.decode(data)
+                if isinstance(decoded, dict):
+                    found |= decoded
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise SourceError(
+                f'cannot read columns of "{self._topic}": a key or a value is not JSON',
+                hint="Give no schema, or one of key, value, time and diff.",
+            ) from None
+        return found
+
+    def _value(self, name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return self._fields[name](value)
+        except (ValueError, TypeError, ArithmeticError):
+            kind = self._schema[name].dataType.simpleString()
+            raise SourceError(
+                f'cannot read column {name} of "{self._topic}" as {kind}: a value is not one',
+                hint="Give the column the type STRING, which takes everything.",
+            ) from None
+
+
+def _field(name: str, kind: DataType) -> Column:
+    match kind:
+        case StringType():
+            return _text
+        case ByteType() | ShortType() | IntegerType() | LongType():
+            return _integer
+        case DoubleType() | FloatType():
+            return _number
+        case BooleanType():
+            return _boolean
+        case DecimalType():
+            return _decimal
+        case DateType():
+            return datetime.date.fromisoformat
+        case TimestampType():
+            return _timestamp
+        case _:
+            known = "STRING, BOOLEAN, whole numbers, DOUBLE, DECIMAL, DATE, TIMESTAMP"
+            raise _wrong(name, kind, known)
+
+
+def _wrong(name: str, kind: DataType, known: str) -> ConfigError:
+    return ConfigError(
+        f"cannot read column {name} as {kind.simpleString()}: it can be {known}",
+        hint="Nested JSON comes as STRING, for from_json.",
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(value)
+    return float(value)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    if isinstance(value, bool):
+        raise TypeError(value)
+    return decimal.Decimal(str(value))
+
+
+def _timestamp(value: Any) -> datetime.datetime:
+    """Milliseconds since 1970, or text, which is in UTC unless it says otherwise."""
+    if isinstance(value, str):
+        found = datetime.datetime.fromisoformat(value)
+        return found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
+    return datetime.datetime.fromtimestamp(_number(value) / 1000, datetime.UTC)

@@ -1,0 +1,298 @@
+"""Spark's format "ikebana": an output's collection as of a time, or its closed batches.
+
+    ikebana.register(spark)
+    spark.read.format("ikebana").option("topic", "whereabouts").option("as_of", ...).load()
+    spark.readStream.format("ikebana").option("topic", "whereabouts").load()
+
+The driver plans offsets once, and tasks read them, one for each partition of the topic.  A batch
+read gives each datum once, with its count.  A stream gives each update once; a micro-batch has
+whole closed batches, so all updates of its times.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
+from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.ground import moments
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.kafka import client
+from ikebana.processor.kafka.partitioner import partition_of
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker
+from ikebana.processor.verifying import diff_reader
+from ikebana.processor.verifying.output_reader import OutputReader
+
+NAME = "ikebana"
+_KAFKA = "kafka."
+_OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets")
+# What Spark adds itself.
+_OF_SPARK = ("path",)
+
+
+class TopicOptions(msgspec.Struct, frozen=True):
+    """The options of a read, as they were given."""
+
+    topic: str
+    kafka: dict[str, str]
+    form: str = "diff"
+    as_of: int | None = None
+    since: int | None = None
+    tasks: str = "partitions"
+    max_offsets: int = 1_000_000
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format "ikebana" with a Spark session."""
+    spark.dataSource.register(IkebanaTopic)
+
+
+class IkebanaTopic(DataSource):  # type: ignore[misc]
+    """The data source as Spark registers it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        options = read_options(dict(self.options))
+        if options.since is not None:
+            raise _refused("since is of streams; a batch read takes as_of")
+        return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        options = read_options(dict(self.options))
+        if options.as_of is not None:
+            raise _refused("as_of is of batch reads; a stream takes since")
+        if options.form != "diff":
+            raise _refused(f"a stream is of the format diff, and not of {options.form}")
+        return StreamReader(options, schema)
+
+
+def read_options(given: dict[str, str]) -> TopicOptions:
+    """Read the options of a read.
+
+    Raises:
+        ConfigError: one is missing, unknown, or has a wrong value.
+    """
+    kafka = {name[len(_KAFKA) :]: v for name, v in given.items() if name.startswith(_KAFKA)}
+    others = {name: v for name, v in given.items() if not name.startswith(_KAFKA)}
+    for name in others:
+        if name not in (*_OPTIONS, *_OF_SPARK):
+            raise _refused(f'there is no option "{name}"{instead(name, _OPTIONS)}')
+    topic = others.get("topic") or others.get("path")
+    if not topic:
+        raise _refused('name the topic: .option("topic", "whereabouts"), or .load("whereabouts")')
+    if "bootstrap.servers" not in kafka:
+        raise _refused('name the brokers: .option("kafka.bootstrap.servers", "host:9092")')
+    form = others.get("format", "diff")
+    if form not in OUTPUT_FORMATS or form in FACT_FORMATS:
+        known = ", ".join(("diff", *SINGLE_VALUE_FORMATS))
+        raise _refused(f"the format {form} cannot be read; it can be {known}")
+    tasks = others.get("tasks", "partitions")
+    if tasks not in ("partitions", "1"):
+        raise _refused('tasks is "partitions" or "1"')
+    most = others.get("max_offsets", "1000000")
+    if not most.isdecimal() or int(most) == 0:
+        raise _refused(f"max_offsets is a number from 1 on, and not {most}")
+    return TopicOptions(
+        topic, kafka, form, _time(others, "as_of"), _time(others, "since"), tasks, int(most)
+    )
+
+
+def _time(given: dict[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    try:
+        return moments.parsed(given[name])
+    except ValueError:
+        raise _refused(
+            f"{name} is a whole number, or a date like 2024-02-29T12:30:00Z, and not "
+            f'"{given[name]}"'
+        ) from None
+
+
+def _refused(why: str) -> ConfigError:
+    return ConfigError(f"cannot read a topic with Spark: {why}")
+
+
+@dataclass
+class Task(InputPartition):  # type: ignore[misc]
+    """The offsets that one task reads.
+
+    With `partitions`, keys have to lie where Kafka's hash of them says.
+    """
+
+    pieces: list[Piece]
+    time: int
+    partitions: int | None = None
+
+
+class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the collection as of a time."""
+
+    def __init__(self, options: TopicOptions, schema: StructType) -> None:
+        self._options = options
+        self._rows = RowMaker(options.topic, schema)
+
+    def partitions(self) -> list[Task]:
+        options = self._options
+        client.reach(options.kafka)
+        ranges = TopicRanges(options.kafka, options.topic, options.form)
+        try:
+            plan = ranges.as_of(options.as_of)
+        finally:
+            ranges.close()
+        if not plan.pieces:
+            return []
+        if not plan.by_key or options.tasks == "1":
+            return [Task(plan.pieces, plan.time)]
+        return [Task([piece], plan.time, plan.partitions) for piece in plan.pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        options = self._options
+        counts: dict[tuple[bytes | None, bytes], int] = {}
+        placed: set[bytes] = set()
+        for piece in partition.pieces:
+            for update in _updates(options, piece):
+                if update.time > partition.time:
+                    continue
+                datum = update.key, update.value
+                if partition.partitions is not None and update.key not in placed:
+                    self._require_place(update.key, piece.partition, partition.partitions)
+                    placed.add(update.key or b"")
+                if count := counts.get(datum, 0) + update.diff:
+                    counts[datum] = count
+                else:
+                    del counts[datum]
+        at = partition.time
+        yield from self._rows.batches(KeyedUpdate(*d, at, count) for d, count in counts.items())
+
+    def _require_place(self, key: bytes | None, partition: int, partitions: int) -> None:
+        if key is None or partition_of(key, partitions) != partition:
+            raise SourceError(
+                f'cannot read the partitions of "{self._options.topic}" apart from each other: '
+                "not all updates of a key are in one partition",
+                hint='Read it with .option("tasks", "1").',
+            )
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads closed batches; an offset is a `Place`, or empty at the beginning."""
+
+    def __init__(self, options: TopicOptions, schema: StructType) -> None:
+        self._options = options
+        self._rows = RowMaker(options.topic, schema)
+        self._made: TopicRanges | None = None
+        self._target: Place | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        first = self._ranges.first(self._options.since)
+        self._target = self._ranges.after(first, None)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = _place(start)
+        place = self._ranges.first(self._options.since) if begin is None else begin
+        found = self._ranges.after(place, self._options.max_offsets)
+        if self._target is not None and found.batch > self._target.batch:
+            found = self._target
+        if begin is None:
+            if found.upper == 0:
+                return start
+            found = msgspec.structs.replace(found, base=place.base)
+        elif found.batch <= begin.batch:
+            return start
+        built: dict[str, Any] = msgspec.to_builtins(found, str_keys=True)
+        return built
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
+        before, after = _place(start), _place(end)
+        if after is None:
+            return []
+        return [Task([piece], after.upper) for piece in self._ranges.between(before, after)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        for piece in partition.pieces:
+            yield from self._rows.batches(_updates(self._options, piece))
+
+    def stop(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+    @property
+    def _ranges(self) -> TopicRanges:
+        # Not before it is needed: the reader is also sent to tasks.
+        if self._made is None:
+            options = self._options
+            client.reach(options.kafka)
+            self._made = TopicRanges(options.kafka, options.topic, options.form)
+        return self._made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+
+def _place(offset: dict[str, Any]) -> Place | None:
+    return msgspec.convert(offset, Place, strict=False) if offset else None
+
+
+def _updates(options: TopicOptions, piece: Piece) -> Iterator[KeyedUpdate]:
+    """Read the updates of a piece, those of its snapshot first."""
+    decode = _decoding(options)
+    reader = Reader(options.kafka)
+    try:
+        for wanted in piece.ranges:
+            for _, messages in reader.read([wanted]):
+                for message in messages:
+                    yield from decode(wanted.topic, message)
+    finally:
+        reader.close()
+
+
+def _decoding(options: TopicOptions) -> Callable[[str, Any], list[KeyedUpdate]]:
+    if options.form in SINGLE_VALUE_FORMATS:
+        messages = OutputReader(options.topic, options.form)
+
+        def read(_: str, message: Any) -> list[KeyedUpdate]:
+            at = message.partition(), message.offset()
+            found = messages.read(at, message.key(), message.value(), message.headers())
+            return [KeyedUpdate(*update[:4]) for update in found]
+
+        return read
+
+    def decode(topic: str, message: Any) -> list[KeyedUpdate]:
+        at = message.partition(), message.offset()
+        found = diff_reader.decode(topic, at, message.key(), message.value(), message.headers())
+        return [KeyedUpdate(*found[:4])]
+
+    return decode

@@ -1,0 +1,108 @@
+"""A batch as Spark's offset log has it: the durable mapping from Kafka's offsets to our times."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ikebana.processor.planning import progress
+from ikebana.processor.timing.input_times import InputTimes
+
+# Left out of the digest while they are empty: markers of older checkpoints lack these fields.
+_ADDED_LATER = (
+    "hops",
+    "known",
+    "now",
+    "hydrating",
+    "hydrates",
+    "edits",
+    "editing",
+    "fills",
+    "began",
+    "filled",
+    "firsts",
+)
+
+# By topic, by partition.
+Positions = dict[str, dict[int, int]]
+
+
+class SourceOffset(msgspec.Struct, frozen=True):
+    """A batch as the offset log has it: its interval, its plan, and the offsets it reads up to.
+
+    * `positions`: the offsets up to which topics are read, by topic and partition; for an input
+      that is read again by `Plan.position_key`.
+    * `plan`: the fingerprint of the plan.
+    * `frontiers`: the frontier of each operator after the batch.
+    * `begins`: the first offsets of partitions that no batch before has read.
+    * `firsts`: the first offsets that were read of topics that an edit has added.
+    * `topic_ids`: the ids of the topics, by which a topic that was made anew is recognized.
+    * `behind`: the number of offsets that are left for later batches.
+    * `hops`: the offsets up to which the loopback topic is read, by shard.
+    * `known`: the knowledge about inputs with times of their own.
+    * `now`: the clock, if times are dated, else 0.
+    * `hydrating`: the new joins that still lack rows from before they began, with the time at
+      which they begin; with `hydrates`, this batch gives them a portion of these rows, or of
+      the state if it `fills`.
+    * `began`: the joins that have got these rows, with the same times, while they are open.
+    * `edits`: how often the plan has been edited.
+    * `editing`: the frontier of the last edit, until all operators are past it, else 0; with
+      `fills`, this batch takes a portion of the state through the old and the new plan.
+      Several edits may be made at one frontier, one after the other.
+    * `filled`: the batch after the last portion, from which on what stood at the edit's time
+      goes on.
+    """
+
+    batch: int
+    lower: int
+    upper: int
+    positions: Positions
+    plan: str
+    frontiers: dict[str, int] = {}
+    begins: Positions = {}
+    topic_ids: dict[str, str] = {}
+    behind: int = 0
+    hops: dict[int, int] = {}
+    known: dict[str, InputTimes] = {}
+    now: int = 0
+    hydrating: dict[str, int] = {}
+    hydrates: bool = False
+    edits: int = 0
+    editing: int = 0
+    fills: bool = False
+    began: dict[str, int] = {}
+    filled: bool = False
+    firsts: Positions = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to the JSON object that Spark logs."""
+        built: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return built
+
+    @classmethod
+    def from_json(cls, logged: Mapping[str, Any]) -> "SourceOffset":
+        """Convert from the JSON object that Spark logged."""
+        return msgspec.convert(logged, cls, strict=False)
+
+    @property
+    def begun_at_edit(self) -> tuple[str, ...]:
+        """The joins that have begun at the frontier of the edit, with an earlier one."""
+        return tuple(sorted(join for join, at in self.began.items() if at == self.editing))
+
+    def digest(self) -> str:
+        """Hash this offset for markers, by which a replay of the same batch is recognized."""
+        plain = self.to_json()
+        for name in _ADDED_LATER:
+            if not plain[name]:
+                del plain[name]
+        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+
+
+def is_settled(last: SourceOffset) -> bool:
+    """Whether no update is in flight between operators, so that another plan may continue.
+
+    All portions of an earlier edit, and of new joins, are then done.  The time of the edit need
+    not be closed: outputs hold its updates, and the next edit adds to them.
+    """
+    return progress.is_level(last.frontiers) and not last.hydrating and not last.fills

@@ -1,0 +1,85 @@
+"""What a run has noted since it began: how many records were late, have drifted or made errors.
+
+Of each kind and input the last records are kept by their places, so the plan bounds the memory.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from ikebana.processor.rows.noted import Kind, Noted, NotedRecord, Place
+
+_KEPT = 20
+
+
+class RecordFigures(msgspec.Struct):
+    """A record by its place; `at_ms` is the clock when its batch was committed."""
+
+    topic: str
+    partition: int
+    offset: int
+    late_by: int | None
+    reason: str
+    at_ms: int
+
+
+class NotedFigures(msgspec.Struct):
+    """The records of a kind and input since the run began, the last of them first."""
+
+    kind: Kind
+    input: str
+    count: int
+    since_ms: int
+    last_ms: int
+    records: list[RecordFigures]
+
+
+class _Kept:
+    def __init__(self, now_ms: int) -> None:
+        self.count = 0
+        self.since_ms = self.last_ms = now_ms
+        self.records: deque[tuple[NotedRecord, int]] = deque(maxlen=_KEPT)
+
+
+class Notes:
+    """The notes of all batches of a run; every method is thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[Kind, str], _Kept] = {}
+
+    def add(self, noted: Iterable[Noted], now_ms: int) -> None:
+        """Take the notes of a batch that was committed now."""
+        with self._lock:
+            for each in noted:
+                kept = self._kept.setdefault((each.kind, each.input), _Kept(now_ms))
+                kept.count += each.count
+                kept.last_ms = now_ms
+                kept.records.extend((record, now_ms) for record in each.records)
+
+    def figures(self) -> list[NotedFigures]:
+        """Return all notes, by kind and input."""
+        with self._lock:
+            return [
+                NotedFigures(
+                    *name,
+                    kept.count,
+                    kept.since_ms,
+                    kept.last_ms,
+                    [_figures(*each) for each in reversed(kept.records)],
+                )
+                for name, kept in sorted(self._kept.items())
+            ]
+
+    def has(self, place: Place) -> bool:
+        """Whether the record at a place is among those that are kept."""
+        with self._lock:
+            return any(
+                record.place == place for kept in self._kept.values() for record, _ in kept.records
+            )
+
+
+def _figures(record: NotedRecord, at_ms: int) -> RecordFigures:
+    return RecordFigures(*record.place, record.late_by, record.reason, at_ms)

@@ -1,0 +1,224 @@
+"""Who may read what: tokens, the collections and columns that each sees, and how often it asks.
+
+A reader sees a service through `Permitted`, in which nothing else is there: a collection that it
+may not see has no name, and a column no values.  So no read has to remember to ask.
+
+Tokens are kept as their SHA-256, and so can be given.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import yaml
+
+from ikebana.errors import ConfigError
+from ikebana.processor.ground.spelling import instead
+from ikebana.serving.columns import ColumnsView, Places
+from ikebana.serving.reads import unknown
+from ikebana.serving.service import Service, Standing
+from ikebana.serving.view import CollectionView
+
+_ALL: Literal["all"] = "all"
+
+
+class Grant(NamedTuple):
+    """What a reader may: `collections` by name with the columns that it sees, None for all.
+
+    `collections` None means all, and the plan too.  `rate` is requests a second, None for the
+    server's; `subscriptions` are those that it has open at once, None for the server's.
+    """
+
+    name: str
+    collections: Mapping[str, frozenset[str] | None] | None = None
+    rate: float | None = None
+    subscriptions: int | None = None
+
+    def sees(self, name: str) -> bool:
+        """Whether a collection is there for the reader."""
+        return self.collections is None or name in self.collections
+
+    def columns(self, name: str) -> frozenset[str] | None:
+        """Return the columns of a collection that the reader sees; None for all."""
+        return None if self.collections is None else self.collections[name]
+
+
+EVERYTHING = Grant("anyone")
+NOTHING = Grant("nobody", {})
+
+
+class Access(NamedTuple):
+    """The grants by the SHA-256 of their tokens; None: who reaches the address sees everything."""
+
+    grants: Mapping[bytes, Grant] | None = None
+
+    @classmethod
+    def of_tokens(cls, tokens: Iterable[str]) -> "Access":
+        """Let tokens read everything."""
+        return cls(
+            {
+                _digest(token): Grant(f"token-{number}")
+                for number, token in enumerate(tokens, start=1)
+            }
+        )
+
+    def of(self, token: str) -> Grant | None:
+        """Return what a token may; None if it is none of ours."""
+        return None if self.grants is None else self.grants.get(_digest(token))
+
+    def check(self, names: Collection[str]) -> None:
+        """Refuse a file that names collections which are not served.  Raises: ConfigError."""
+        for grant in (self.grants or {}).values():
+            for name in grant.collections or ():
+                if name not in names:
+                    raise ConfigError(
+                        f'the token "{grant.name}" names a collection "{name}" that is not '
+                        f"served{instead(name, list(names))}",
+                        hint=f"There are: {', '.join(sorted(names))}.",
+                    )
+
+
+class Permitted:
+    """A service as one reader may see it; `reads.Views`."""
+
+    def __init__(self, service: Service, grant: Grant) -> None:
+        self._service = service
+        self._grant = grant
+        self._places = Places()
+
+    def names(self) -> list[str]:
+        return [name for name in self._service.names() if self._grant.sees(name)]
+
+    def view(self, name: str) -> CollectionView:
+        if not self._grant.sees(name):
+            raise unknown(name, self.names())
+        whole = self._service.view(name)
+        columns = self._grant.columns(name)
+        return whole if columns is None else ColumnsView(whole, columns, self._places)
+
+    def standing(self, name: str) -> Standing:
+        """Say how a collection that is seen stands."""
+        if not self._grant.sees(name):
+            raise unknown(name, self.names())
+        return self._service.standing(name)
+
+    def pause(self, seconds: float) -> None:
+        self._service.pause(seconds)
+
+    def close(self) -> None:
+        """Leave the service open: others read it."""
+
+
+class _Columns(msgspec.Struct, forbid_unknown_fields=True):
+    columns: list[str]
+
+
+class _Token(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    collections: Literal["all"] | list[str] | dict[str, Literal["all"] | _Columns]
+    token: str | None = None
+    token_sha256: str | None = None
+    requests_per_second: float | None = None
+    subscriptions: int | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    tokens: list[_Token]
+
+
+def read(path: Path) -> Access:
+    """Read a file of tokens: YAML if it is called so, else a token a line, which sees everything.
+
+    Raises:
+        ConfigError: it cannot be read, is wrong, or has no token.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"could not read tokens {path}: {error}") from error
+    if path.suffix in (".yaml", ".yml"):
+        return _of_yaml(path, text)
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise ConfigError(
+            f"cannot use tokens {path}: it has none", hint="Write one token on each line."
+        )
+    for words in lines:
+        if len(words) > 1 or not words[0].isascii():
+            raise ConfigError(
+                f"cannot use tokens {path}: a line has more than a token of ASCII",
+                hint="Write what a token may see into a YAML file, such as tokens.yaml.",
+            )
+    return Access.of_tokens(words[0] for words in lines)
+
+
+def _of_yaml(path: Path, text: str) -> Access:
+    try:
+        found = msgspec.convert(yaml.safe_load(text), _File)
+    except yaml.YAMLError as error:
+        # Its message would quote the file.
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f" in line {mark.line + 1}"
+        raise ConfigError(f"cannot use tokens {path}: it is not YAML{place}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"cannot use tokens {path}: {error}",
+            hint="The page on serving has an example of such a file.",
+        ) from error
+    grants: dict[bytes, Grant] = {}
+    names: set[str] = set()
+    for each in found.tokens:
+        digest = _digest_of(path, each)
+        if digest in grants or each.name in names:
+            raise ConfigError(f'cannot use tokens {path}: "{each.name}" is there twice')
+        names.add(each.name)
+        grants[digest] = _grant(path, each)
+    if not grants:
+        raise ConfigError(f"cannot use tokens {path}: it has none")
+    return Access(grants)
+
+
+def _digest_of(path: Path, token: _Token) -> bytes:
+    if (token.token is None) == (token.token_sha256 is None):
+        raise ConfigError(
+            f'cannot use tokens {path}: "{token.name}" needs `token` or `token_sha256`'
+        )
+    if token.token is not None:
+        if not token.token or not token.token.isascii() or token.token.split() != [token.token]:
+            raise ConfigError(
+                f'cannot use tokens {path}: the token of "{token.name}" is no word of ASCII'
+            )
+        return _digest(token.token)
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", token.token_sha256 or ""):
+        raise ConfigError(
+            f'cannot use tokens {path}: `token_sha256` of "{token.name}" is no SHA-256',
+            hint="Make it: printf %s TOKEN | sha256sum",
+        )
+    return bytes.fromhex(token.token_sha256 or "")
+
+
+def _grant(path: Path, token: _Token) -> Grant:
+    for setting in ("requests_per_second", "subscriptions"):
+        if (given := getattr(token, setting)) is not None and given <= 0:
+            raise ConfigError(
+                f'cannot use tokens {path}: {setting} of "{token.name}" is not more than 0'
+            )
+    given = token.collections
+    collections: dict[str, frozenset[str] | None] | None
+    if given == _ALL or isinstance(given, str):
+        collections = None
+    elif isinstance(given, list):
+        collections = dict.fromkeys(given)
+    else:
+        collections = {
+            name: frozenset(each.columns) if isinstance(each, _Columns) else None
+            for name, each in given.items()
+        }
+    return Grant(token.name, collections, token.requests_per_second, token.subscriptions)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

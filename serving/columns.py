@@ -1,0 +1,175 @@
+"""A collection of which a reader may see some columns only.
+
+Each value that is a JSON object is shown with the permitted fields alone; any other value is
+shown as `{}`.  Values that are then the same are one, with the sum of their counts.  Keys are
+shown whole: who may not see a key may not see its collection.
+
+No place that is given out tells a hidden column.  Rows without a key are found by their values,
+so a place among them is their number, counted from the first.
+"""
+
+import struct
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ikebana.errors import ConfigError
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving import layout
+from ikebana.serving.layout import Meta, State, Totals
+from ikebana.serving.shape import Shape
+from ikebana.serving.view import (
+    MOST_PAGE_BYTES,
+    ArrangementView,
+    Bounds,
+    Row,
+    RowPage,
+    UpdatePage,
+    totals_of,
+)
+
+_MOST_PLACES = 10_000
+_KEYLESS = layout.subject(None)
+_number = struct.Struct(">Q")
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Places:
+    """The subjects at which pages without keys ended lately, by (topic, time, number)."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, place: tuple[str, int, int]) -> bytes | None:
+        """Return the subject there, if it is still known."""
+        with self._lock:
+            return self._found.get(place)
+
+    def put(self, place: tuple[str, int, int], subject: bytes) -> None:
+        """Remember a subject, and forget the oldest."""
+        with self._lock:
+            self._found[place] = subject
+            while len(self._found) > _MOST_PLACES:
+                self._found.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsView:
+    """`CollectionView` of some columns; `places` make the next page of rows without keys cheap."""
+
+    whole: ArrangementView
+    columns: frozenset[str]
+    places: Places
+
+    @property
+    def meta(self) -> Meta:
+        """The times of the collection, and how many keys it has; sizes would tell of the rest."""
+        found = self.whole.meta
+        shape = Shape(found.shape.keys, found.shape.values.only(self.columns))
+        return msgspec.structs.replace(found, totals=Totals(keys=found.totals.keys), shape=shape)
+
+    def check(self, time: int) -> None:
+        self.whole.check(time)
+
+    def newest(self) -> int:
+        return self.whole.newest()
+
+    def get(self, key: bytes, time: int) -> State:
+        return self._shown(self.whole.get(key, time))
+
+    def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
+        return [self._shown(state) for state in self.whole.get_many(keys, time)]
+
+    def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
+        for key, state in self.whole.rows(bounds, time):
+            if shown := self._shown(state):
+                yield Row(key, shown)
+
+    def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
+        rows: list[Row] = []
+        size = 0
+        number, start = self._place(time, begin)
+        for at, (found, state) in enumerate(self.whole.states(bounds, time, start)):
+            is_keyless = layout.key_of(found) is None
+            if is_keyless and start is None and at < number:
+                continue
+            if len(rows) >= most or size >= MOST_PAGE_BYTES:
+                return RowPage(rows, self._then(time, number, found) if is_keyless else found)
+            number += is_keyless
+            if shown := self._shown(state):
+                rows.append(Row(layout.key_of(found), shown))
+                size += len(found) + sum(map(len, shown))
+        return RowPage(rows, None)
+
+    def count(self, bounds: Bounds, time: int) -> Totals:
+        rows = self.rows(bounds, time)
+        return totals_of((len(key or b""), state) for key, state in rows)
+
+    def changes(
+        self,
+        above: int,
+        upto: int,
+        begin: tuple[int, int] | None,
+        most: int,
+        most_bytes: int | None = None,
+    ) -> UpdatePage:
+        page = self.whole.changes(above, upto, begin, most, most_bytes)
+        diffs: Counter[tuple[int, bytes | None, bytes]] = Counter()
+        for key, value, time, diff in page.updates:
+            diffs[time, key, self._value(value)] += diff
+        found = [
+            KeyedUpdate(key, value, time, diff)
+            for (time, key, value), diff in diffs.items()
+            if diff
+        ]
+        found.sort(key=lambda update: (update.time, update.key is not None, update[:2]))
+        return UpdatePage(found, page.then)
+
+    def _value(self, value: bytes) -> bytes:
+        return shown(value, self.columns)
+
+    def _shown(self, state: Mapping[bytes, int]) -> State:
+        counts: State = {}
+        for value, count in state.items():
+            found = self._value(value)
+            counts[found] = counts.get(found, 0) + count
+        return {value: count for value, count in counts.items() if count}
+
+    def _place(self, time: int, begin: bytes | None) -> tuple[int, bytes | None]:
+        """Return how many rows without a key lie before a page, and its first subject if known."""
+        if begin is None:
+            return 0, None
+        if not begin.startswith(_KEYLESS):
+            return 0, begin
+        try:
+            (number,) = _number.unpack(begin[len(_KEYLESS) :])
+        except struct.error as error:
+            raise ConfigError(
+                "cannot read a page: its token is none that was given out"
+            ) from error
+        return number, self.places.get((self.whole.meta.topic, time, number))
+
+    def _then(self, time: int, number: int, subject: bytes) -> bytes:
+        self.places.put((self.whole.meta.topic, time, number), subject)
+        return _KEYLESS + _number.pack(number)
+
+
+def shown(value: bytes, columns: frozenset[str]) -> bytes:
+    """Return a value with some fields only; `{}` if it is no JSON object.
+
+    >>> shown(b'{"id":1,"name":"x","pay":1.50}', frozenset({"id", "pay"}))
+    b'{"id":1,"pay":1.50}'
+    >>> shown(b'"a name"', frozenset({"id"}))
+    b'{}'
+    """
+    try:
+        fields = _fields(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b"{}"
+    kept = (b"%b:%b" % (_encode(name), found) for name, found in fields.items() if name in columns)
+    return b"{" + b",".join(kept) + b"}"

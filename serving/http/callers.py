@@ -1,0 +1,81 @@
+"""What each reader gets: its view of the service, and who answers from it."""
+
+import time
+from typing import NamedTuple
+
+from ikebana.processor.console.plan_view import PlanView
+from ikebana.processor.watching.history import History, Sample
+from ikebana.serving.access import Grant, Permitted
+from ikebana.serving.http.bell import Bell
+from ikebana.serving.http.operations import Api, lag_of
+from ikebana.serving.http.queries import Queries
+from ikebana.serving.http.refusing import NotPermittedError
+from ikebana.serving.http.subscriptions import Encoded, Subscriptions
+from ikebana.serving.service import Service
+from ikebana.serving.sql.query import Limits
+
+
+class Caller(NamedTuple):
+    """Who answers the requests of one reader."""
+
+    views: Permitted
+    api: Api
+    subscriptions: Subscriptions
+
+
+class Callers:
+    """The readers of a service, one for each grant; made in the event loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        bell: Bell,
+        plan: PlanView | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
+    ) -> None:
+        self._service = service
+        self._bell = bell
+        self._plan = plan
+        self._queries = Queries(limits)
+        self._history = History()
+        # A grant lives as long as the server, and no two have the same rights by their names.
+        self._found: dict[int, Caller] = {}
+        self._encoded = Encoded()
+
+    def of(self, grant: Grant) -> Caller:
+        """Return who answers a reader."""
+        if (found := self._found.get(id(grant))) is not None:
+            return found
+        views = Permitted(self._service, grant)
+        plan: PlanView | NotPermittedError | None = self._plan
+        if plan is not None and grant.collections is not None:
+            plan = NotPermittedError("the plan is shown to tokens that may see all collections")
+        made = Caller(
+            views,
+            Api(views, self._bell, self._queries, plan, self._history),
+            Subscriptions(views, self._bell, self._encoded),
+        )
+        self._found[id(grant)] = made
+        return made
+
+    @property
+    def open(self) -> int:
+        """How many subscriptions are open."""
+        return sum(each.subscriptions.open for each in self._found.values())
+
+    def sample(self) -> None:
+        """Take a sample of the lag and the updates of all collections."""
+        self._history.take(time.time_ns() // 1_000_000, self._samples)
+
+    def _samples(self) -> dict[str, Sample]:
+        found = {}
+        for name in self._service.names():
+            standing = self._service.standing(name)
+            lag = lag_of(self._service.view(name))
+            found[name] = Sample(standing.caught_up_s if lag is None else lag, standing.updates)
+        return found
+
+    def end(self) -> None:
+        """End all subscriptions soon."""
+        for each in self._found.values():
+            each.subscriptions.end()

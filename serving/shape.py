@@ -1,0 +1,195 @@
+"""What the keys and values of a collection are: fields and their kinds, ever since it was built.
+
+A shape only grows, so what it says holds as of every time, and a query over some rows has the
+same columns as one over all.  It is written with each batch.
+
+| kind | of |
+|---|---|
+| `NULL` | null alone |
+| `BOOLEAN`, `VARCHAR` | true and false; strings, and what is no JSON |
+| `BIGINT`, `HUGEINT` | integers of 64 bits, of 128 bits |
+| `DOUBLE` | numbers of which some are no integers |
+| `JSON` | lists, objects, greater numbers, and values of several kinds |
+"""
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs.canonical import canonical
+from ikebana.codecs.errors import DecodeError
+
+_MOST_FIELDS = 1_000
+_MOST_KNOWN = 10_000
+_END = 2**63
+# Their canonical bytes are what msgspec writes, unless there is something to escape.
+_PLAIN = frozenset({int, str})
+_LOOKED_UP = frozenset({"BIGINT", "VARCHAR"})
+_NUMBERS = ("BIGINT", "HUGEINT", "DOUBLE")
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Side(msgspec.Struct, array_like=True, frozen=True):
+    """What all keys are, or all values.
+
+    `fields` are those of objects, with their kinds; `other` is the kind of all that are no
+    objects, None if there are none.  `uniform` says that all objects have the same fields;
+    `canonical` that all are in canonical bytes.
+    """
+
+    fields: dict[str, str] = {}
+    objects: bool = False
+    other: str | None = None
+    uniform: bool = True
+    canonical: bool = True
+
+    def columns(self) -> dict[str, str] | None:
+        """Return the columns by name; None if the whole is one column."""
+        named = self.objects and self.other is None and 0 < len(self.fields) <= _MOST_FIELDS
+        # SQL has no such names.
+        spelt = all(name and "\0" not in name for name in self.fields)
+        return self.fields if named and spelt else None
+
+    def alone(self) -> str | None:
+        """Return the kind of the whole as one column; None if there has been nothing."""
+        if self.objects:
+            return "JSON"
+        return self.other
+
+    def only(self, columns: Collection[str]) -> "Side":
+        """Return the side of which some fields are seen, and `{}` of what is no object."""
+        fields = {name: kind for name, kind in self.fields.items() if name in columns}
+        return Side(fields, self.objects or self.other is not None, uniform=False)
+
+    def looked_up(self) -> dict[str, str] | None:
+        """Return the fields that tell a key's bytes, with their kinds; `key` if it is no object.
+
+        None if equalities of fields do not tell all keys that fulfil them.
+        """
+        if not self.canonical or (self.objects and self.other is not None):
+            return None
+        fields = self.fields if self.objects else {"key": self.other or "JSON"}
+        told = (
+            self.uniform
+            and fields
+            and len({name.lower() for name in fields}) == len(fields)
+            and _LOOKED_UP.issuperset(fields.values())
+        )
+        return fields if told else None
+
+
+class Shape(msgspec.Struct, array_like=True, frozen=True):
+    """What the keys and the values of a collection are."""
+
+    keys: Side = Side()
+    values: Side = Side()
+
+
+class Seen:
+    """Learns one side of a shape; what has been seen before costs one look."""
+
+    def __init__(self, side: Side, *, exact: bool = False) -> None:
+        self.side = side
+        self._exact = exact
+        # By names and types of all fields: those that are integers, and whether the bytes are
+        # canonical if they are what msgspec would write.
+        self._known: dict[Any, tuple[tuple[str, ...], bool]] = {}
+
+    def add(self, data: bytes) -> None:
+        """Add a key or a value.  With `exact`, whether it is canonical is learned, too."""
+        try:
+            found = _decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found = _text_or_json(data)
+        if type(found) is not dict:
+            self.side = _with_other(self.side, found)
+            self._canonical(data, found, plain=type(found) in _PLAIN)
+            return
+        known = (*found, *map(type, found.values()))
+        if known not in self._known:
+            self._learn(known, found)
+            self.side = _with_object(self.side, found)
+        integers, plain = self._known[known]
+        self._canonical(data, found, plain=plain)
+        for name in integers:
+            if not -_END <= found[name] < _END:
+                self.side = _with_object(self.side, found)
+                return
+
+    def _learn(self, known: Any, found: dict[str, Any]) -> None:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        integers = tuple(name for name, value in found.items() if type(value) is int)
+        plain = list(found) == sorted(found) and _PLAIN.issuperset(map(type, found.values()))
+        self._known[known] = integers, plain
+
+    def _canonical(self, data: bytes, found: Any, *, plain: bool) -> None:
+        if self._exact and self.side.canonical and not _is_canonical(data, found, plain=plain):
+            self.side = msgspec.structs.replace(self.side, canonical=False)
+
+
+class _Large:
+    """Stands for JSON that is more than Python's types carry."""
+
+
+def _text_or_json(data: bytes) -> Any:
+    try:
+        canonical(data)
+    except DecodeError:
+        return ""
+    return _Large()
+
+
+def _is_canonical(data: bytes, found: Any, *, plain: bool) -> bool:
+    if plain and data.isascii() and b"\\" not in data:
+        return _encode(found) == data
+    try:
+        return canonical(data) == data
+    except DecodeError:
+        # Its text becomes a string that no constant has to find.
+        return False
+
+
+def _with_object(side: Side, found: dict[str, Any]) -> Side:
+    fields = dict(side.fields)
+    for name, value in found.items():
+        if name in fields or len(fields) <= _MOST_FIELDS:
+            fields[name] = _both(fields.get(name), _kind(value))
+    uniform = side.uniform and (not side.objects or side.fields.keys() == found.keys())
+    return msgspec.structs.replace(side, fields=fields, objects=True, uniform=uniform)
+
+
+def _with_other(side: Side, found: Any) -> Side:
+    other = _both(side.other, _kind(found))
+    return side if other == side.other else msgspec.structs.replace(side, other=other)
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "BOOLEAN"
+        case str():
+            return "VARCHAR"
+        case int():
+            if -_END <= value < _END:
+                return "BIGINT"
+            return "HUGEINT" if -(2**127) < value < 2**127 else "JSON"
+        case float() if math.isfinite(value):
+            return "DOUBLE"
+        case _:
+            return "JSON"
+
+
+def _both(one: str | None, other: str) -> str:
+    if one is None or one in ("NULL", other):
+        return other
+    if other == "NULL":
+        return one
+    if one in _NUMBERS and other in _NUMBERS:
+        return max(one, other, key=_NUMBERS.index)
+    return "JSON"

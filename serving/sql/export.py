@@ -1,0 +1,51 @@
+"""A collection as one table, with a column for each field and the count of each row.
+
+The columns are those that SQL gives it (`tables`); unlike there, a row comes once.
+"""
+
+from collections.abc import Iterable
+
+import duckdb
+import pyarrow as pa
+
+from ikebana.serving.shape import Seen, Shape, Side
+from ikebana.serving.sql.tables import as_json, columns_of, quoted
+
+COUNT = "count"
+
+
+def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
+    """Make a table of keys, values and counts, in their order.
+
+    The last column is `count`, with as many underscores behind it as tell it from the others.
+    """
+    keys: list[str | None] = []
+    values: list[str] = []
+    counts: list[int] = []
+    of_keys, of_values = Seen(Side()), Seen(Side())
+    for key, value, count in rows:
+        if key is not None:
+            of_keys.add(key)
+        of_values.add(value)
+        keys.append(None if key is None else as_json(key))
+        values.append(as_json(value))
+        counts.append(count)
+    arriving = pa.table(
+        {
+            "k": pa.array(keys, pa.string()),
+            "v": pa.array(values, pa.string()),
+            "c": pa.array(counts, pa.int64()),
+        }
+    )
+    with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
+        database.register("arriving", arriving)
+        found = list(columns_of(Shape(of_keys.side, of_values.side)))
+        taken = {column.lower() for column, _ in found}
+        name = COUNT
+        while name in taken:
+            name += "_"
+        selected = [f"{typed} AS {quoted(column)}" for column, typed in found]
+        told = ", ".join([*selected, f"c AS {quoted(name)}"])
+        given = "SELECT k::JSON AS k, v::JSON AS v, c FROM arriving"
+        made: pa.Table = database.sql(f"SELECT {told} FROM ({given})").to_arrow_table()
+        return made

@@ -1,0 +1,95 @@
+"""The typed form of a statement has the results of the one that casts JSON texts."""
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.linear import query as query_module
+from ikebana.processor.linear.query import Query
+from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.typed_columns import TEXT, Column, column_of
+from support.strategies import numbers, unhurried
+
+KINDS = ["INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "BOOLEAN", "VARCHAR", "JSON", "DECIMAL(12,2)"]
+KINDS += ["DECIMAL(38,0)", "DECIMAL(38,38)", "FLOAT", "DECIMAL(20,2)[]"]
+TEXTS = st.one_of(
+    st.just("null"),
+    numbers().map(lambda number: number.text),
+    st.integers(-(2**70), 2**70).map(str),
+    st.integers(-99, 99).map(str),
+    st.decimals(-1000, 1000, places=2).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(json.dumps),
+    st.text().map(json.dumps),
+    st.text().map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.sampled_from(["true", "false", "[]", "[1]", "{}", '""', '"5"', '"\\u0000"', '"\\ud800"']),
+    st.sampled_from(["1e400", "-0", "-0.0", "1e2", "9" * 39, "0." + "1" * 39, '"true"', '"null"']),
+)
+
+
+def canonical_of(text: str) -> bytes | None:
+    """The text in canonical form; None of what is none."""
+    try:
+        return canonical.canonical(text.encode())
+    except (DecodeError, UnicodeEncodeError):
+        return None
+
+
+def of_texts(texts: Column, kind: pa.DataType) -> pa.Array | None:
+    """No column of values, so the plain form is used."""
+    return column_of(texts, kind) if kind in (TEXT, pa.binary()) else None
+
+
+def both(query: Query, values: Sequence[bytes]) -> list[object]:
+    """What the forms have made of rows."""
+    found: list[object] = []
+    for columns in (column_of, of_texts):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(query_module, "column_of", columns)
+            found.append(query.outcome([b"1"] * len(values), values))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4))
+@unhurried
+def test_the_typed_form_has_the_results_of_the_plain_one(kind: str, texts: list[str]) -> None:
+    """R17. Of each type and each text, in a batch with others, and as a whole value."""
+    query = Query(
+        [Sql(select=(("r", "x"), ("whole", "value")))],
+        Scope({"x": kind, "key": "JSON", "value": "JSON"}),
+    )
+    known = [text for text in map(canonical_of, texts) if text is not None]
+    values = [b'{"x":' + text + b"}" for text in known] + [b"{}", b"[]"]
+
+    typed, plain = both(query, values)
+
+    assert typed == plain
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("BIGINT", b"-5", pa.int64()),
+        ("DOUBLE", b"2.5", pa.float64()),
+        ("DECIMAL(9,2)", b"2.50", pa.decimal128(9, 2)),
+        ("BOOLEAN", b"true", pa.bool_()),
+        ("VARCHAR", b'"a\\"b"', pa.large_string()),
+    ],
+)
+def test_usual_texts_become_values(kind: str, text: bytes, expected: pa.DataType) -> None:
+    """Beside null; the property would hold of a form that is never used, too."""
+    query = Query([Sql(select=(("r", "x"),))], Scope({"x": kind, "key": "JSON", "value": "JSON"}))
+    assert query._typed.schema.field("__field0").type == expected
+
+    made = column_of([text, None], expected)
+
+    assert made is not None
+    assert made.type == expected
+    assert made.null_count == 1

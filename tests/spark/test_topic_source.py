@@ -1,0 +1,279 @@
+"""Spark's format "ikebana": collections as of a time, and streams of closed batches."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ikebana.codecs import diff
+from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.compacting import Compaction
+from ikebana.processor.kafka.partitioner import partition_of
+from support.waiting import patient
+from support.written_topics import Row, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+SERVING = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """One session for the module, with the format.
+
+    Its Python processes are forks, because the first of a stream has ten seconds to start.
+    """
+    from pyspark.sql import SparkSession
+
+    import ikebana
+    from ikebana.processor.spark.workers import MODULES, Workers
+
+    modules = [name for name in MODULES if name.startswith("pyspark.")]
+    modules.append("ikebana.processor.spark.topic_source")
+    workers = Workers(tmp_path_factory.mktemp("spark"), None, modules)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYSPARK_PYTHON", str(workers.python))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "false",
+    }
+    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    ikebana.register(session)
+    yield session
+    session.stop()
+    workers.end()
+    patch.undo()
+
+
+@pytest.fixture
+def written(broker: Broker, topic_name: Callable[[str], str]) -> Written:
+    """An empty topic."""
+    return Written(broker.bootstrap_servers, topic_name("diffs"), "collection")
+
+
+def _row(number: int, value: str, time: int, change: int) -> Row:
+    key = b'{"id":%d}' % number
+    return (
+        partition_of(key, 2),
+        key,
+        b'{"name":"%s","n":%d}' % (value.encode(), time),
+        time,
+        change,
+    )
+
+
+def _life(written: Written) -> dict[int, Counter[tuple[bytes, bytes]]]:
+    """Three batches; the collection at each time."""
+    batches = [
+        ([_row(n, "a", 1, 1) for n in range(20)], 3),
+        ([(*_row(n, "a", 1, -1)[:3], 4, -1) for n in range(5)], 6),
+        ([_row(n, "b", 7, 2) for n in range(3)], 9),
+    ]
+    now: Counter[tuple[bytes, bytes]] = Counter()
+    at = {}
+    for rows, upper in batches:
+        written.batch(rows, upper)
+        for time in range(upper - 3, upper):
+            for _, key, value, when, change in rows:
+                if when == time:
+                    assert key is not None
+                    now[key, value] += change
+            at[time] = Counter({datum: count for datum, count in now.items() if count})
+    return at
+
+
+def _read(spark: "SparkSession", written: Written, **options: object) -> "DataFrame":
+    reader = spark.read.format("ikebana").option("topic", written.name)
+    reader = reader.option("kafka.bootstrap.servers", written.servers)
+    return reader.options(**options).load()
+
+
+def _collection(frame: "DataFrame") -> Counter[tuple[bytes, bytes]]:
+    rows = frame.collect()
+    found = Counter({(bytes(row.key), bytes(row.value)): row.diff for row in rows})
+    # Each datum comes once.
+    assert len(found) == len(rows)
+    return found
+
+
+def test_a_collection_is_read_as_of_each_time(spark: "SparkSession", written: Written) -> None:
+    """Of several partitions, compacted or not; and a time that cannot be read is refused."""
+    from pyspark.errors import AnalysisException, PySparkException
+
+    at = _life(written)
+    for time in (1, 4, 8):
+        assert _collection(_read(spark, written, as_of=time)) == at[time]
+    newest = _read(spark, written)
+    assert newest.rdd.getNumPartitions() == 2
+    assert {row.time for row in newest.collect()} == {8}
+    compaction = Compaction({"bootstrap.servers": written.servers}, written.name)
+    compaction.compact(5)
+    compaction.delete(1)
+    compaction.close()
+    assert _collection(_read(spark, written)) == at[8]
+    assert _collection(_read(spark, written, as_of=5)) == at[5]
+    for time, reason in ((9, "its frontier is 9"), (4, "can be read as of 5 and later")):
+        with pytest.raises((AnalysisException, PySparkException), match=reason):
+            _read(spark, written, as_of=time).collect()
+
+
+def test_columns_are_fields_of_keys_and_values(spark: "SparkSession", written: Written) -> None:
+    """With the types of the schema, and the count."""
+    from pyspark.errors import PySparkException
+
+    _life(written)
+    options = {"topic": written.name, "kafka.bootstrap.servers": written.servers, "as_of": "8"}
+    reader = spark.read.format("ikebana").options(**options)
+    frame = reader.schema("id INT, name STRING, n BIGINT, count BIGINT, missing DATE").load()
+    found = {tuple(row) for row in frame.where("name = 'b'").collect()}
+    assert found == {(n, "b", 7, 2, None) for n in range(3)}
+    with pytest.raises(PySparkException, match=r"cannot read column name of .* as int"):
+        reader.schema("name INT").load().collect()
+    with pytest.raises(PySparkException, match="Nested JSON comes as STRING"):
+        reader.schema("name ARRAY<INT>").load().collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "name the topic"),
+        ({"topic": "t"}, "name the brokers"),
+        ({"topik": "t"}, 'there is no option "topik"; did you mean "topic"'),
+        ({"topic": "t", "kafka.bootstrap.servers": "x", "format": "cdcv2-json"}, "cannot be read"),
+        ({"topic": "t", "kafka.bootstrap.servers": "x", "as_of": "soon"}, "is a whole number"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, str], reason: str) -> None:
+    """Before anything is read."""
+    from ikebana.errors import ConfigError
+    from ikebana.processor.spark.topic_source import read_options
+
+    with pytest.raises(ConfigError, match=reason):
+        read_options(options)
+
+
+def test_updates_without_a_key_are_read_in_one_task(
+    spark: "SparkSession", written: Written
+) -> None:
+    """Because their places say nothing; and a key in two partitions is refused by name."""
+
+    written.batch([(0, None, b"1", 1, 1), (1, None, b"1", 2, 1), (1, None, b"2", 2, 1)], 3)
+    written.batch([(0, None, b"2", 4, -1)], 6)
+    rows = [(row.key, bytes(row.value), row.diff) for row in _read(spark, written).collect()]
+    assert rows == [(None, b"1", 2)]
+
+
+def test_a_key_in_another_partition_is_refused(spark: "SparkSession", written: Written) -> None:
+    """Reading the partitions apart would give two counts of it."""
+    from pyspark.errors import PySparkException
+
+    written.batch([(p, b'{"id":1}', b"1", 1, 1) for p in (0, 1)], 3)
+    with pytest.raises(PySparkException, match="not all updates of a key are in one partition"):
+        _read(spark, written).collect()
+    assert [row.diff for row in _read(spark, written, tasks=1).collect()] == [2]
+
+
+def test_upserts_are_read_as_a_collection(spark: "SparkSession", written: Written) -> None:
+    """As of a time: the value that each key had then."""
+    for value, time in ((b'"a"', 1), (b'"b"', 4)):
+        written.producer.begin_transaction()
+        partition = partition_of(b"7", 2)
+        headers = diff.headers(time, 1)[:1]
+        written.producer.produce(written.name, value, b"7", partition=partition, headers=headers)
+        written.producer.commit_transaction(30)
+        written.progress(time + 1, 1)
+    for time, value in ((2, b'"a"'), (4, b'"b"')):
+        frame = _read(spark, written, as_of=time, format="upsert")
+        assert _collection(frame) == {(b"7", value): 1}
+
+
+def _streamed(
+    spark: "SparkSession", written: Written, folder: Path, **options: object
+) -> list[list[tuple[bytes, bytes, int, int]]]:
+    """All micro-batches that there are now, each with its rows in order."""
+    batches: list[list[tuple[bytes, bytes, int, int]]] = []
+
+    def take(frame: "DataFrame", _: int) -> None:
+        rows = [(bytes(r.key), bytes(r.value), r.time, r.diff) for r in frame.collect()]
+        batches.append(sorted(rows))
+
+    stream = spark.readStream.format("ikebana").option("topic", written.name)
+    stream = stream.option("kafka.bootstrap.servers", written.servers).options(**options)
+
+    query = (
+        stream.load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(int(patient(120)))
+    return batches
+
+
+def test_a_stream_has_whole_closed_batches_once(
+    spark: "SparkSession", written: Written, tmp_path: Path
+) -> None:
+    """Also where it goes on after a restart, and where it begins at a snapshot."""
+    at = _life(written)
+    written.updates([_row(1, "open", 10, 1)])
+    first = _streamed(spark, written, tmp_path / "one", max_offsets=1)
+    assert [{row[2] for row in batch} for batch in first] == [{1}, {4}, {7}]
+    written.progress(12, 1)
+    [second] = _streamed(spark, written, tmp_path / "one", max_offsets=1)
+    assert [row[2] for row in second] == [10]
+
+    compaction = Compaction({"bootstrap.servers": written.servers}, written.name)
+    compaction.compact(5)
+    compaction.delete(1)
+    compaction.close()
+    later = _streamed(spark, written, tmp_path / "two")
+    counts: Counter[tuple[bytes, bytes]] = Counter()
+    for key, value, time, change in (row for batch in later for row in batch if row[2] < 9):
+        assert time >= 5
+        counts[key, value] += change
+    assert {datum: count for datum, count in counts.items() if count} == at[8]
+
+
+def test_the_recipe_for_parquet_gives_the_collection(
+    spark: "SparkSession", written: Written, tmp_path: Path
+) -> None:
+    """As the documentation has it: as of any time, over two runs, and if a batch runs again."""
+    blocks = re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.S)
+    names: dict[str, Any] = {}
+    for recipe in (each for each in blocks if "def merge(" in each or "def as_of(" in each):
+        exec(compile(recipe, "the recipe", "exec"), names)
+    at = _life(written)
+    assert _collection(names["as_of"](spark, written.servers, written.name, 4)) == at[4]
+    folder = str(tmp_path / "table")
+
+    def follow() -> None:
+        names["follow"](spark, written.servers, written.name, folder)
+
+    follow()
+    written.batch([(*_row(1, "b", 7, 0)[:3], 9, -2), _row(30, "c", 9, 1)], 12)
+    follow()
+
+    at[9] = at[8].copy()
+    del at[9][_datum(_row(1, "b", 7, 0))]
+    at[9][_datum(_row(30, "c", 9, 1))] = 1
+    again = spark.createDataFrame(spark.read.parquet(f"{folder}/batch=1").collect())
+    names["merge"](again, 1, folder)
+    for time, expected in ((None, at[9]), (5, at[5]), (8, at[8])):
+        found: Counter[tuple[bytes, bytes]] = Counter()
+        for row in names["table"](spark, folder, time).collect():
+            found[bytes(row["key"]), bytes(row["value"])] = row["count"]
+        assert found == expected
+
+
+def _datum(row: Row) -> tuple[bytes, bytes]:
+    assert row[1] is not None
+    return row[1], row[2]

@@ -1,0 +1,66 @@
+"""The columns of messages beside those that an input declares."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ikebana import Column, Input
+from ikebana.processor.proposing.columns_seen import (
+    ColumnsSeen,
+    UndeclaredColumn,
+    columns_seen,
+)
+from ikebana.processor.proposing.formats import Sample
+
+COLUMNS = (Column("id", "BIGINT"), Column("name", "VARCHAR"))
+
+
+def source(form: Any = "json", **changed: Any) -> Input:
+    return Input("people", ("people",), form, columns=COLUMNS, **changed)
+
+
+def samples(*values: Any) -> list[Sample]:
+    return [Sample(b"1", json.dumps(value).encode()) for value in values]
+
+
+def test_what_is_not_declared_is_found_with_its_type() -> None:
+    """Of all rows that are read, and what is declared and does not come."""
+    rows = {"id": 1, "born": 1990}, {"id": 2, "born": 1.5, "of": ["a"]}, {"id": 3}
+    found = columns_seen(source(), samples(*rows))
+    undeclared = [UndeclaredColumn("born", "DOUBLE", 2), UndeclaredColumn("of", "JSON", 1)]
+    assert found == ColumnsSeen("people", 3, undeclared, ["name"])
+
+
+def test_nothing_has_drifted() -> None:
+    """Columns of the key need not be declared."""
+    found = columns_seen(source(key=("tenant",)), samples({"id": 1, "name": "A", "tenant": 7}))
+    assert found == ColumnsSeen("people", 1)
+
+
+def test_changes_have_their_rows_in_them() -> None:
+    """Those of other tables, and messages without a row, do not count."""
+
+    def change(table: str, row: Any) -> Any:
+        where = {"db": "shop", "schema": "public", "table": table}
+        return {"op": "c", "before": None, "after": row, "source": where}
+
+    values = change("people", {"id": 1, "name": "A", "age": 7}), change("pets", {"bark": "loud"})
+    for tables in ("shop.public.people", ".*people"):
+        given = source("debezium-json", tables=tables)
+        found = columns_seen(given, samples(*values, {"ts_ms": 1}))
+        assert found.undeclared == [UndeclaredColumn("age", "BIGINT", 1)], tables
+
+
+@pytest.mark.parametrize(
+    ("given", "values", "why"),
+    [
+        (Input("people", ("people",)), [{"id": 1}], "it declares no columns"),
+        (source("avro"), [{"id": 1}], "messages of avro do not name their columns"),
+        (source("diff"), [{"id": 1}], "messages of diff do not name their columns"),
+        (source(), [], "there is no row among the newest messages"),
+        (source(), [[1, 2]], "there is no row among the newest messages"),
+    ],
+)
+def test_where_nothing_is_compared_it_says_why(given: Input, values: Any, why: str) -> None:
+    assert columns_seen(given, samples(*values)) == ColumnsSeen("people", why=why)

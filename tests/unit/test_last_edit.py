@@ -1,0 +1,88 @@
+"""What the metadata of a checkpoint has of the last edit of its plan."""
+
+from pathlib import Path
+
+import msgspec
+
+from ikebana import Plan
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.evolution import begun, evolved
+from ikebana.processor.checkpoint.last_edit import last_edit, recorded
+from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.watching.batch_report import Filling
+from ikebana.processor.watching.edit_figures import edit_figures, filling_figures
+from support.edited_shops import FIRST, plan_of
+
+CHANGED = FIRST.replace("quantity > 3", "quantity > 5")
+
+
+def _edited(folder: Path) -> tuple[Birth, Plan]:
+    """Metadata after an edit, before its description is recorded."""
+    before, after = plan_of(FIRST), plan_of(CHANGED)
+    start = SourceOffset(-1, 0, 0, {}, before.fingerprint())
+    return evolved(newborn(str(folder), before, 2, start), after), after
+
+
+def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
+    """With its time, from the file that is written."""
+    birth, after = _edited(tmp_path)
+    begins = newborn(str(tmp_path), plan_of(FIRST), 2, birth.start)
+    told = msgspec.structs.replace(planned("./c", begins, after, 2), frontier=40)
+    Checkpoint(str(tmp_path)).write(recorded(birth, told))
+
+    assert last_edit(str(tmp_path)) == told
+
+
+def test_what_an_older_version_has_written_is_described_by_its_plans(tmp_path: Path) -> None:
+    """Without a time, which nobody knows any more."""
+    birth, _ = _edited(tmp_path)
+    Checkpoint(str(tmp_path)).write(birth)
+    file = tmp_path / "ikebana.json"
+    older = msgspec.json.decode(file.read_bytes())
+    del older["last_edit"]
+    file.write_bytes(msgspec.json.encode(older))
+
+    found = last_edit(str(tmp_path))
+    assert found is not None
+    assert found.frontier is None
+    does = {(part.kind, part.name): part.does for part in found.parts}
+    assert does["operator", "large"] == "replaced"
+    assert does["operator", "order"] == "stays"
+
+
+def test_there_may_be_none(tmp_path: Path) -> None:
+    """No checkpoint, no edit, one that was taken back, or one of a later version."""
+    assert last_edit(str(tmp_path / "nothing")) is None
+    birth, after = _edited(tmp_path)
+    first = newborn(str(tmp_path), plan_of(FIRST), 2, birth.start)
+    told = planned("./c", first, after, 2)
+    for each in (
+        first,
+        begun(recorded(birth, told), None),
+        msgspec.structs.replace(birth, last_edit={"parts": "in words of later"}),
+    ):
+        Checkpoint(str(tmp_path)).write(each)
+        assert last_edit(str(tmp_path)) is None
+
+
+def test_how_far_it_is() -> None:
+    """From what the run is about to do to where outputs have passed its time."""
+    plan = plan_of(FIRST)
+    start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+    edit = planned("./c", newborn("/tmp/nowhere", plan, 2, start), plan_of(CHANGED), 2)
+    edit = msgspec.structs.replace(edit, frontier=40)
+    filling = filling_figures(Filling(1, 3, "sold", 0.4, 10), 70)
+
+    def state(frontiers: dict[str, int], *, fills: bool = False, to_come: bool = False) -> object:
+        found = edit_figures(edit, filling if fills else None, frontiers, to_come=to_come)
+        assert found.edit is not None and found.edit["frontier"] == 40  # noqa: PT018
+        return found.state
+
+    assert state({}, to_come=True) == "to come"
+    assert state({"large": 40}, fills=True) == "filling"
+    assert state({}) is None
+    assert state({"large": 40, "totals": 41}) == "waiting"
+    assert state({"large": 41, "totals": 41}) == "through"
+    assert edit_figures(None, None, {}, to_come=False).edit is None
+    assert (filling.part, filling.parts, filling.keys) == (2, 3, 70)
