@@ -319,7 +319,7 @@ def _keys(arrangement: ArrangedBy) -> list[str]:
 
 def _words(flat: Flat, variables: Mapping[str, str]) -> str:
     """Write an expression over inputs, with each variable replaced by its definition."""
-    text = flat.sql
+    text = flat.shown
     for name in flat.reads:
         text = text.replace(quoted(name), variables.get(name, name))
     return one_line(text)

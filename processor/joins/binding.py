@@ -248,7 +248,8 @@ class _Binding:
     def _add_equal(self, one: Term, other: Term) -> None:
         text = f"{one.flat.sql} = {other.flat.sql}"
         reads = {**one.flat.reads, **other.flat.reads}
-        made = qualified.checked(text, reads, condition=True)
+        shown = f"{one.flat.shown} = {other.flat.shown}"
+        made = qualified.checked(text, reads, condition=True, shown=shown)
         if isinstance(self._join, AsOfJoin) and one.input == 0:
             # It says what matches; what does not is still an update of the left.
             self._predicates.append(made)

@@ -174,7 +174,7 @@ class _Building:
         candidates = []
         name = f"={found.variable}"
         kind = terms[found.inputs[0]][found.variable].flat.type
-        variable = Flat(quoted(name), {name: kind}, kind)
+        variable = Flat(quoted(name), {name: kind}, kind, quoted(name))
         for at in found.inputs:
             keys, values = self._key(at)
             own, term = self._bound.inputs[at], terms[at][found.variable]

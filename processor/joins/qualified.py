@@ -8,7 +8,7 @@ is not guessed from a column's name.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ikebana.processor.linear.expressions import parse
@@ -33,11 +33,16 @@ _Names = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A checked expression over flat columns: its SQL, the columns with their types, its type."""
+    """A checked expression over flat columns: its SQL, the columns with their types, its type.
+
+    `shown` is the expression as it was written, for people: the SQL may have more, such as how a
+    cast reads JSON.
+    """
 
     sql: str
     reads: Mapping[str, str]
     type: str
+    shown: str = field(compare=False)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -105,11 +110,16 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
     return made
 
 
-def checked(sql: str, types: Mapping[str, str], *, condition: bool) -> Flat:
-    """Check an expression over flat columns of these types.  Raises: ExpressionError."""
+def checked(
+    sql: str, types: Mapping[str, str], *, condition: bool, shown: str | None = None
+) -> Flat:
+    """Check an expression over flat columns of these types; `shown` if people see another one.
+
+    Raises: ExpressionError.
+    """
     made = parse(sql, Scope(types), condition=condition)
     kind = _type_of(made.sql, tuple(types.items()), condition=condition)
-    return Flat(made.sql, dict(types), kind)
+    return Flat(made.sql, dict(types), kind, shown or sql)
 
 
 def own(text: str, alias: str) -> str:

@@ -243,7 +243,7 @@ def _distinct(of: Any) -> tuple[bool, Any]:
 
 def _own(text: str, scope: Scope, *, condition: bool = False) -> Flat:
     made = parse(text, scope, condition=condition)
-    return Flat(made.sql, made.reads, "")
+    return Flat(made.sql, made.reads, "", text)
 
 
 @lru_cache(maxsize=100_000, typed=True)

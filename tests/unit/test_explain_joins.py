@@ -143,6 +143,14 @@ def test_the_arrangements_that_are_shown_are_those_that_are_made() -> None:
             ],
             id="in a circle",
         ),
+        pytest.param(
+            delta("rr.key::VARCHAR = ss.key::VARCHAR", relations="rs"),
+            [
+                "a change of rr, 1 exchange",
+                '1. look up ss by CAST("key" AS VARCHAR) = CAST(rr.key AS VARCHAR)',
+            ],
+            id="by a cast, which reads JSON",
+        ),
     ],
 )
 def test_a_path_says_what_a_change_looks_up(join: Join, expected: list[str]) -> None:
