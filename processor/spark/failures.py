@@ -61,7 +61,7 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
     `alive` says whether Spark's JVM still runs.
     """
     if isinstance(error, StreamingQueryException):
-        return from_text(str(error))
+        return from_text(_with_causes(error))
     # Py4J tries again what was cut off, and then finds nobody to connect to.
     if isinstance(error, Py4JError | ConnectionError) and not alive:
         return _gone()
@@ -73,6 +73,13 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
             return _gone()
         return from_text(text)
     return client.away(error) or error
+
+
+def _with_causes(error: StreamingQueryException) -> str:
+    """Add the causes to the text: that of a broken connection has nothing but its message."""
+    stack = getattr(error, "_stackTrace", None) or ""
+    causes = [line for line in stack.splitlines() if line.startswith(_CAUSE)]
+    return "\n".join([str(error), *causes])
 
 
 def _gone() -> LostError:

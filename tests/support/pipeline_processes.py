@@ -107,9 +107,15 @@ class Pipeline:
             },
         }
 
-    def start(self, *options: str, fault: str | None = None) -> "Run":
+    def start(
+        self,
+        *options: str,
+        fault: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> "Run":
         """Start `ikebana run`; `fault` is a point of death without its once-file."""
-        environment = {k: v for k, v in os.environ.items() if k != "IKEBANA_FAULT"}
+        environment = {**os.environ, **(environment or {})}
+        environment.pop("IKEBANA_FAULT", None)
         once = self.folder / "once"
         if fault is not None:
             point, batch, shard, *session = fault.split(":")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
@@ -260,7 +261,35 @@ def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
 def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() -> None:
     """The text of Java's exception is asked of the JVM; the query is started again."""
 
-    class Dying(Py4JJavaError):  # type: ignore[misc]
+    class Told(StreamingQueryException):
+    """An exception of Spark's without a JVM that could be asked for it."""
+
+    def __init__(self, text: str, stack: str) -> None:
+        self._text, self._stackTrace = text, stack
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def test_a_connection_that_broke_has_its_name_in_the_causes_alone() -> None:
+    """The process that plans batches was killed: Spark's text is "Connection reset", no more."""
+    stack = (
+        "org.apache.spark.sql.streaming.StreamingQueryException: Connection reset\n"
+        "\tat org.apache.spark.sql.execution.streaming.StreamExecution.run\n"
+        "Caused by: java.net.SocketException: Connection reset\n"
+        "\tat java.base/sun.nio.ch.NioSocketImpl.implRead\n"
+    )
+
+    found = failures.named(Told(SPARK.format("Connection reset"), stack))
+
+    assert isinstance(found, LostError)
+    assert found.message == (
+        "a Python worker was lost (java.net.SocketException: Connection reset)"
+    )
+    assert not failures.is_transient(failures.named(Told(SPARK.format("a mistake"), "")))
+
+
+class Dying(Py4JJavaError):  # type: ignore[misc]
         def __init__(self) -> None:
             pass
 

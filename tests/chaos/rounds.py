@@ -11,8 +11,6 @@ It proves nothing about power failures: what the operating system has taken is k
 
 import argparse
 import shutil
-import signal
-import sys
 import tempfile
 import threading
 import time
@@ -20,8 +18,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from ikebana.processor.kafka.broker import Broker, running
 from support.output_judge import judge, truth_of
@@ -208,23 +204,19 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
     return not (bad or bad_errors or status or chaos.stuck)
 
 
-def main() -> int:
-    """Parse the arguments; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command `rounds`."""
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--records", type=int, default=90_000, help="about so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", choices=["ingest", "offset"], default="ingest")
-    given = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what the options say; return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-"))
     exact = torture(given.rounds, given.records, given.seed, given.time, folder)
     if exact:
         shutil.rmtree(folder)
     print("verdict:", "exact" if exact else f"WRONG, see {folder}", flush=True)
     return 0 if exact else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Faults of every kind against real pipelines, by scenarios and seeds: `python -m chaos`."""

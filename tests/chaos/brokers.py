@@ -1,0 +1,53 @@
+"""A broker whose clients come through a proxy, while judges and loads reach it directly."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from chaos.proxy import Proxy
+from ikebana.processor.ground.java import find_java
+from ikebana.processor.kafka.broker import Broker, free_port
+from ikebana.processor.kafka.broker_jars import jars
+
+# Transactions that time out are aborted within a second of it.
+_QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+_PROXIED = "PROXIED"
+
+
+class ProxiedBroker(Broker):
+    """A broker with a second listener, which tells its clients to come to the proxy's port."""
+
+    def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
+        java = find_java(os.environ)
+        super().__init__(data, free_port(), {**_QUICK, **settings}, None, java, jars(java))
+        self.behind = free_port()
+        self.proxy_port = free_port()
+        self.proxied_servers = f"127.0.0.1:{self.proxy_port}"
+
+    def _write_files(self) -> None:
+        super()._write_files()
+        file = self.data / "broker.properties"
+        found = dict(line.split("=", 1) for line in file.read_text().splitlines())
+        found["listeners"] += f",{_PROXIED}://127.0.0.1:{self.behind}"
+        found["advertised.listeners"] += f",{_PROXIED}://{self.proxied_servers}"
+        names = ("CONTROLLER", "PLAINTEXT", _PROXIED)
+        found["listener.security.protocol.map"] = ",".join(f"{name}:PLAINTEXT" for name in names)
+        found["inter.broker.listener.name"] = "PLAINTEXT"
+        file.write_text("".join(f"{key}={value}\n" for key, value in found.items()))
+
+
+@contextmanager
+def proxied(settings: Mapping[str, str] | None = None) -> Iterator[tuple[ProxiedBroker, Proxy]]:
+    """Run a broker behind a proxy for the length of a `with` block."""
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-broker-"))
+    broker = ProxiedBroker(folder, settings or {})
+    try:
+        broker.start()
+        with Proxy(broker.proxy_port, broker.behind) as proxy:
+            yield broker, proxy
+    finally:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)

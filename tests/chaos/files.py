@@ -1,0 +1,222 @@
+"""Files of the checkpoint and of the local database that are damaged, lost or old."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos.life import Life, Wrong
+from chaos.scenario import Scenario, scenario
+
+
+def _halved(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _emptied(_: bytes) -> bytes:
+    return b""
+
+
+def _torn(content: bytes) -> bytes:
+    """The end is of zeros, as where a file's length is durable and its content is not."""
+    keep = len(content) // 2
+    return content[:keep] + bytes(len(content) - keep)
+
+
+# How a file may be changed; None means that it is gone.
+_DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
+    "truncated": _halved,
+    "emptied": _emptied,
+    "torn": _torn,
+    "flipped": None,
+    "deleted": None,
+}
+
+
+class _Damage:
+    """Damages one file; `mend` puts back what nobody has written anew since."""
+
+    def __init__(self, life: Life, path: Path) -> None:
+        how = life.choice.choice(list(_DAMAGES))
+        self._path = path
+        self._before = path.read_bytes()
+        self._after: bytes | None = None
+        if how == "flipped" and self._before:
+            bit = life.choice.randrange(len(self._before) * 8)
+            changed = bytearray(self._before)
+            changed[bit // 8] ^= 1 << bit % 8
+            self._after = bytes(changed)
+            how = f"bit {bit} flipped"
+        elif (change := _DAMAGES[how]) is not None:
+            self._after = change(self._before)
+        if self._after is None:
+            path.unlink()
+        else:
+            path.write_bytes(self._after)
+        life.did.append(f"{path.relative_to(life.folder)} {how}")
+
+    def mend(self) -> None:
+        now = self._path.read_bytes() if self._path.exists() else None
+        if now == self._after and self._path.parent.is_dir():
+            self._path.write_bytes(self._before)
+
+
+def _ended(life: Life) -> None:
+    """End the run, with or without a chance to put things in order."""
+    if life.choice.random() < 0.5:
+        life.stop()
+    else:
+        life.kill()
+
+
+def _files(life: Life, below: str, pattern: str = "*") -> list[Path]:
+    found = life.pipeline.place / below
+    return sorted(path for path in found.rglob(pattern) if path.is_file() and path.stat().st_size)
+
+
+def _last(life: Life, log: str) -> list[Path]:
+    numbers = life.pipeline.log(log)
+    return [life.pipeline.place / log / str(number) for number in numbers[-2:]]
+
+
+def _wipe(life: Life) -> None:
+    shutil.rmtree(life.folder / "local", ignore_errors=True)
+
+
+def _damaged(
+    name: str, does: str, pick: Callable[[Life], list[Path]], *, wiped: bool = False
+) -> Scenario:
+    """A file is damaged while the pipeline is stopped, and put back if it does not start."""
+
+    def act(life: Life) -> None:
+        _ended(life)
+        if wiped:
+            _wipe(life)
+        if not (found := pick(life)):
+            raise Wrong("there is no such file")
+        damage = _Damage(life, life.choice.choice(found))
+        life.start()
+        life.goes_on()
+        damage.mend()
+
+    act.__name__ = name
+    ends = "the file put back, if the run ends"
+    return scenario("file", does=f"damage of {does}", ends=ends, accepts=("exact", "ended"))(act)
+
+
+state_cold = _damaged(
+    "file_state_without_local",
+    "a file of a shard, and no local database",
+    lambda life: _files(life, "shards", "*.run"),
+    wiped=True,
+)
+state_warm = _damaged(
+    "file_state",
+    "a file of a shard, beside its local database",
+    lambda life: _files(life, "shards", "*.run"),
+)
+offset_log = _damaged("file_offset_log", "Spark's offset log", lambda life: _last(life, "offsets"))
+commit_log = _damaged("file_commit_log", "Spark's commit log", lambda life: _last(life, "commits"))
+spark_state = _damaged(
+    "file_spark_state", "Spark's state store", lambda life: _files(life, "state")
+)
+birth = _damaged(
+    "file_birth_record",
+    "the checkpoint's metadata",
+    lambda life: [life.pipeline.place / "ikebana.json", life.pipeline.place / "metadata"],
+)
+
+
+@scenario(
+    "file", does="damage of the stopped pipeline's local database", ends="by itself: it is a cache"
+)
+def file_local_database(life: Life) -> None:
+    _ended(life)
+    found = sorted(p for p in (life.folder / "local").rglob("*") if p.is_file())
+    for path in life.choice.sample(found, min(3, len(found))):
+        _Damage(life, path)
+
+
+@scenario(
+    "file",
+    does="damage of the local database of a pipeline that runs, and SIGKILL of an owner",
+    ends="by itself: it is a cache",
+)
+def file_local_database_in_use(life: Life) -> None:
+    found = sorted(p for p in (life.folder / "local").rglob("*.sst") if p.is_file())
+    for path in life.choice.sample(found, min(3, len(found))):
+        _Damage(life, path)
+    life.wait(1)
+    for process in life.processes("owner"):
+        process.kill()
+
+
+@scenario("file", does="an old copy of the local database is put back", ends="by itself")
+def file_old_local_database(life: Life) -> None:
+    _ended(life)
+    local, old = life.folder / "local", life.folder / "old-local"
+    shutil.copytree(local, old)
+    life.start()
+    life.goes_on()
+    _ended(life)
+    shutil.rmtree(local)
+    shutil.move(old, local)
+
+
+@scenario(
+    "file",
+    does="an old copy of the checkpoint is put back",
+    ends="the checkpoint itself put back",
+    accepts=("ended",),
+)
+def file_old_checkpoint(life: Life) -> None:
+    _ended(life)
+    place = life.pipeline.place
+    old, new = life.folder / "old-checkpoint", life.folder / "new-checkpoint"
+    shutil.copytree(place, old)
+    life.start()
+    life.goes_on()
+    life.goes_on()
+    _ended(life)
+    shutil.copytree(place, new)
+    _put(old, place)
+    life.start()
+    if life.goes_on():
+        raise Wrong("it went on with an old checkpoint")
+    _put(new, place)
+
+
+@scenario(
+    "file",
+    does="old copies of one part of the checkpoint are put back",
+    ends="the part itself put back, if the run ends",
+    accepts=("exact", "ended"),
+)
+def file_old_part(life: Life) -> None:
+    part = life.choice.choice(["offsets", "commits", "state", "shards", "offsets", "commits"])
+    life.did.append(part)
+    _ended(life)
+    place = life.pipeline.place / part
+    old, new = life.folder / f"old-{part}", life.folder / f"new-{part}"
+    shutil.copytree(place, old)
+    life.start()
+    life.goes_on()
+    life.goes_on()
+    _ended(life)
+    shutil.copytree(place, new)
+    _put(old, place)
+    life.start()
+    if life.goes_on():
+        shutil.rmtree(new)
+    else:
+        _put(new, place)
+
+
+def _put(copy: Path, place: Path) -> None:
+    """Replace what a folder holds; the folder itself may be where a file system begins."""
+    for path in place.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    shutil.copytree(copy, place, dirs_exist_ok=True)
+    shutil.rmtree(copy)

@@ -1,0 +1,97 @@
+"""SIGKILL of each process, and a second instance beside the first."""
+
+import time
+
+from chaos.life import RECOVERS_S, Life, Wrong
+from chaos.scenario import scenario
+from support.process_trees import kill
+from support.waiting import patient
+
+# How long what is left of a killed instance may go on beside the next one.
+_ZOMBIES_S = 3.0
+
+
+def _at_some_moment(life: Life) -> None:
+    life.wait(life.choice.uniform(0, 1))
+
+
+def _start_over_it(life: Life) -> None:
+    """Perhaps let what is left go on beside the next instance."""
+    if life.choice.random() < 0.5:
+        life.did.append("started over what was left")
+        life.start()
+    else:
+        life.wait(_ZOMBIES_S)
+
+
+@scenario("kill", does="SIGKILL of the driver alone", ends="another start, at once or later")
+def kill_driver(life: Life) -> None:
+    _at_some_moment(life)
+    life.run.kill_driver()
+    life.killed()
+    _start_over_it(life)
+
+
+@scenario("kill", does="SIGKILL of Spark's JVM", ends="by itself")
+def kill_jvm(life: Life) -> None:
+    _at_some_moment(life)
+    if not life.run.kill_jvm():
+        raise Wrong("there was no JVM")
+
+
+@scenario("kill", does="SIGKILL of a Python worker of Spark", ends="by itself")
+def kill_worker(life: Life) -> None:
+    _at_some_moment(life)
+    kill([life.choice.choice(life.processes("worker"))])
+
+
+@scenario("kill", does="SIGKILL of the process that owns a shard", ends="by itself")
+def kill_owner(life: Life) -> None:
+    _at_some_moment(life)
+    kill([life.choice.choice(life.processes("owner"))])
+
+
+@scenario("kill", does="SIGKILL of all Python processes but the driver", ends="by itself")
+def kill_pythons(life: Life) -> None:
+    _at_some_moment(life)
+    spared = {p.pid for what in ("driver", "jvm") for p in life.processes(what)}
+    if not kill(p for p in life.processes("all") if p.pid not in spared):
+        raise Wrong("there were none")
+
+
+@scenario("kill", does="SIGKILL of the broker", ends="another start of it")
+def kill_broker(life: Life) -> None:
+    _at_some_moment(life)
+    life.broker.kill()
+    life.wait(life.choice.uniform(0, 3))
+    life.broker.start()
+
+
+@scenario("kill", does="SIGKILL of all processes of the run", ends="another start")
+def kill_all(life: Life) -> None:
+    _at_some_moment(life)
+    life.kill()
+
+
+@scenario("kill", does="SIGKILL of the run and of the broker", ends="another start of both")
+def kill_everything(life: Life) -> None:
+    _at_some_moment(life)
+    life.broker.kill()
+    life.kill()
+    life.broker.start()
+
+
+@scenario("kill", does="a second instance is started", ends="the older one ends by itself")
+def second_driver(life: Life) -> None:
+    _at_some_moment(life)
+    older = life.run
+    newer = life.start()
+    begun = time.monotonic()
+    while older.poll() is None:
+        if newer.poll() is not None:
+            raise Wrong(f"the newer one ended: {newer.text}")
+        if time.monotonic() - begun > patient(RECOVERS_S):
+            raise Wrong(f"the older one goes on: {older.text}")
+        life.wait(0.1)
+    if "has been taken over" not in older.text and "has taken over" not in older.text:
+        raise Wrong(f"the older one does not say why it ended: {older.text}")

@@ -1,0 +1,80 @@
+"""The report on scenarios: a JSON line each, and a table made of them."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+
+from chaos.scenario import Result, Scenario
+
+BEGIN, END = "<!-- made by python -m chaos table -->", "<!-- end -->"
+
+
+def append(file: Path, result: Result) -> None:
+    """Add a result to a report."""
+    with file.open("a") as lines:
+        lines.write(json.dumps(result.plain(), ensure_ascii=False) + "\n")
+
+
+def read(files: Iterable[Path]) -> list[Result]:
+    """Read reports."""
+    return [Result(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
+
+
+def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
+    """A row for each scenario that was run: runs, seeds, outcomes, recovery times."""
+    by_name: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by_name[result.name].append(result)
+    rows = [
+        "| class | fault | ends by | runs (seeds) | went on exactly | ended by name, then exact "
+        "| wrong | recovery s, median (most) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, scenario in known.items():
+        if found := by_name.get(name):
+            rows.append(_row(scenario, found))
+    runs = sum(map(len, by_name.values()))
+    wrong = sum(result.outcome == "WRONG" for each in by_name.values() for result in each)
+    seeds = _ranges({result.seed for each in by_name.values() for result in each})
+    rows += ["", f"{runs} faults of {len(by_name)} kinds, seeds {seeds}; {wrong} wrong."]
+    return "\n".join(rows)
+
+
+def _row(scenario: Scenario, found: list[Result]) -> str:
+    outcomes = [result.outcome for result in found]
+    times = [result.recovery_s for result in found if result.outcome != "WRONG"]
+    recovery = f"{median(times):.1f} ({max(times):.1f})" if times else ""
+    seeds = _ranges({result.seed for result in found})
+    cells = [
+        scenario.kind,
+        scenario.does,
+        scenario.ends,
+        f"{len(found)} ({seeds})",
+        *(str(outcomes.count(kind)) for kind in ("exact", "ended", "WRONG")),
+        recovery,
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers as `1-3, 5`."""
+
+    def runs() -> Iterator[str]:
+        rest = sorted(numbers)
+        while rest:
+            first = last = rest.pop(0)
+            while rest and rest[0] == last + 1:
+                last = rest.pop(0)
+            yield str(first) if first == last else f"{first}-{last}"
+
+    return ", ".join(runs())
+
+
+def written_into(page: Path, made: str) -> None:
+    """Put a table between its marks in a page."""
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}")
