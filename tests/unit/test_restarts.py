@@ -258,10 +258,7 @@ def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
     assert str(found).startswith(f"the query ended with an error: {message}\n")
 
 
-def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() -> None:
-    """The text of Java's exception is asked of the JVM; the query is started again."""
-
-    class Told(StreamingQueryException):
+class Told(StreamingQueryException):  # type: ignore[misc]
     """An exception of Spark's without a JVM that could be asked for it."""
 
     def __init__(self, text: str, stack: str) -> None:
@@ -289,7 +286,10 @@ def test_a_connection_that_broke_has_its_name_in_the_causes_alone() -> None:
     assert not failures.is_transient(failures.named(Told(SPARK.format("a mistake"), "")))
 
 
-class Dying(Py4JJavaError):  # type: ignore[misc]
+def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() -> None:
+    """The text of Java's exception is asked of the JVM; the query is started again."""
+
+    class Dying(Py4JJavaError):  # type: ignore[misc]
         def __init__(self) -> None:
             pass
 
