@@ -69,10 +69,12 @@ def opened(
     *,
     on_step: Callable[[str], None],
     on_edit: Callable[[EditPlan], None],
+    own: int = 0,
 ) -> Opened:
     """Take over a pipeline, and bring its checkpoint to what a run of the plan needs.
 
-    `on_edit` gets what changes, if the plan or the number of shards does.
+    `on_edit` gets what changes, if the plan or the number of shards does.  `own` is the
+    incarnation that this run had before it is restarted.
 
     Raises:
         IkebanaError: checkpoint, topics and plan do not belong together.
@@ -85,7 +87,7 @@ def opened(
     shards = settings.shards if birth is None else max(birth.shards, settings.shards)
     rights.demand(plan, settings, shards)
     start = Inputs(plan, kafka).start(_read_before(checkpoint, birth))
-    opening = _Opening(plan, settings, checkpoint, start, on_step)
+    opening = _Opening(plan, settings, checkpoint, start, on_step, own)
     found, taken = opening.take()
     if (edit := opening.edit()) is not None:
         on_edit(edit)
@@ -130,7 +132,9 @@ class _Opening:
         checkpoint: Checkpoint,
         start: SourceOffset,
         on_step: Callable[[str], None],
+        own: int,
     ) -> None:
+        self._own = own
         self._given = given
         self._settings = settings
         self._checkpoint = checkpoint
@@ -234,7 +238,7 @@ class _Opening:
         return finishing(ran, self._new.plan, logged, rescales=self._rescales) is not None
 
     def _take(self, found: _ToRun) -> Takeover:
-        return take_over(
+        taken = take_over(
             found.plan,
             self._settings,
             found.birth,
@@ -242,7 +246,10 @@ class _Opening:
             accepted=lambda: self._accept(found.birth),
             holder=f"{socket.gethostname()}:{os.getpid()}",
             finishes=found.finishes,
+            own=self._own,
         )
+        self._own = taken.incarnation
+        return taken
 
     def _accept(self, birth: Birth) -> None:
         """Write the metadata of the run, after the take-over has accepted it.

@@ -21,7 +21,7 @@ from ikebana.errors import FencedError
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.deciding.claiming import Claim, adopted, claim
-from ikebana.processor.deciding.commits import Lease, Marker, first_marker
+from ikebana.processor.deciding.commits import Lease, Marker, first_marker, replaced
 from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.starting import (
     GoOn,
@@ -101,8 +101,11 @@ def take_over(
     holder: str,
     *,
     finishes: bool = False,
+    own: int = 0,
 ) -> Taken:
     """Become the one instance of the pipeline; see `kafka.takeover.take_over`."""
+    if own:
+        _stop_if_replaced(plan, brokers, holder, own)
     brokers.hold_lease()
     existing = brokers.topics(_topics(plan))
     shards_before = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
@@ -134,6 +137,19 @@ def take_over(
     claims = [_claimed(brokers, first, incarnation) for first in firsts][: birth.shards]
     manifests = tuple(claimed.marker.manifest for claimed in claims)
     return Taken(lease, adopted([claimed.offset for claimed in claims]), found, manifests)
+
+
+def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, own: int) -> None:
+    """Stop before anything is fenced, if another instance has taken over since.
+
+    A run that is restarted was not able to reach the brokers, or stood still, for any time.
+    """
+    if not _ran(plan, brokers.topics(_topics(plan))):
+        return
+    last = brokers.last_lease()
+    # A start of this run that has failed later may have left a greater one.
+    if last is not None and last.incarnation > own and last.holder != holder:
+        raise replaced(plan.name, own, last.incarnation).error()
 
 
 def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:

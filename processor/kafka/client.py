@@ -278,7 +278,8 @@ def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE
         except KafkaException as error:
             cause = error.args[0]
             away = cause.code() in AWAY or cause.retriable()
-            if not away or cause.fatal():
+            # A transaction that has to be aborted gives the same answer for ever.
+            if not away or cause.fatal() or cause.txn_requires_abort():
                 raise
             if time.monotonic() > deadline:
                 raise _unreachable(what, patience_s, cause.str()) from error

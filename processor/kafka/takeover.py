@@ -61,20 +61,24 @@ def take_over(
     holder: str,
     *,
     finishes: bool = False,
+    own: int = 0,
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
     `look` reads the checkpoint's logs; it is called after the lease is taken and the markers are
     read.  `accepted` is called when everything fits and missing topics are created, before
-    anything is written.  `finishes` is that of `starting.History`.
+    anything is written.  `finishes` is that of `starting.History`.  `own` is the incarnation that
+    this run had before it is restarted; 0 at its first start.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
         CheckpointError: checkpoint, markers and output topics do not belong together.
-        FencedError: an even newer instance came in between.
+        FencedError: an even newer instance came in between, or since `own`.
     """
     brokers = _Brokers(plan, settings, birth)
-    taken = takeover.take_over(plan, birth, brokers, look, accepted, holder, finishes=finishes)
+    taken = takeover.take_over(
+        plan, birth, brokers, look, accepted, holder, finishes=finishes, own=own
+    )
     brokers.close()
     found = taken.found
     return Takeover(

@@ -7,6 +7,7 @@ commit without fencing us.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -33,6 +34,8 @@ _FENCED = {
 _LATE = client.AWAY | {
     KafkaError.INVALID_TXN_STATE,
     KafkaError._MSG_TIMED_OUT,
+    # Messages were not delivered in time.
+    KafkaError._INCONSISTENT,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
@@ -44,6 +47,7 @@ class TransactionalProducer:
     def __init__(self, settings: dict[str, str], transactional_id: str, timeout_s: float) -> None:
         self.id = transactional_id
         self._timeout_s = timeout_s
+        self._begun_s: float | None = None
         self._producer: Producer = transactional_producer(settings, transactional_id, timeout_s)
 
     @contextmanager
@@ -58,7 +62,9 @@ class TransactionalProducer:
             SourceError: the brokers were away for too long, or the transaction took longer
                 than its timeout; the markers topic shows whether it was committed.
         """
+        self._begun_s = None
         self._guarded(self._producer.begin_transaction)
+        self._begun_s = monotonic()
         try:
             yield self._producer
         except Exception:
@@ -106,6 +112,10 @@ class TransactionalProducer:
                 raise self._named(error) from error
         return len(messages)
 
+    def _is_expired(self) -> bool:
+        """Whether the brokers may have ended the transaction for its length."""
+        return self._begun_s is not None and (monotonic() - self._begun_s >= self._timeout_s)
+
     def _guarded(self, act: Callable[[], object]) -> None:
         try:
             act()
@@ -115,6 +125,14 @@ class TransactionalProducer:
     def _named(self, error: KafkaException) -> Exception:
         cause = error.args[0]
         if cause.code() in _FENCED:
+            # The brokers say the same of a transaction that they have ended themselves.
+            if self._is_expired():
+                return AwayError(
+                    f"the brokers have ended transaction {self.id}, which took longer than "
+                    f"{self._timeout_s:.0f} s",
+                    hint="If batches take longer, raise run.max_batch or lower "
+                    "source.max_records_per_batch.",
+                )
             return FencedError(f"transaction {self.id} has been taken over by a newer holder")
         if cause.code() == KafkaError.INVALID_TXN_STATE or cause.txn_requires_abort():
             return (AwayError if cause.code() in _LATE else SourceError)(

@@ -14,10 +14,12 @@ from pyspark.errors import StreamingQueryException
 from ikebana import errors
 from ikebana.errors import (
     AwayError,
+    CheckpointError,
     FencedError,
     IkebanaError,
     LostError,
     QueryError,
+    SpaceError,
     SparkStartError,
 )
 from ikebana.processor.kafka import client
@@ -26,7 +28,7 @@ _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 _SAFE = "The checkpoint is as the last batch left it: starting again is safe."
 
 # Errors of ours that may pass after a restart.
-_TRANSIENT = (AwayError, LostError, SparkStartError)
+_TRANSIENT = (AwayError, LostError, SpaceError, SparkStartError)
 # Spark's texts for failures that have no cause in ikebana, and their meanings.
 _LOST = (
     ("Python worker failed to connect back", "a Python worker did not connect within 10 s"),
@@ -45,6 +47,10 @@ _LOST = (
     ("java.net.SocketException", "a Python worker was lost"),
     ("java.io.EOFException", "a Python worker was lost"),
 )
+_FULL = ("No space left on device", "Disk quota exceeded")
+# What Spark says of files of its own that it cannot use.
+_LOG_FILE = re.compile(r"Failed to read log file (?P<file>\S+?)\. (?P<reason>[^\n]*)")
+_STATE = "[CANNOT_LOAD_STATE_STORE"
 # Java's words before the cause of an exception.
 _CAUSE = "Caused by: "
 _RIVAL = ("SparkConcurrentModificationException", "CONCURRENT_STREAM_LOG_UPDATE")
@@ -94,10 +100,35 @@ def from_text(text: str) -> IkebanaError:
         return FencedError("another instance writes to this checkpoint's offset log")
     if reason := client.away_in(text):
         return AwayError(f"the brokers did not answer: {reason}", hint=_SAFE)
+    if any(full in text for full in _FULL):
+        return SpaceError(
+            f"a disk is full ({_gist(text)})",
+            hint="Make space where run.checkpoint, run.local_directory and the temporary folder "
+            f"are. {_SAFE}",
+        )
+    if damaged := _damaged(text):
+        return damaged
     for sign, what in _LOST:
         if sign in text:
-            return LostError(f"{what} ({_gist(text)})", hint=_in_full(text))
-    return QueryError(f"the query ended with an error: {_gist(text)}", hint=_in_full(text))
+            return LostError(f"{what} ({_gist(text)})", hint=f"{_in_full(text)} {_SAFE}")
+    hint = f"{_in_full(text)} {_SAFE}"
+    return QueryError(f"the query ended with an error: {_gist(text)}", hint=hint)
+
+
+def _damaged(text: str) -> CheckpointError | None:
+    """Find the file of a checkpoint that Spark says it cannot read."""
+    if found := _LOG_FILE.search(text):
+        file, reason = found["file"].removeprefix("file:"), found["reason"].split(" SQLSTATE")[0]
+        what = f'Spark cannot read its file "{file}" of the checkpoint: {reason}'
+    elif _STATE in text:
+        what = f'Spark cannot read its files in "state" of the checkpoint: {_gist(text)}'
+    else:
+        return None
+    return CheckpointError(
+        what,
+        hint="A file is damaged or missing: restore it from a backup, or start with a new "
+        f"checkpoint and new output topics. {_in_full(text)}",
+    )
 
 
 def _ours(text: str) -> IkebanaError | None:
@@ -135,4 +166,4 @@ def _in_full(text: str) -> str:
     descriptor, path = tempfile.mkstemp(prefix="ikebana-error-", suffix=".log")
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
-    return f"The whole of it is in {path}. {_SAFE}"
+    return f"The whole of it is in {path}."

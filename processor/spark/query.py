@@ -108,20 +108,22 @@ def start(
     on_begin: Callable[[], None],
     on_edit: Callable[[EditPlan], None] = lambda _: None,
     on_trigger: Told | None = None,
+    own: int = 0,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
     `opening.opened` says what comes before the query, and which plan it runs.  If the plan or the
     number of shards differs from the last run, `on_edit` gets the changes.  `on_begin` is called
     right before the query starts; from then on it has to be ended between two batches.
-    `on_trigger` also gets triggers that found nothing to do.
+    `on_trigger` also gets triggers that found nothing to do.  `own` is the incarnation that this
+    run had before it is restarted.
 
     Raises:
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
     # From here on the plan is sent to other processes.
-    found = opened(checked(plan).portable(), settings, on_step=on_step, on_edit=on_edit)
+    found = opened(checked(plan).portable(), settings, on_step=on_step, on_edit=on_edit, own=own)
     plan, birth, taken = found.plan, found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()

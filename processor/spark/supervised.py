@@ -54,7 +54,7 @@ def run(
         Spark(settings, plan.name) if spark is None else GivenSpark(spark, settings, plan.name)
     ) as ours:
 
-        def start(on_begin: Callable[[], None]) -> Running:
+        def start(on_begin: Callable[[], None], own: int) -> Running:
             # Its processes come up while we look at the topics.
             ours.begin()
             running = query.start(
@@ -67,6 +67,7 @@ def run(
                 on_edit=watcher.edit,
                 on_begin=on_begin,
                 on_trigger=on_trigger,
+                own=own,
             )
             on_start(running)
             if not running.precedes:
@@ -80,12 +81,13 @@ def run(
 class _Attempts:
     """Attempts to run a plan to its end; `start` starts a query, and calls what it is given then.
 
-    `survives` tells whether Spark is still there after an error.
+    `start` also gets the incarnation of the attempt before, 0 at first.  `survives` tells whether
+    Spark is still there after an error.
     """
 
     def __init__(
         self,
-        start: Callable[[Callable[[], None]], Running],
+        start: Callable[[Callable[[], None], int], Running],
         stopping: Stopping,
         survives: Callable[[Exception], bool],
     ) -> None:
@@ -93,6 +95,7 @@ class _Attempts:
         self._stopping = stopping
         self._survives = survives
         self._has_begun = False
+        self._own = 0
 
     def attempt(self) -> None:
         """Run the plan's query.
@@ -121,7 +124,8 @@ class _Attempts:
 
     def _run(self) -> bool:
         """Run one query until its end; whether it was one before that of the plan."""
-        running = self._start(self._begin)
+        running = self._start(self._begin, self._own)
+        self._own = running.incarnation
         running.wait(lambda: self._stopping.asked)
         return running.precedes
 

@@ -67,6 +67,10 @@ class RecordError(IkebanaError):
     """A record cannot be used, and the pipeline is told to stop at one."""
 
 
+class SpaceError(IkebanaError):
+    """A disk is full; when there is space again, what has failed may succeed."""
+
+
 class QueryError(IkebanaError):
     """Spark ended the query for a reason that has no name here."""
 

@@ -79,7 +79,7 @@ def _last(life: Life, log: str) -> list[Path]:
 
 
 def _wipe(life: Life) -> None:
-    shutil.rmtree(life.folder / "local", ignore_errors=True)
+    _empty(life.folder / "local")
 
 
 def _damaged(
@@ -158,8 +158,7 @@ def file_old_local_database(life: Life) -> None:
     life.start()
     life.goes_on()
     _ended(life)
-    shutil.rmtree(local)
-    shutil.move(old, local)
+    _put(old, local)
 
 
 @scenario(
@@ -211,12 +210,17 @@ def file_old_part(life: Life) -> None:
         _put(new, place)
 
 
-def _put(copy: Path, place: Path) -> None:
-    """Replace what a folder holds; the folder itself may be where a file system begins."""
+def _empty(place: Path) -> None:
+    """Remove what a folder holds; the folder itself may be where a file system begins."""
     for path in place.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def _put(copy: Path, place: Path) -> None:
+    """Replace what a folder holds."""
+    _empty(place)
     shutil.copytree(copy, place, dirs_exist_ok=True)
     shutil.rmtree(copy)

@@ -101,13 +101,15 @@ class Proxy:
             return
         ends = {writer, back}
         self._writers |= ends
-        try:
-            # The end of either direction is that of both.
-            ways = [
-                asyncio.ensure_future(way)
-                for way in (self._pass(reader, back, ends), self._pass(there, writer, ends))
-            ]
+        # The end of either direction is that of both.
+        ways = [
+            asyncio.ensure_future(way)
+            for way in (self._pass(reader, back, ends), self._pass(there, writer, ends))
+        ]
+        # Streams of asyncio complain of handlers that were cancelled.
+        with suppress(asyncio.CancelledError):
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        try:
             for way in ways:
                 way.cancel()
         finally:

@@ -124,6 +124,7 @@ TRANSIENT = {
     "QueryError": False,
     "RecordError": False,
     "SourceError": False,
+    "SpaceError": True,
     "StateFileError": False,
 }
 
@@ -200,6 +201,29 @@ TASK = (
             FencedError,
             "a newer instance has taken over",
             id="our own word wins",
+        ),
+        pytest.param(
+            TASK.format("PythonException: Traceback\nOSError: [Errno 28] No space left on device"),
+            errors.SpaceError,
+            "a disk is full (OSError: [Errno 28] No space left on device)",
+            id="a full disk",
+        ),
+        pytest.param(
+            "Failed to read log file file:/data/commits/10. Incomplete log file in the offset "
+            "commit log",
+            errors.CheckpointError,
+            'Spark cannot read its file "/data/commits/10" of the checkpoint: Incomplete log '
+            "file in the offset commit log",
+            id="a damaged log of Spark's",
+        ),
+        pytest.param(
+            TASK.format(
+                "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An "
+                "error occurred during loading state.\nCaused by: java.io.EOFException: nothing"
+            ),
+            errors.CheckpointError,
+            'Spark cannot read its files in "state" of the checkpoint: java.io.EOFException',
+            id="damaged state of Spark's",
         ),
         pytest.param(
             "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",

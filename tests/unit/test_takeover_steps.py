@@ -110,8 +110,30 @@ def taken(
     birth: Birth | None = None,
     look: Callable[[], Logged] = lambda: Logged(offset(1), 1, 1),
     accepted: Callable[[], None] = lambda: None,
+    own: int = 0,
 ) -> Taken:
-    return take_over(PLAN, birth or born(), brokers, look, accepted, "a test")
+    return take_over(PLAN, birth or born(), brokers, look, accepted, "a test", own=own)
+
+
+def test_a_restarted_run_fences_nobody_who_has_taken_over_since() -> None:
+    """R20. Its brokers were away, or it stood still, while a newer instance began."""
+    brokers = ran()
+    brokers.leases.append(replace(lease(), incarnation=2, holder="another machine"))
+
+    with pytest.raises(FencedError, match="instance 2 has taken over its checkpoint"):
+        taken(brokers, own=1)
+    assert brokers.asked == ["topics", "last lease"]
+
+
+@pytest.mark.parametrize(
+    "last", [lease(), replace(lease(), incarnation=2, holder="a test")], ids=["own", "later"]
+)
+def test_a_restarted_run_goes_on_after_its_own_starts(last: Lease) -> None:
+    """A start that failed when it had taken over has left a lease of the same run."""
+    brokers = ran()
+    brokers.leases.append(last)
+
+    assert taken(brokers, own=1).lease.incarnation == last.incarnation + 1
 
 
 def test_a_first_start_makes_everything_and_is_instance_1() -> None:
