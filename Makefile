@@ -74,9 +74,10 @@ bench: $(STAMP)  ## Measure the main job, pushdown, and kernels; about 40 minute
 	$(BIN)/python bench/pushdown.py
 	$(BIN)/python bench/keyed.py
 
-chaos: $(STAMP)  ## kill -9 whatever there is, 30 times in each time domain, and judge
-	$(BIN)/python bench/chaos.py --rounds 30 --time ingest
-	$(BIN)/python bench/chaos.py --rounds 30 --time offset
+chaos: $(STAMP)  ## Bring about faults of every class, then kill -9 at random in each time domain, and judge
+	PYTHONPATH=tests $(BIN)/python -m chaos scenarios --seeds 1-2 --report build/chaos.jsonl
+	PYTHONPATH=tests $(BIN)/python -m chaos rounds --rounds 30 --time ingest
+	PYTHONPATH=tests $(BIN)/python -m chaos rounds --rounds 30 --time offset
 
 clean:  ## Remove what the above made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -45,6 +45,11 @@ _LOST = (
     ("SocketTimeoutException", "a Python worker did not answer in time"),
     ("could not open socket", "a result could not be fetched from Spark"),
     ("java.net.SocketException", "a Python worker was lost"),
+    ("java.nio.channels.ClosedChannelException", "a Python worker was lost"),
+    ("java.io.IOException: Broken pipe", "a Python worker was lost"),
+    ("java.io.IOException: Connection reset by peer", "a Python worker was lost"),
+    # What Spark starts Python workers with was killed.
+    ("java.io.IOException: Stream closed", "a Python worker did not start"),
     ("java.io.EOFException", "a Python worker was lost"),
 )
 _FULL = ("No space left on device", "Disk quota exceeded")

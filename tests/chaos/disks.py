@@ -9,8 +9,6 @@ from pathlib import Path
 from chaos.life import Life, Wrong
 from chaos.scenario import Scenario, scenario
 
-_FULL_S = 8.0
-
 
 @contextmanager
 def small(folder: Path, megabytes: int) -> Iterator[None]:
@@ -55,12 +53,12 @@ def full(folder: Path) -> Iterator[None]:
 def _full(name: str, of: str, does: str) -> Scenario:
     def act(life: Life) -> None:
         with full(life.folder / of):
-            life.wait(_FULL_S)
+            life.wait(life.stopped_s)
 
     act.__name__ = name
     return scenario(
         "disk",
-        does=f"the disk of {does} is full for {_FULL_S:.0f} s",
+        does=f"the disk of {does} is full",
         ends="there is space again",
         accepts=("exact", "ended"),
     )(act)

@@ -1,21 +1,21 @@
 """Faults of the network between the pipeline and the broker."""
 
-from chaos.life import STOPPED_S, Life
+from chaos.life import Life
 from chaos.proxy import State
 from chaos.scenario import Scenario, scenario
 
 
-def _link(state: State, does: str, seconds: float = STOPPED_S) -> Scenario:
+def _link(state: State, does: str) -> Scenario:
     def act(life: Life) -> None:
         life.wait(life.choice.uniform(0, 1))
         life.proxy.become(state)
         try:
-            life.wait(seconds)
+            life.wait(life.stopped_s)
         finally:
             life.proxy.become("open")
 
     act.__name__ = f"link_{state}".replace("-", "_")
-    return scenario("network", does=f"{does}, for {seconds:.0f} s", ends="an open link")(act)
+    return scenario("network", does=does, ends="an open link")(act)
 
 
 cut = _link("cut", "nothing comes through, later all of it")

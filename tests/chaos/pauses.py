@@ -1,6 +1,6 @@
 """SIGSTOP for longer than transactions and sessions last, then SIGCONT."""
 
-from chaos.life import STOPPED_S, Life, Wrong
+from chaos.life import Life, Wrong
 from chaos.scenario import Scenario, scenario
 
 
@@ -8,7 +8,7 @@ def _stopping(what: str, does: str) -> Scenario:
     def act(life: Life) -> None:
         life.wait(life.choice.uniform(0, 1))
         with life.paused(life.processes(what)):
-            life.wait(STOPPED_S)
+            life.wait(life.stopped_s)
 
     act.__name__ = f"stop_{what}"
     return scenario("stop", does=f"SIGSTOP of {does}", ends="SIGCONT")(act)

@@ -6,8 +6,6 @@ from chaos.life import SOURCE, Life
 from chaos.scenario import Scenario, scenario
 from support.pipeline_processes import produce
 
-_HELD_S = 4.0
-
 
 def _held(name: str, topic: Callable[[Life], str], does: str, *, commits: bool) -> Scenario:
     def act(life: Life) -> None:
@@ -19,7 +17,7 @@ def _held(name: str, topic: Callable[[Life], str], does: str, *, commits: bool) 
                 life.kill()
                 life.start()
             life.did.append("killed and started meanwhile" if again else "running")
-            life.wait(_HELD_S)
+            life.wait(life.held_s)
         finally:
             if commits and life.choice.random() < 0.5:
                 life.did.append("committed")

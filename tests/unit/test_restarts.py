@@ -226,6 +226,12 @@ TASK = (
             id="damaged state of Spark's",
         ),
         pytest.param(
+            "An error occurred while calling o201.load.\n: java.io.IOException: Stream closed",
+            LostError,
+            "a Python worker did not start (java.io.IOException: Stream closed",
+            id="no worker, as what starts them was killed",
+        ),
+        pytest.param(
             "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",
             FencedError,
             "another instance writes to this checkpoint's offset log",
