@@ -42,13 +42,13 @@ def kill_jvm(life: Life) -> None:
 @scenario("kill", does="SIGKILL of a Python worker of Spark", ends="by itself")
 def kill_worker(life: Life) -> None:
     _at_some_moment(life)
-    kill([life.choice.choice(life.processes("worker"))])
+    kill([life.one("worker")])
 
 
 @scenario("kill", does="SIGKILL of the process that owns a shard", ends="by itself")
 def kill_owner(life: Life) -> None:
     _at_some_moment(life)
-    kill([life.choice.choice(life.processes("owner"))])
+    kill([life.one("owner")])
 
 
 @scenario("kill", does="SIGKILL of all Python processes but the driver", ends="by itself")

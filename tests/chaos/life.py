@@ -103,7 +103,7 @@ class Life:
             load.stop()
             if judged:
                 self.judge()
-        except (AssertionError, Wrong, KafkaException) as error:
+        except (AssertionError, Wrong, KafkaException, psutil.Error) as error:
             result.said = str(error)
             self.close()
         else:
@@ -168,6 +168,16 @@ class Life:
                 return [psutil.Process(self.broker.pid)]
             case _:
                 return self.run.family.alive()
+
+    def one(self, what: str) -> psutil.Process:
+        """One of the processes of a kind.
+
+        Raises:
+            Wrong: there is none.
+        """
+        if not (found := self.processes(what)):
+            raise Wrong(f"there was no {what}")
+        return self.choice.choice(found)
 
     @contextmanager
     def paused(self, processes: Iterable[psutil.Process]) -> Iterator[None]:

@@ -4,9 +4,10 @@ import asyncio
 import socket
 import struct
 import threading
+from collections.abc import Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 State = Literal["open", "cut", "half-open", "slow", "delay", "refused", "reset"]
 _PIECE = 1 << 14
@@ -56,7 +57,7 @@ class Proxy:
         """Change the state of the link."""
         self._call(self._become(state))
 
-    def _call(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _become(self, state: State) -> None:
