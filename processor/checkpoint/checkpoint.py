@@ -6,7 +6,9 @@ of shards, and the offsets at which reading starts.  Transactional ids, markers 
 files have the id in them, so that those of two checkpoints cannot be confused.
 """
 
+import hashlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +31,7 @@ FORMAT_OF_LAYOUTS = 2
 FORMS = "state"
 """The field of a recorded plan with the forms of its parts' state."""
 _BIRTH = "ikebana.json"
+_SEAL = re.compile(rb',"hash":"([0-9a-f]{16})"}$')
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -106,14 +109,7 @@ class Checkpoint:
                     hint="Name another folder, or restore the whole checkpoint.",
                 )
             return None
-        try:
-            birth = msgspec.json.decode(raw, type=Birth)
-        except msgspec.MsgspecError as error:
-            raise CheckpointError(
-                f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}',
-                hint="The file is damaged: restore it from a backup, or start with a new "
-                "checkpoint and new output topics.",
-            ) from None
+        birth = self._decoded(raw)
         if birth.format not in (FORMAT, FORMAT_OF_LAYOUTS):
             raise CheckpointError(
                 f'checkpoint "{self.location}" has format {birth.format}, this version '
@@ -132,24 +128,38 @@ class Checkpoint:
         return birth
 
     def relocate(self) -> Birth:
-        """Record the current location, after the checkpoint was moved."""
-        raw = small_file(self._system, f"{self._path}/{_BIRTH}")
+        """Record the current location, after the checkpoint was moved.
+
+        Raises: CheckpointError, if there is no metadata, or it cannot be read.
+        """
+        with reached(self.location, "read"):
+            raw = small_file(self._system, f"{self._path}/{_BIRTH}")
         if raw is None:
             raise CheckpointError(
                 f'"{self.location}" holds no checkpoint of ikebana',
                 hint="Name the folder of a checkpoint, which has a file ikebana.json.",
             )
-        birth = msgspec.json.decode(raw, type=Birth)
+        birth = self._decoded(raw)
         moved = msgspec.structs.replace(birth, location=self.identity)
         self.write(moved)
         return moved
+
+    def _decoded(self, raw: bytes) -> Birth:
+        try:
+            return msgspec.json.decode(_unsealed(raw), type=Birth)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise CheckpointError(
+                f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}',
+                hint="The file is damaged: restore it from a backup, or start with a new "
+                "checkpoint and new output topics.",
+            ) from None
 
     def write(self, birth: Birth) -> None:
         """Write the birth record.
 
         Raises: CheckpointError, if it cannot be written.
         """
-        path, content = f"{self._path}/{_BIRTH}", msgspec.json.encode(birth)
+        path, content = f"{self._path}/{_BIRTH}", _sealed(msgspec.json.encode(birth))
         aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
         with reached(self.location, "write"):
@@ -189,6 +199,28 @@ class Checkpoint:
     def data(self, birth: Birth) -> str:
         """The location of Spark's logs and the shards' files."""
         return f"{self.location.rstrip('/')}/{birth.layout}" if birth.layout else self.location
+
+
+def _sealed(content: bytes) -> bytes:
+    """Add the hash of a JSON object as its last field, which other readers pass over."""
+    return content[:-1] + b',"hash":"%s"}' % _hash(content)
+
+
+def _unsealed(raw: bytes) -> bytes:
+    """Take the hash off again; older files have none.
+
+    Raises: ValueError, if the content has another hash.
+    """
+    if (seal := _SEAL.search(raw)) is None:
+        return raw
+    content = raw[: seal.start()] + b"}"
+    if seal[1] != _hash(content):
+        raise ValueError("its content does not have the hash at its end")
+    return content
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
 def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birth:

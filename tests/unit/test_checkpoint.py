@@ -11,7 +11,8 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.timing.source_offset import SourceOffset
 
-BIRTH = Birth("c", "", 1, {}, SourceOffset(-1, 0, 0, {}, ""))
+START = SourceOffset(-1, 0, 0, {}, "")
+BIRTH = Birth("c", "", 1, {}, START)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,45 @@ def test_batches_that_are_some_stay_in_the_log(batches: int, tmp_path: Path) -> 
 
     assert layout.logged() == Logged(offsets[-1], batches - 1, -1)
     assert len(list((tmp_path / "offsets").iterdir())) == 2 * batches
+
+
+def test_any_damage_of_the_metadata_is_named(tmp_path: Path) -> None:
+    """A plan of before that is another one by a bit would be taken for an edit of it."""
+    checkpoint = Checkpoint(str(tmp_path))
+    birth = Birth("c", checkpoint.identity, 2, {"name": "n", "inputs": [{"topic": "in"}]}, START)
+    checkpoint.write(birth)
+    file = tmp_path / "ikebana.json"
+    whole = file.read_bytes()
+
+    assert checkpoint.birth() == birth
+    for at in range(0, len(whole), 3):
+        for damaged in (whole[:at], _flipped(whole, at, 1), _flipped(whole, at, 128)):
+            file.write_bytes(damaged)
+            for read in (checkpoint.birth, checkpoint.relocate):
+                # None if what is damaged is the hash's own name, and nothing else.
+                refusal = refused(read, birth)
+                assert refusal is None or refusal.hint is not None
+                file.write_bytes(damaged)
+
+
+def refused(read: Callable[[], Birth | None], birth: Birth) -> CheckpointError | None:
+    try:
+        assert read() == birth
+    except CheckpointError as error:
+        return error
+    return None
+
+
+def _flipped(content: bytes, at: int, bit: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+
+
+def test_metadata_without_a_hash_is_that_of_an_older_version(tmp_path: Path) -> None:
+    """And fields of a newer one are passed over."""
+    checkpoint = Checkpoint(str(tmp_path))
+    birth = Birth("c", checkpoint.identity, 2, {}, START)
+    plain = msgspec.to_builtins(birth)
+
+    for written in (plain, {**plain, "later": 1}):
+        (tmp_path / "ikebana.json").write_bytes(msgspec.json.encode(written))
+        assert checkpoint.birth() == birth
