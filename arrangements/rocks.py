@@ -243,8 +243,11 @@ def _open(path: Path) -> Rdict:
     return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
 
 
-def tuned() -> Options:
-    """Make the options of a database that gets a batch of changes at once."""
+def tuned(cache: Cache | None = None) -> Options:
+    """Make the options of a database that gets a batch of changes at once.
+
+    `cache` keeps blocks that were read; without it, the one of all databases of this process does.
+    """
     options = Options(raw_mode=True)
     options.create_if_missing(True)  # noqa: FBT003 - rocksdict's own signature
     options.set_write_buffer_size(_WRITE_BUFFER)
@@ -258,7 +261,7 @@ def tuned() -> Options:
     options.set_stats_dump_period_sec(0)
     table = BlockBasedOptions()
     table.set_bloom_filter(10, False)  # noqa: FBT003 - rocksdict's own signature
-    table.set_block_cache(_block_cache())
+    table.set_block_cache(cache or _block_cache())
     options.set_block_based_table_factory(table)
     return options
 

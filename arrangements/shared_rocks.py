@@ -9,6 +9,7 @@ This module and `rocks` import rocksdict, no other does.
 """
 
 import contextlib
+import functools
 import shutil
 import tempfile
 import threading
@@ -19,8 +20,8 @@ from typing import NamedTuple, Protocol
 
 from rocksdict import (
     AccessType,
+    Cache,
     DbClosedError,
-    Options,
     Rdict,
     RdictIter,
     ReadOptions,
@@ -36,8 +37,17 @@ _MISSING = "key not found"
 _LOCKED = "LOCK"
 
 
+# Who only reads may keep more than who writes.
+_READERS_CACHE = 128 << 20
+
 Entries = Iterator[tuple[bytes, bytes]]
 Range = tuple[bytes, bytes | None]
+
+
+@functools.cache
+def _readers_cache() -> Cache:
+    """The blocks that all readers of this process keep."""
+    return Cache(_READERS_CACHE)
 
 
 class Scans(NamedTuple):
@@ -172,7 +182,8 @@ class DatabaseReader:
     """
 
     def __init__(self, path: Path) -> None:
-        options = Options(raw_mode=True)
+        # With those of the writer, or filters and the block cache are not used.
+        options = tuned(_readers_cache())
         options.create_if_missing(False)  # noqa: FBT003 - rocksdict's own signature
         # The writer deletes files that it has merged; open ones can still be read.
         options.set_max_open_files(-1)
@@ -182,7 +193,10 @@ class DatabaseReader:
         try:
             with damage():
                 self._database = Rdict(
-                    str(path), options, access_type=AccessType.secondary(self._own.name)
+                    str(path),
+                    options,
+                    {"default": options},
+                    access_type=AccessType.secondary(self._own.name),
                 )
         except LocalDamageError:
             self._own.cleanup()

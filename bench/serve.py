@@ -265,8 +265,9 @@ PER_BATCH = 500
 
 def subscribers(servers: str, server: int, host: str, port: int, keys: int) -> None:
     """The server's CPU and memory while some subscribers get each batch."""
-    lower = max(batch.upper for batch in batches(keys, 20, 0))
-    number = 1_000
+    # What the topic has ends with these.
+    uppers = [batch.upper for batch in batches(keys, 20, 0)]
+    number, lower = len(uppers), max(uppers)
     for many in (0, 1, 32):
         listening = subprocess.Popen(
             [sys.executable, __file__, "--listen", f"{many},{host},{port}"],

@@ -21,13 +21,11 @@ from typing import Any
 
 import flink
 from joins import finish, row_of
-from rich.console import Console
 from systems import Bench
 from tpch_data import KEYS, QUERIES, TABLES, View, Warehouse
 
 from ikebana.processor.kafka import broker
 
-_CONSOLE = Console()
 _BACKLOGS = 2
 
 

@@ -4,6 +4,7 @@ Kafka key and value are the key and the value of the data; the headers `time` an
 ASCII integers.  The value is never null: a retraction has the value that it retracts.
 """
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -50,10 +51,15 @@ def _integer(found: dict[str, bytes | str | None], name: str) -> int:
         raise DecodeError("diff record", f'header "{name}" is missing')
     given = found[name]
     text = given.encode("ascii", "replace") if isinstance(given, str) else given
-    # int() alone would also accept spaces, underscores and a plus sign.
-    if text is None or not _INTEGER(text):
+    if text is None or (number := _number(text)) is None:
         raise DecodeError("diff record", f'header "{name}" is no integer')
-    number = int(text)
     if not -LARGEST <= number <= LARGEST:
         raise DecodeError("diff record", f'header "{name}" is beyond 64 bits')
     return number
+
+
+# Neighbours mostly have the same times and diffs.
+@functools.lru_cache(1_000)
+def _number(text: bytes) -> int | None:
+    # int() alone would also accept spaces, underscores and a plus sign.
+    return int(text) if _INTEGER(text) else None

@@ -12,6 +12,7 @@ import click
 from ikebana import __version__
 from ikebana.errors import FencedError, IkebanaError, OutputError
 from ikebana.processor.ground import log_lines
+from ikebana.processor.ground.garbage import seldom_collect
 from ikebana.processor.ground.spelling import instead
 
 # Name: module, and what the list of commands says of it.
@@ -111,6 +112,7 @@ def main() -> None:
     # Exit handlers run in reverse order, so this one runs last.
     atexit.register(_hush)
     log_lines.choose(os.environ)
+    seldom_collect()
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:

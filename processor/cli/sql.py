@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import read_config
+from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.cli.values import Time
 from ikebana.processor.kafka import client, following
 
@@ -31,9 +32,7 @@ _DEFAULT = "localhost:9092"
 @click.argument("query")
 @click.argument("topics", metavar="[TOPIC...]", nargs=-1)
 @click.option("--url", metavar="URL", help="Ask the `ikebana serve` there.")
-@click.option(
-    "--token", metavar="TOKEN", envvar="IKEBANA_TOKEN", help="Its token. [env: IKEBANA_TOKEN]"
-)
+@with_credentials
 @click.option(
     "--data",
     metavar="DIR",
@@ -78,7 +77,7 @@ def sql_command(
     topics: tuple[str, ...],
     *,
     url: str | None,
-    token: str | None,
+    credentials: Credentials,
     data: Path | None,
     as_of: int | None,
     output: str | None,
@@ -96,7 +95,7 @@ def sql_command(
         raise ConfigError("cannot run the query: give one of --url, --data, and topics")
     settings = {} if config is None else read_config(config)
     settings["bootstrap.servers"] = bootstrap_servers
-    with _reads(url, token, data, topics, form, settings, as_of) as reads:
+    with _reads(url, credentials, data, topics, form, settings, as_of) as reads:
         found = reads.sql(query, as_of=as_of)
     _print(found, output or ("table" if sys.stdout.isatty() else "json"))
 
@@ -104,7 +103,7 @@ def sql_command(
 @contextmanager
 def _reads(
     url: str | None,
-    token: str | None,
+    credentials: Credentials,
     data: Path | None,
     topics: Sequence[str],
     form: str,
@@ -114,7 +113,7 @@ def _reads(
     if url is not None:
         from ikebana.serving.client import connect
 
-        with connect(url, token=token) as connected:
+        with connect(url, token=credentials.token, tls=credentials.tls) as connected:
             yield connected
     elif data is not None:
         from ikebana.serving import folder

@@ -8,7 +8,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import AccessError, AwayError, ConfigError
+from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.ground.moments import moment
 
 _PATIENCE_S = 10.0
@@ -60,32 +60,13 @@ class Rates:
 @click.argument("address", metavar="URL|HOST:PORT")
 @click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=2.0)
 @click.option("--once", is_flag=True, help="Look for a second, print, and end.")
-@click.option(
-    "--token",
-    metavar="TOKEN",
-    envvar="IKEBANA_TOKEN",
-    help="The token of an `ikebana serve`. [env: IKEBANA_TOKEN]",
-)
-@click.option(
-    "--tls-ca",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Who has signed the server's certificate, if the system does not know; PEM.",
-)
-@click.option(
-    "--tls-cert",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Our certificate with its key, if the server asks for one; PEM.",
-)
+@with_credentials
 def top_command(
     address: str,
     *,
     every: float,
     once: bool,
-    token: str | None,
-    tls_ca: Path | None,
-    tls_cert: Path | None,
+    credentials: Credentials,
 ) -> None:
     """Watch the run or the server whose --http is HOST:PORT: frontiers, lag, rates, keys.
 
@@ -93,7 +74,7 @@ def top_command(
 
     Exit status 0: ended.  1: it does not answer, or refuses.
     """
-    server = Server(address, token, trusting(tls_ca, tls_cert))
+    server = Server(address, *credentials)
     before, console = server.look(), Console(highlight=False)
     if once:
         time.sleep(_ONCE_S)
@@ -111,18 +92,6 @@ def top_command(
                 continue
             live.update(page(before, now), refresh=True)
             before = now
-
-
-def trusting(ca: Path | None, certificate: Path | None) -> ssl.SSLContext:
-    """Say whom to trust, and what to show.  Raises: ConfigError."""
-    try:
-        context = ssl.create_default_context(cafile=ca)
-        if certificate is not None:
-            context.load_cert_chain(certificate)
-    except (OSError, ssl.SSLError) as error:
-        files = " or ".join(str(file) for file in (ca, certificate) if file is not None)
-        raise ConfigError(f"cannot use the certificates in {files}: {error}") from error
-    return context
 
 
 class Server:

@@ -246,10 +246,7 @@ class _Binding:
         return sorted(found, key=lambda variable: [_name(term) for term in variable])
 
     def _add_equal(self, one: Term, other: Term) -> None:
-        text = f"{one.flat.sql} = {other.flat.sql}"
-        reads = {**one.flat.reads, **other.flat.reads}
-        shown = f"{one.flat.shown} = {other.flat.shown}"
-        made = qualified.checked(text, reads, condition=True, shown=shown)
+        made = qualified.equality(one.flat, other.flat)
         if isinstance(self._join, AsOfJoin) and one.input == 0:
             # It says what matches; what does not is still an update of the left.
             self._predicates.append(made)

@@ -7,10 +7,11 @@ has at its very time if j < i, and not if j > i.  The result has the time of the
 and the product of all diffs.  No result of a step is kept.
 
 A *lookup* meets one input by a key of what is bound so far.  Its order: first what is
-connected, then what a unique key makes one datum at most, then the smaller declared
-size, then the order of the inputs; unless the join tells its own.  Where constraints go
-round in a circle, a path *extends* instead, one variable at a time, by all inputs that have
-it (`joins.extension`).
+connected, then what a unique key makes one datum at most, then what leaves the fewest lookups
+of many data, then the smaller declared size, then the order of the inputs; unless the join
+tells its own.  Where constraints go round in a circle, a path *extends* instead, one variable
+at a time, by all inputs that have it (`joins.extension`).  A circle in which each datum of one
+input has, by unique keys, one match in the others is none: its rows are as few as that input's.
 
 A predicate is tested at the first step at which all that it reads is bound, and columns
 that nothing later reads are let go.
@@ -19,26 +20,36 @@ that nothing later reads are let go.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ikebana.processor.joins import qualified
 from ikebana.processor.joins.binding import Bound, bind
 from ikebana.processor.joins.extension import is_cyclic, next_variable
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.joins.reach import Reach
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import ArrangedBy, Candidate, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.json_text import quoted
+
+# Whether nothing connects an input, whether it may have many data of a key, its declared size,
+# and its place.
+_Preference = tuple[bool, bool, float, int]
+# The terms of an input by which it is asked, what they are equal to, and what is tested.
+_Asked = tuple[tuple[str, ...], tuple[Flat, ...], tuple[Flat, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A join as it runs: its paths, and the SQL of its results.
 
-    An as-of join has one path, that of its left.
+    An as-of join has one path, that of its left.  `by_unique_keys` tells that what unique keys
+    lead to has decided a path, where earlier versions did not see it.
     """
 
     join: Join
     paths: tuple[Path, ...]
     select: tuple[tuple[str, Flat], ...]
     key: Flat
+    by_unique_keys: bool = False
 
     def types(self) -> dict[str, str]:
         """The types of all flat columns that it reads."""
@@ -58,11 +69,12 @@ def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
     """Plan a join.  Raises: JoinError, if it is refused."""
     bound = bind(join, relations)
     of = [relations[each.relation] for each in bound.inputs]
+    reach = Reach(bound, of)
     if isinstance(join, AsOfJoin):
-        paths = [_path(bound, of, 0, (1,))]
+        paths = [_path(bound, of, reach, 0, (1,))]
     else:
-        paths = [_path(bound, of, at, _told(join, at)) for at in range(len(bound.inputs))]
-    return Planned(join, tuple(paths), bound.select, bound.key)
+        paths = [_path(bound, of, reach, at, _told(join, at)) for at in range(len(of))]
+    return Planned(join, tuple(paths), bound.select, bound.key, reach.has_decided)
 
 
 def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
@@ -75,14 +87,18 @@ def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
 
 
 def _path(
-    bound: Bound, relations: Sequence[Relation], source: int, told: Sequence[int] | None
+    bound: Bound,
+    relations: Sequence[Relation],
+    reach: Reach,
+    source: int,
+    told: Sequence[int] | None,
 ) -> Path:
-    building = _Building(bound, relations, source)
+    building = _Building(bound, relations, reach, source)
     while building.left:
         if told is not None:
             building.look_up(told[len(building.steps)])
         elif not (building.intersects and building.extend()):
-            building.look_up(min(building.left, key=building.preference))
+            building.look_up(building.preferred())
     own = bound.inputs[source]
     texts = {term.flat.sql: term.own for _, term in bound.terms(source)}
     first = building.steps[0]
@@ -125,50 +141,87 @@ def _is_of(column: str, bound: Collection[str]) -> bool:
 class _Building:
     """A path under construction: the bound inputs and variables, and the remaining ones."""
 
-    def __init__(self, bound: Bound, relations: Sequence[Relation], source: int) -> None:
+    def __init__(
+        self, bound: Bound, relations: Sequence[Relation], reach: Reach, source: int
+    ) -> None:
         self.left = [at for at in range(len(bound.inputs)) if at != source]
         self.steps: list[PathStep] = []
-        self.intersects = _intersects(bound)
+        self.intersects = _intersects(bound, reach)
         self._bound = bound
         self._relations = relations
+        self._reach = reach
         self._source = source
         self._predicates = list(bound.predicates)
         # What a variable that is bound is equal to, in flat columns.
         self._values: dict[int, Flat] = {}
         self._bind(source)
 
-    def preference(self, at: int) -> tuple[bool, bool, float, int]:
-        """The order of preference of an input to look up: the least is best."""
+    def preferred(self) -> int:
+        """The input to look up: the least by preference."""
+        at = min(self.left, key=self._preference)
+        found = min(self.left, key=lambda at: self._after(at, self._preference(at)))
+        self._reach.has_decided |= found != at
+        return found
+
+    def _preference(self, at: int) -> _Preference:
         keys, _ = self._key(at)
         relation = self._relations[at]
         size = float("inf") if relation.size is None else relation.size
         return not keys, not relation.one_at_most(keys), size, at
 
+    def _after(self, at: int, preference: _Preference) -> tuple[bool, bool, int, float, int]:
+        """A preference with the lookups of many data that remain after an input."""
+        crosses, has_many, size, _ = preference
+        return crosses, has_many, self._reach.remaining(self._values, self.left, at), size, at
+
     def look_up(self, at: int) -> None:
-        """Append a lookup of one input by all of its terms whose variables are bound."""
-        keys, values = self._key(at)
+        """Append a lookup of one input by its terms whose variables are bound.
+
+        If some of these are a unique key, it is by them alone, and the others are tested: more
+        lookups share an arrangement then.
+        """
+        keys, values, tested = self._by_unique_key(at)
         own = self._bound.inputs[at]
         arrangement = ArrangedBy(own.relation, own.filters, keys)
         hop = not self.steps or values != getattr(self.steps[-1], "key", None)
         self._bind(at)
-        predicates = self._now_bound()
+        predicates = (*tested, *self._now_bound())
         equal = self._sees_equal(at)
         self.steps.append(Lookup(own.alias, arrangement, values, equal, hop, predicates))
+
+    def _by_unique_key(self, at: int) -> _Asked:
+        """The terms over an input by which it is asked, their values, and the other equalities."""
+        keys, values = self._key(at)
+        unique = self._relations[at].unique_key(keys)
+        if not unique or len(unique) == len(keys) or isinstance(self._bound.join, AsOfJoin):
+            return keys, values, ()
+        self._reach.has_decided = True
+        flats = {term.own: term.flat for _, term in self._bound.terms(at)}
+        asked = [pair for pair in zip(keys, values, strict=True) if pair[0] in unique]
+        tested = [
+            qualified.equality(flats[key], value)
+            for key, value in zip(keys, values, strict=True)
+            if key not in unique
+        ]
+        return tuple(key for key, _ in asked), tuple(value for _, value in asked), tuple(tested)
 
     def extend(self) -> bool:
         """Bind a variable by several inputs that know of it; whether there are such.
 
-        An input that can only take rows away is looked up before.
+        An input that makes no row into several is looked up before.
         """
         terms = {at: dict(self._bound.terms(at)) for at in self.left}
         bound = set(self._values)
         for at, of in terms.items():
-            one_at_most = self._relations[at].one_at_most(self._key(at)[0])
+            keys, _ = self._key(at)
+            one_at_most = bool(keys) and self._relations[at].one_at_most(keys)
+            is_bound = bool(of) and bound.issuperset(of)
             # One with a single variable may have many data of each value.
-            if of and bound.issuperset(of) and (len(of) > 1 or one_at_most):
+            if one_at_most or (is_bound and len(of) > 1):
+                self._reach.has_decided |= not is_bound
                 self.look_up(at)
                 return True
-        found = next_variable({at: set(of) for at, of in terms.items()}, bound, self.preference)
+        found = next_variable({at: set(of) for at, of in terms.items()}, bound, self._preference)
         if found is None or len(found.inputs) == 1:
             return False
         candidates = []
@@ -227,9 +280,15 @@ class _Building:
         return found
 
 
-def _intersects(bound: Bound) -> bool:
+def _intersects(bound: Bound, reach: Reach) -> bool:
     join = bound.join
     if isinstance(join, AsOfJoin) or join.strategy == "lookup":
         return False
+    if join.strategy == "intersect":
+        return True
     edges = [{number for number, _ in bound.terms(at)} for at in range(len(bound.inputs))]
-    return join.strategy == "intersect" or is_cyclic(edges)
+    if not is_cyclic(edges):
+        return False
+    found = is_cyclic([reach.closed(each) for each in edges])
+    reach.has_decided |= not found
+    return found

@@ -122,6 +122,13 @@ def checked(
     return Flat(made.sql, dict(types), kind, shown or sql)
 
 
+def equality(one: Flat, other: Flat) -> Flat:
+    """The condition that two expressions are equal."""
+    shown = f"{one.shown} = {other.shown}"
+    reads = {**one.reads, **other.reads}
+    return checked(f"{one.sql} = {other.sql}", reads, condition=True, shown=shown)
+
+
 def own(text: str, alias: str) -> str:
     """An expression over one input as an expression over that input's own data."""
     return _with_names(text, lambda names: names[1:] if names[0] == alias else names)

@@ -24,8 +24,13 @@ class Relation:
 
     def one_at_most(self, keys: Collection[str]) -> bool:
         """Whether at most one datum has given values in these, SQL over its data."""
-        known = [*self.unique, *([(KEY,)] if self.keeps_state else [])]
-        return any(
-            all(column in keys or quoted(column) in keys for column in columns)
-            for columns in known
-        )
+        return self.unique_key(keys) is not None
+
+    def unique_key(self, keys: Collection[str]) -> frozenset[str] | None:
+        """Return those of some keys of which at most one datum has given values; None without."""
+        known = [*([(KEY,)] if self.keeps_state else []), *self.unique]
+        for columns in known:
+            found = frozenset(key for key in keys for c in columns if key in (c, quoted(c)))
+            if len(found) == len(columns):
+                return found
+        return None

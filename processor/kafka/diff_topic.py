@@ -41,6 +41,8 @@ class PassedError(SourceError):
         return cls(refusal.message, hint=refusal.hint)
 
 
+# What a message says: key, value and headers.
+_Told = tuple[bytes | None, bytes | None, list[tuple[str, bytes | str | None]] | None]
 _Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
 # About how many offsets are in memory at once; a larger batch is in memory as a whole.
 _PORTION = 100_000
@@ -312,7 +314,11 @@ class DiffTopic:
             for partition, end in ends.items()
         ]
         for _, messages in self._reader.read(ranges):
-            yield [update for message in messages for update in self._read(message)]
+            if self._messages is None:
+                yield [self._decoded(message) for message in messages]
+            else:
+                read = self._messages.read
+                yield [u for m in messages for u in read((m.partition(), m.offset()), *_told(m))]
 
     def _require(self, ends: Mapping[int, int]) -> None:
         """Raise at once if the topic is shorter than its progress says."""
@@ -327,13 +333,14 @@ class DiffTopic:
                     hint="The topic was deleted and made anew, or lost its end.",
                 )
 
-    def _read(self, message: Message) -> list[PlacedUpdate]:
+    def _decoded(self, message: Message) -> PlacedUpdate:
         at = message.partition(), message.offset()
-        told = message.key(), message.value(), message.headers()
-        if self._messages is not None:
-            return self._messages.read(at, *told)
-        return [diff_reader.decode(self.topic, at, *told)]
+        return diff_reader.decode(self.topic, at, *_told(message))
 
     def _ends_by(self, ask: _Ask) -> dict[int, int]:
         partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions
         return ask(self._admin, {self.topic: partitions})[self.topic]
+
+
+def _told(message: Message) -> _Told:
+    return message.key(), message.value(), message.headers()

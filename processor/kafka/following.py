@@ -200,7 +200,7 @@ class _Batches:
                         hint=f"ikebana check {self.topic} verifies the topic.",
                     )
                 self._last = progress
-                found = [KeyedUpdate(*update[:4]) for update in (*history, *part.updates)]
+                found = [KeyedUpdate._make(update[:4]) for update in (*history, *part.updates)]
                 history.clear()
                 place = _BatchPlace(self._reading.topic_id, progress, self._reading.progress_at)
                 told = ClosedTimes(

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Plan
 
-ORDERED, WATCHED = "ordered by type", "watched"
+ORDERED, WATCHED, REACHED = "ordered by type", "watched", "looked up by unique keys"
 # What a version that knows nothing of a form has done in its place.
 _BEFORE = {
     ORDERED: "has the values of min, max or top in the order of their JSON, which is not that of "
     "their type",
+    REACHED: "looks its inputs up in another order, or by other keys",
     WATCHED: "knows nothing of the rows that each key has",
 }
 
@@ -32,7 +33,12 @@ def state_forms(plan: Plan) -> dict[str, str]:
         for output in plan.outputs
         if planner.watches(plan, output)
     }
-    return {**found, **shown}
+    joined = {
+        f"operators.{join.name}": REACHED
+        for join in plan.joins
+        if ways.join_of(plan, join.name).by_unique_keys
+    }
+    return {**found, **shown, **joined}
 
 
 def differing(before: Mapping[str, str], plan: Plan) -> dict[str, str]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import column, conjuncts
+from ikebana.processor.linear.trees import column, conjuncts, nodes
+from ikebana.processor.relational.making import MakingError, Relation
 from ikebana.processor.relational.matching import Side, equal, told_apart
 from ikebana.processor.relational.outer import Outer, outer_join
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
@@ -12,6 +13,13 @@ from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Query, Views
 
+_LATERAL = (
+    "a query in FROM that reads a table beside it (LATERAL) is not supported; select the column "
+    "that it is compared with, and JOIN it ON that one; for the first rows of each, write QUALIFY "
+    "row_number() OVER (PARTITION BY … ORDER BY …) <= n"
+)
+# What to write for joins of other kinds.
+_INSTEAD = {"ASOF": "write CREATE OPERATOR … WITH (as_of_join = …), or that section in YAML"}
 _OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
 
 
@@ -49,6 +57,7 @@ class _From:
         self.conditions = list(conditions)
         self._query = query
         self._views = views
+        self._beside: set[str] = set()
 
     def froms(self, node: Node, *, kept: bool) -> Froms:
         """The collections of FROM, with the conditions of inner joins.
@@ -63,7 +72,7 @@ class _From:
                 relation = self._query.table(node, self._views)
                 called = node["alias"] or node["table_name"]
             case "SUBQUERY":
-                relation = self._query.query(node["subquery"]["node"], self._views)
+                relation = self._nested(node)
                 called = node["alias"] or "t"
             case "JOIN":
                 return self._join(node, kept=kept)
@@ -76,16 +85,30 @@ class _From:
         item = relation_item(self._query.free_alias(called), relation, called, names)
         return Froms([item])
 
+    def _nested(self, node: Node) -> Relation:
+        """The relation of a query in FROM, which does not see the tables beside it."""
+        query = node["subquery"]["node"]
+        try:
+            return self._query.query(query, self._views)
+        except (QueryError, MakingError) as error:
+            for each in nodes(query):
+                if each["class"] == "COLUMN_REF":
+                    name, *more = each["column_names"]
+                    if more and name.lower() in self._beside:
+                        raise QueryError(_LATERAL, each.get("query_location")) from error
+            raise
+
     def _join(self, node: Node, *, kept: bool) -> Froms:
         place = node.get("query_location")
         if node["ref_type"] not in ("REGULAR", "CROSS"):
+            instead = _INSTEAD.get(node["ref_type"], "write JOIN … ON, with the columns")
             named = node["ref_type"].lower()
-            raise QueryError(
-                f"a {named} join is not supported; write JOIN … ON, with the columns", place
-            )
+            raise QueryError(f"a {named} join is not supported; {instead}", place)
         kind = _OUTER.get(node["join_type"])
         keeps = {side: kept and kind in (None, side) for side in ("left", "right")}
-        left, right = (self.froms(node[side], kept=keeps[side]) for side in keeps)
+        left = self.froms(node["left"], kept=keeps["left"])
+        self._beside.update(of.lower() for item in left.items for of, _, _ in item.columns)
+        right = self.froms(node["right"], kept=keeps["right"])
         if kind is not None:
             for side, froms in (("left", left), ("right", right)):
                 if keeps[side]:

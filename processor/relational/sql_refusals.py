@@ -80,7 +80,11 @@ def limit_of(modifier: Node) -> int:
     limit = modifier["limit"]
     place = None if limit is None else limit.get("query_location")
     if modifier["offset"] is not None:
-        raise QueryError("OFFSET is not supported", modifier["offset"].get("query_location"))
+        raise QueryError(
+            "OFFSET is not supported; a view may have the first rows of an order, and who reads "
+            "it can leave some out",
+            modifier["offset"].get("query_location"),
+        )
     found = None if limit is None else whole_number(limit)
     if found is None or found < 1:
         raise QueryError("LIMIT must be a whole number, of at least 1", place)

@@ -245,7 +245,9 @@ def with_views(node: Node, views: Views) -> Views:
     for each in _views_of(node):
         given = each["value"]
         if given["query_node"]["type"] == "RECURSIVE_CTE_NODE":
-            raise QueryError("a recursive WITH is not supported")
+            raise QueryError(
+                "a recursive WITH is not supported; write one join for each step that there may be"
+            )
         # A view may name those before it.
         found[each["key"].lower()] = View(given["query_node"], given["aliases"], dict(found))
     return found

@@ -3,6 +3,8 @@
 import gc
 import itertools
 
+from ikebana.processor.ground.garbage import seldom_collect
+
 _calls = itertools.count(1)
 # By then a process has imported and cached what its kind of task needs.
 _SETTLES = (1, 4, 16)
@@ -12,12 +14,10 @@ def settle() -> None:
     """Exempt all objects from garbage collection that there are in the first tasks of a process.
 
     Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
-    collection visits several hundred thousand objects that live as long as the process.  A
-    batch makes a million tuples of bytes without cycles, so a search for cycles every 700
-    allocations would find nothing either.
+    collection visits several hundred thousand objects that live as long as the process.
     """
     if next(_calls) not in _SETTLES:
         return
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    seldom_collect()

@@ -31,6 +31,7 @@ from ikebana.serving.view import MOST_PAGE_BYTES, Bounds, CollectionView, newest
 _ROWS = 1_000
 _UPDATES = 10_000
 _MOST_ENCODED = 64 << 20
+_MOST_CUTS = 1_000
 _HEARTBEAT_S = 15.0
 _HEARTBEAT = b": nothing new\n\n"
 
@@ -154,8 +155,13 @@ class Subscriptions:
         above = position.as_of
         for view in views:
             view.check(above)
-        cut = min(_cut(view, above, upto) for view in views)
-        key = (*((view.meta.topic, view.columns) for view in views), encoding, above, cut)
+        seen = tuple((view.meta.topic, view.columns) for view in views)
+
+        def found() -> int:
+            return min(_cut(view, above, upto) for view in views)
+
+        cut = self._encoded.cut((seen, above, upto), found)
+        key = (seen, encoding, above, cut)
         then = Position(position.names, cut, len(position.names))
 
         def encoded() -> bytes:
@@ -174,11 +180,20 @@ class Subscriptions:
 
 
 class Encoded:
-    """The events that were made last, for other subscribers."""
+    """The events that were made last, for other subscribers, and where they end."""
 
     def __init__(self) -> None:
         self._events: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        self._cuts: OrderedDict[tuple[Any, ...], int] = OrderedDict()
         self._size = 0
+
+    def cut(self, key: tuple[Any, ...], find: Callable[[], int]) -> int:
+        """Return the last time of an event that was looked for before, or look for it."""
+        if key not in self._cuts:
+            self._cuts[key] = find()
+            if len(self._cuts) > _MOST_CUTS:
+                self._cuts.popitem(last=False)
+        return self._cuts[key]
 
     def get(self, key: tuple[Any, ...], make: Callable[[], bytes]) -> bytes:
         """Return an event that was made before, or make it."""

@@ -276,7 +276,9 @@ class _Dead(BaseException):
     """A process that ends there."""
 
 
-@pytest.mark.parametrize("portion", [0, 1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize(
+    "portion", [0, 3, 6, *(pytest.param(at, marks=pytest.mark.full) for at in (1, 2, 4, 5, 7))]
+)
 def test_a_process_that_dies_leaves_the_topic_readable(
     life: Life,
     run: Callable[..., tuple[int, str, str]],
@@ -368,7 +370,7 @@ def test_compacted_while_it_is_written_and_read(life: Life) -> None:
     compactor.start()
     try:
         seen = set()
-        for _ in range(25):
+        for _ in range(12):
             life.batch()
             batches = _followed_anew(life.written)
             for batch, collection in zip(batches, _added(batches), strict=True):

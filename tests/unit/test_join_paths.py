@@ -220,6 +220,64 @@ def test_a_tail_of_a_circle_is_looked_up() -> None:
     assert kinds["bc"] == ["Extend", "Lookup"]
 
 
+LOCAL = DeltaJoin(
+    "local",
+    tuple(JoinInput(name, name) for name in ("customer", "orders", "lineitem", "supplier")),
+    (
+        "customer.custkey = orders.custkey",
+        "lineitem.orderkey = orders.orderkey",
+        "lineitem.suppkey = supplier.suppkey",
+        "customer.nation = supplier.nation",
+    ),
+    (("nation", "supplier.nation"),),
+)
+
+
+def local(*keys: str) -> dict[str, Relation]:
+    """The relations of TPC-H's query 5, some of them with their keys."""
+    columns = {
+        "customer": ("custkey", "nation"),
+        "orders": ("orderkey", "custkey"),
+        "lineitem": ("orderkey", "suppkey"),
+        "supplier": ("suppkey", "nation"),
+    }
+    return {
+        name: relation(*([(of[0],)] if name in keys else []), **dict.fromkeys(of, "BIGINT"))
+        for name, of in columns.items()
+    }
+
+
+def test_a_circle_in_which_keys_lead_on_is_none() -> None:
+    """Each line has one order, one customer and one supplier: no more rows than lines."""
+    plan = planned(LOCAL, local("customer", "orders", "supplier"))
+
+    assert plan.by_unique_keys
+    assert orders(LOCAL, local("customer", "orders", "supplier")) == {
+        "customer": ["orders", "lineitem", "supplier"],
+        "orders": ["customer", "lineitem", "supplier"],
+        "lineitem": ["orders", "customer", "supplier"],
+        # Not the customers of its nation, each with all orders.
+        "supplier": ["lineitem", "orders", "customer"],
+    }
+    asked = [step for path in plan.paths for step in path.steps if isinstance(step, Lookup)]
+    # By the key alone, so that all paths ask one arrangement; the nation is tested.
+    assert {str(step.arrangement) for step in asked if step.alias == "supplier"} == {
+        "supplier(suppkey)"
+    }
+    assert [[each.shown for each in step.predicates] for step in asked[-1:]] == [
+        ['"customer.nation" = "supplier.nation"']
+    ]
+
+
+@pytest.mark.parametrize("keys", [(), ("customer",), ("orders",)])
+def test_a_circle_in_which_they_do_not_is_extended(keys: tuple[str, ...]) -> None:
+    """As ever; and what is decided without keys is as earlier versions had it."""
+    plan = planned(LOCAL, local(*keys))
+
+    assert any(isinstance(step, Extend) for path in plan.paths for step in path.steps)
+    assert plan.by_unique_keys == bool(keys)
+
+
 @pytest.mark.parametrize("strategy", ["auto", "lookup"])
 def test_what_goes_in_no_circle_is_looked_up(strategy: str) -> None:
     """And what does, if the join says so."""

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import ikebana
 from ikebana.errors import AccessError, AwayError, ConfigError
+from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
 from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -398,6 +399,21 @@ def test_it_answers_over_tls(service: Service, tmp_path: Path) -> None:
             assert served.get("places", b'"c1"')
         with ikebana.connect(url) as served, pytest.raises(AwayError, match="CERTIFICATE"):
             served.newest()
+
+
+def test_a_query_is_asked_over_tls_with_a_certificate(service: Service, tmp_path: Path) -> None:
+    """By `ikebana sql`, which says what is wrong with its files."""
+    authority, tls = _certificates(tmp_path)
+    client = authority.certified("client")
+    (tmp_path / "client.pem").write_text(client.certificate + client.key)
+    with answering(service, tls=tls._replace(client_ca=tmp_path / "ca.pem")) as url:
+        asked = ["sql", "SELECT name FROM places", "--url", url.replace("127.0.0.1", "localhost")]
+        found = CliRunner().invoke(
+            cli, [*asked, f"--tls-ca={tmp_path}/ca.pem", f"--tls-cert={tmp_path}/client.pem"]
+        )
+        assert (found.exit_code, found.output) == (0, '{"name":"one"}\n')
+        found = CliRunner().invoke(cli, [*asked, f"--tls-ca={tmp_path}/no.pem"])
+        assert (found.exit_code, "no.pem" in str(found.exception)) == (1, True)
 
 
 def test_a_client_shows_a_certificate_where_one_is_asked_for(

@@ -196,8 +196,14 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ),
         (
             "WITH RECURSIVE v AS (SELECT a FROM t UNION SELECT a FROM v) SELECT a FROM v",
-            "recursive",
+            "a recursive WITH is not supported; write one join for each step",
         ),
+        (
+            "SELECT t.a FROM t, LATERAL (SELECT max(d) AS d FROM u WHERE u.a = t.a) s",
+            "line 1, column 67: a query in FROM that reads a table beside it (LATERAL)",
+        ),
+        ("SELECT t.a FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.d", "as_of_join"),
+        ("SELECT a FROM t ORDER BY a LIMIT 3 OFFSET 2", "OFFSET is not supported; a view may"),
         ("SELECT a FROM t UNION SELECT a, d FROM u", "Binder Error"),
         ("DELETE FROM t", "Only SELECT"),
         ("SELECT a FROM t; SELECT a FROM t", "it must be one query"),

@@ -1,0 +1,66 @@
+"""Options for commands that ask an `ikebana serve`: its token, and whom to trust."""
+
+import functools
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from ikebana.errors import ConfigError
+
+Command = Callable[..., None]
+
+
+class Credentials(NamedTuple):
+    """What a server gets to see of who asks, and whom that one trusts."""
+
+    token: str | None
+    tls: ssl.SSLContext
+
+
+def with_credentials(command: Command) -> Command:
+    """Add `--token`, `--tls-ca` and `--tls-cert`; the command gets them as `credentials`."""
+
+    @click.option(
+        "--token",
+        metavar="TOKEN",
+        envvar="IKEBANA_TOKEN",
+        help="The token of an `ikebana serve`. [env: IKEBANA_TOKEN]",
+    )
+    @click.option(
+        "--tls-ca",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Who has signed the server's certificate, if the system does not know; PEM.",
+    )
+    @click.option(
+        "--tls-cert",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Our certificate with its key, if the server asks for one; PEM.",
+    )
+    @functools.wraps(command)
+    def made(
+        *given: object,
+        token: str | None,
+        tls_ca: Path | None,
+        tls_cert: Path | None,
+        **options: object,
+    ) -> None:
+        command(*given, credentials=Credentials(token, trusting(tls_ca, tls_cert)), **options)
+
+    return made
+
+
+def trusting(ca: Path | None, certificate: Path | None) -> ssl.SSLContext:
+    """Say whom to trust, and what to show.  Raises: ConfigError."""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+    except (OSError, ssl.SSLError) as error:
+        files = " or ".join(str(file) for file in (ca, certificate) if file is not None)
+        raise ConfigError(f"cannot use the certificates in {files}: {error}") from error
+    return context
