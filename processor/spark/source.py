@@ -42,6 +42,7 @@ from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, range_of, shares_of
 from ikebana.processor.timing import again, reclock
+from ikebana.processor.timing.beats import Beats
 from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.slices import Slice, slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
@@ -119,6 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._asked_for_lease = 0.0
         self._looked: Look | None = None
         self._told: Standing | None = None
+        self._beats = Beats(config.heartbeat_s)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -162,14 +164,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._looked = look
         self._tell(last, look)
         now_ms = time.time_ns() // 1_000_000
-        silent_s = (now_ms - last.upper) / 1000
+        beats = self._beats.is_due(last.batch, last.upper, now_ms, time.monotonic())
         minted = reclock.mint(
             config.plan,
             msgspec.structs.replace(last, topic_ids=found.ids),
             look,
             limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             now_ms=now_ms,
-            heartbeat=self._target is None and 0 < config.heartbeat_s <= silent_s,
+            heartbeat=self._target is None and beats,
             first=first,
             edits=config.edits,
             standing=config.standing,
