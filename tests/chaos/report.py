@@ -13,6 +13,7 @@ BEGIN, END = "<!-- made by python -m chaos table -->", "<!-- end -->"
 
 def append(file: Path, result: Result) -> None:
     """Add a result to a report."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lines:
         lines.write(json.dumps(result.plain(), ensure_ascii=False) + "\n")
 
@@ -38,7 +39,7 @@ def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
     runs = sum(map(len, by_name.values()))
     wrong = sum(result.outcome == "WRONG" for each in by_name.values() for result in each)
     seeds = _ranges({result.seed for each in by_name.values() for result in each})
-    rows += ["", f"{runs} faults of {len(by_name)} kinds, seeds {seeds}; {wrong} wrong."]
+    rows += ["", f"{runs} faults in {len(by_name)} scenarios, seeds {seeds}; {wrong} wrong."]
     return "\n".join(rows)
 
 
