@@ -54,6 +54,31 @@ class Edit:
         return self.replaced | self.added
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The replaced outputs of whose old collection something is in no state.
+
+        All of it is read out of their own topics, which have it.  What nothing keeps and what is
+        the same in both plans needs no reading: it stays in the topic.
+        """
+        return frozenset(
+            name
+            for root, branches in planner.physical(self.before).branches.items()
+            if not has_contents(self.before, root)
+            for branch in branches
+            if branch not in branches_of(self.after, root)
+            for name in self.replaced.intersection(branch.outputs)
+        )
+
+    @cached_property
+    def read_back(self) -> dict[str, str]:
+        """The names of these outputs by their topics, where messages are updates as they are."""
+        return {
+            output.topic: output.name
+            for output in self.after.outputs
+            if output.name in self.own and output.traits.as_updates
+        }
+
+    @cached_property
     def others(self) -> frozenset[str]:
         """The outputs that show other data than before, whatever steps are called."""
         return frozenset(filter(self._shows_other, self.replaced))
@@ -139,7 +164,7 @@ class Edit:
 
         An output of a concatenation of a collection with itself is named twice.
         """
-        changed = self.affected if sign > 0 else self.replaced
+        changed = self.affected if sign > 0 else self.replaced - self.own
         return [name for name in branch.outputs if name in changed]
 
     def taken_from(self, branch: Branch) -> frozenset[str]:

@@ -251,7 +251,6 @@ def _sources_missing(edit: Edit) -> Iterator[Problem]:
 
 
 def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[Problem]:
-    names = edit.affected if plan is edit.after else edit.replaced
     what = "nothing keeps what it has had"
     instead = "Read a copy of its topic by a new input, which is read from its beginning"
     if any(join.name == root for join in plan.joins):
@@ -263,8 +262,14 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
             "Define it under another name, and show it in a new topic by another output: it "
             "begins there with the rows that its left has now"
         )
+    names = edit.affected
+    if plan is edit.before:
+        names = edit.own.difference(edit.read_back.values())
+        what += ", and only topics of the format diff are read back"
+        instead = "Show it in a new topic by another output, and drop this one"
     for name in sorted(names & set(branch.outputs)):
-        if plan is edit.after and branch in branches_of(edit.before, root):
+        if name not in edit.own and branch in branches_of(edit.before, root):
+            # It is in the topic, and stays there.
             continue
         reason = f'shows other data of "{shown(root)}", and {what}'
         yield Problem(f"outputs.{shown(name)}", reason, instead)
