@@ -349,11 +349,15 @@ class _Description:
         """Yield the roots of the old and of the new collection of an output."""
         edit = self._edit
         plans = [edit.before, edit.after] if output.name in edit.replaced else [edit.after]
+        if output.name in edit.own:
+            plans.remove(edit.before)
         found: dict[str, Origin] = {}
         for plan in plans:
             for root in progress.producers(plan)[output.name]:
                 found.setdefault(root, self._root(plan, root))
         yield from found.values()
+        if output.name in edit.own:
+            yield Origin("own", output.topic)
 
 
 def _called(operator: Operator, name: str) -> Operator:

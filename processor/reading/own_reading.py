@@ -18,14 +18,14 @@ from ikebana.processor.verifying import diff_reader
 
 
 def taken_back(
-    piece: OwnRange, messages: Sequence[Message], time: Time, shards: int
+    piece: OwnRange, messages: Sequence[Message], shards: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Pack what messages of a range add up to, negated, by shard; the edit begins at `time`.
+    """Pack what messages of a range add up to, negated, by shard.
 
-    Raises: SourceError, if a message is no update of a time before that.
+    Raises: SourceError, if a message is no update of a time before the edit's.
     """
     rows = [Updates([piece.output], [], [], [], [], counted=True) for _ in range(shards)]
-    found = (_update(piece, message, time) for message in messages)
+    found = (_update(piece, message) for message in messages)
     for (key, value, at), total in sums(found).items():
         row = rows[shard_of(value if key is None else key, shards)]
         for diff in pieces(-total):
@@ -36,15 +36,13 @@ def taken_back(
     yield from ((shard, pack(row)) for shard, row in enumerate(rows) if row.keys)
 
 
-def _update(
-    piece: OwnRange, message: Message, time: Time
-) -> tuple[bytes | None, bytes, Time, int]:
+def _update(piece: OwnRange, message: Message) -> tuple[bytes | None, bytes, Time, int]:
     at = piece.partition, message.offset
     found = diff_reader.decode(piece.topic, at, message.key, message.value, message.headers)
-    if found.time >= time:
+    if found.time >= piece.time:
         raise SourceError(
             f"cannot take back {piece.topic}[{at[0]}]@{at[1]}: its time {found.time} is not "
-            f"before {time}, at which the edit of the plan begins",
+            f"before {piece.time}, at which the edit of the plan begins",
             hint="Something other than this pipeline has written to the topic.",
         )
-    return found.key, found.value, time - 1, found.diff
+    return found.key, found.value, piece.time - 1, found.diff

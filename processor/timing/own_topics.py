@@ -21,13 +21,17 @@ Ends = Mapping[str, Mapping[int, tuple[int, int]]]
 
 
 class OwnRange(NamedTuple):
-    """Offsets of an output's own topic, or of its snapshots, that a batch takes back."""
+    """Offsets of an output's own topic, or of its snapshots, that a batch takes back.
+
+    All of its updates are of times before `time`, at which the edit begins.
+    """
 
     output: str
     topic: str
     partition: int
     start: int
     end: int
+    time: int
 
 
 def to_read(
@@ -78,4 +82,4 @@ def ranges(outputs: Mapping[str, str], after: SourceOffset) -> Iterator[OwnRange
     for topic, by in sorted(after.own.items()):
         for partition, at in sorted(by.items()):
             if at.to > at.start:
-                yield OwnRange(named[topic], topic, partition, at.start, at.to)
+                yield OwnRange(named[topic], topic, partition, at.start, at.to, after.editing)
