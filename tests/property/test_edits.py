@@ -26,6 +26,7 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
 from support.edited_plans import (
+    TOPICS,
     Domain,
     Features,
     Parts,
@@ -242,9 +243,9 @@ class Edited:
             return topics
         found = Topics()
         found.closed |= topics.closed
-        for topic, partitions in topics.messages.items():
+        for topic in TOPICS:
             lowers = self.read.get(topic, [])
-            for message, lower in zip_longest(partitions[0], lowers, fillvalue=0):
+            for message, lower in zip_longest(topics.messages[topic][0], lowers, fillvalue=0):
                 assert isinstance(message, Message)
                 time = max(message.timestamp or 0, lower)
                 found.messages[topic][0].append(message._replace(timestamp=time))
