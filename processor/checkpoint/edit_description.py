@@ -259,6 +259,8 @@ class _Description:
             stages = joined(after).stages.values()
             asked = [stage.looks_up for stage in stages if stage.join == operator.name]
             first = joined(after).origins.get(operator.name)
+            if (filled := self._edit.filled_joins.get(operator.name)) is not None:
+                yield from self._roots(filled)
             for name in dict.fromkeys([*([first] if first else []), *asked]):
                 yield self._arranged(name)
         else:

@@ -109,6 +109,28 @@ class Edit:
         return self.standing - joins - joined(self.after).stages.keys()
 
     @cached_property
+    def filled_joins(self) -> dict[str, str]:
+        """The new as-of joins whose lefts come from the state, with the stages that take them.
+
+        No arrangement has their lefts.  They begin as others do that have one: at the edit's time,
+        with the rows of before.
+        """
+        stages = joined(self.after)
+        found = {}
+        for join in self.after.joins:
+            if join.name not in self.fresh or join.name in stages.origins:
+                continue
+            first = stages.begins(join.name)
+            edge = progress.edges(self.after)[first]
+            if all(
+                root not in stages.kept
+                and (root in self.fresh or has_contents(self.after, root))
+                for root in (*edge.after, *edge.hops)
+            ):
+                found[join.name] = first
+        return found
+
+    @cached_property
     def standing(self) -> frozenset[str]:
         """The fresh operators whose frontiers stand at the edit's time while it fills."""
         graph = progress.edges(self.after)
@@ -169,7 +191,8 @@ class Edit:
 
     def taken_from(self, branch: Branch) -> frozenset[str]:
         """List the fresh operators that are filled with the results of a branch."""
-        return self.takers & {*branch.inlets, *branch.hops}
+        takers = self.takers.union(self.filled_joins.values())
+        return takers & {*branch.inlets, *branch.hops}
 
     def passes_differ(self, root: str) -> bool:
         """Whether the steps after a root change, so that other rows may fail on them."""

@@ -291,7 +291,7 @@ def _joins(edit: Edit) -> Iterator[Problem]:
                 "Give it another name, so that it begins anew with what is there",
             )
     for join in edit.after.joins:
-        if join.name in edit.fresh and join.name not in new.origins:
+        if join.name in edit.fresh - new.origins.keys() - edit.filled_joins.keys():
             relation = shown(join.inputs[0].relation)
             yield Problem(
                 f"operators.{shown(join.name)}",
