@@ -237,14 +237,11 @@ class Edited:
                     assert not any(count < 0 for count in found.values()), (topic, time)
 
     def as_they_counted(self) -> Topics:
-        """The topics, with records at the times at which they have counted."""
-        topics = self.sender.topics
-        if self.domain != "dated":
-            return topics
-        found = Topics()
-        found.closed |= topics.closed
+        """The topics of inputs, with records at the times at which they have counted."""
+        topics, found = self.sender.topics, Topics()
+        found.closed["given"] = topics.closed["given"]
         for topic in TOPICS:
-            lowers = self.read.get(topic, [])
+            lowers = self.read.get(topic, []) if self.domain == "dated" else []
             for message, lower in zip_longest(topics.messages[topic][0], lowers, fillvalue=0):
                 assert isinstance(message, Message)
                 time = max(message.timestamp or 0, lower)
