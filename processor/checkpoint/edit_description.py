@@ -23,6 +23,7 @@ from ikebana.processor.checkpoint.part_sizes import PartSizes
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
+from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
@@ -187,11 +188,14 @@ class _Description:
             if self._name(name) == shown(old.name):
                 return part
             return msgspec.structs.replace(part, does="renamed", was=shown(old.name))
+        why = [self._why_replaced(operator, old)]
+        if isinstance(operator, AsOfJoin):
+            why.append("all rows of its left meet what its right has now")
         return msgspec.structs.replace(
             part,
             does="replaced",
             filled_from=tuple(self._origins(operator)),
-            why=self._why_replaced(operator, old),
+            why=", ".join(filter(None, why)),
         )
 
     def _former_of(self, operator: Operator) -> Operator | None:
