@@ -71,11 +71,11 @@ class Edit:
 
     @cached_property
     def read_back(self) -> dict[str, str]:
-        """The names of these outputs by their topics, where messages are updates as they are."""
+        """The names of these outputs by their topics, where messages are updates or facts."""
         return {
             output.topic: output.name
             for output in self.after.outputs
-            if output.name in self.own and output.traits.as_updates
+            if output.name in self.own and output.traits.codec is None
         }
 
     @cached_property

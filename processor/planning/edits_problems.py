@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import why_not
@@ -250,6 +251,9 @@ def _sources_missing(edit: Edit) -> Iterator[Problem]:
                     yield from _lacking(edit, plan, root, branch)
 
 
+_READ_BACK = tuple(name for name, its in OUTPUT_FORMATS.items() if its.codec is None)
+
+
 def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[Problem]:
     what = "nothing keeps what it has had"
     instead = "Read a copy of its topic by a new input, which is read from its beginning"
@@ -265,7 +269,7 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
     names = edit.affected
     if plan is edit.before:
         names = edit.own.difference(edit.read_back.values())
-        what += ", and only topics of the format diff are read back"
+        what += f", and only topics of the formats {' and '.join(_READ_BACK)} are read back"
         instead = "Show it in a new topic by another output, and drop this one"
     for name in sorted(names & set(branch.outputs)):
         if name not in edit.own and branch in branches_of(edit.before, root):

@@ -303,7 +303,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             yield rows([(labels[at.partition], message.value()) for message in hopped])
         if partition.own:
             own = _reader(tuple(sorted(config.own_kafka.items())))
-            yield from rows_taken_back(own, partition.own, labels)
+            yield from rows_taken_back(config.plan, own, partition.own, labels)
         if not by_range:
             return
         with_headers = {

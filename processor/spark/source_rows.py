@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.own_reading import taken_back
 from ikebana.processor.timing.own_topics import OwnRange
@@ -31,12 +32,12 @@ def messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Messag
 
 
 def rows_taken_back(
-    reader: Reader, own: Sequence[OwnRange], labels: Sequence[int]
+    plan: Plan, reader: Reader, own: Sequence[OwnRange], labels: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that take back what outputs have had in their own topics."""
     by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in own}
     for at, found in reader.read(list(by_range)):
         read = messages(found, headers=True, dated=False)
-        chunks = taken_back(by_range[at], read, len(labels))
+        chunks = taken_back(plan, by_range[at], read, len(labels))
         if labelled := [(labels[shard], chunk) for shard, chunk in chunks]:
             yield rows(labelled)

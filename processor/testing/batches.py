@@ -252,7 +252,7 @@ class Batches:
         for piece in own_topics.ranges(editing.edit.read_back if editing else {}, after):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
             given = [message for message in held if message is not None]
-            for shard, chunk in taken_back(piece, given, len(self.stores)):
+            for shard, chunk in taken_back(self._running, piece, given, len(self.stores)):
                 yield shard, _record(chunk)
 
     def _editing(self, after: SourceOffset) -> Editing | None:

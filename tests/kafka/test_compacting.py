@@ -29,6 +29,7 @@ from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.kafka.following import Since, follow
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.own_reading import taken_back
 from ikebana.processor.rows.envelope import unpack
@@ -284,6 +285,7 @@ def _taken_back(life: Life) -> Collection:
     """What an edit at the frontier takes back out of the topic, in several batches."""
     name, found = life.written.name, own_reading.begun(_settings(life), [life.written.name])
     after = SourceOffset(1, 0, 0, {}, "p", editing=life.written.upper)
+    plan = Plan("p", (), (), (Output("shown", "o", name),))
     reader, counts = Reader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
     while left(found):
         found = advanced(found, 50)
@@ -292,7 +294,7 @@ def _taken_back(life: Life) -> Collection:
             wanted = Range(piece.topic, piece.partition, piece.start, piece.end)
             for _, messages in reader.read([wanted]):
                 given = [Message(m.offset(), m.key(), m.value(), m.headers()) for m in messages]
-                for _, chunk in taken_back(piece, given, 2):
+                for _, chunk in taken_back(plan, piece, given, 2):
                     row = unpack(chunk)
                     assert isinstance(row, Updates)
                     assert row.outputs == ["shown"]
