@@ -123,8 +123,7 @@ class Edit:
             first = stages.begins(join.name)
             edge = progress.edges(self.after)[first]
             if all(
-                root not in stages.kept
-                and (root in self.fresh or has_contents(self.after, root))
+                root not in stages.kept and (root in self.fresh or has_contents(self.after, root))
                 for root in (*edge.after, *edge.hops)
             ):
                 found[join.name] = first

@@ -41,9 +41,7 @@ def step_of(last: SourceOffset, look: Look, edits: int) -> EditStep:
     return EditStep(last.editing if is_open else 0, fills=False, goes_on=False)
 
 
-def own_of(
-    last: SourceOffset, look: Look, edits: int, limit: int | None, *, reads: bool
-) -> Own:
+def own_of(last: SourceOffset, look: Look, edits: int, limit: int | None, *, reads: bool) -> Own:
     """What the batch after `last`, which fills, takes back out of the topics of outputs."""
     own = look.own if edits > last.edits else last.own
     return own_topics.advanced(own, limit if reads else 0)

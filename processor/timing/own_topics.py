@@ -58,7 +58,7 @@ def begun(ends: Ends) -> Own:
     }
 
 
-def advanced(own: Own, limit: int | None) -> Own:
+def advanced(own: Mapping[str, Mapping[int, Span]], limit: int | None) -> Own:
     """The positions after another batch, of about `limit` offsets."""
     lag = left(own)
     share = lag if limit is None else min(limit, lag)
@@ -71,7 +71,7 @@ def advanced(own: Own, limit: int | None) -> Own:
     }
 
 
-def left(own: Own) -> int:
+def left(own: Mapping[str, Mapping[int, Span]]) -> int:
     """Count the offsets that are still to be read."""
     return sum(at.end - at.to for by in own.values() for at in by.values())
 

@@ -30,7 +30,7 @@ Positions = dict[str, dict[int, int]]
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
-    """Offsets of a partition: a batch reads from `start` up to `to`, and all batches up to `end`."""
+    """Offsets of a partition: a batch reads from `start` up to `to`, all batches up to `end`."""
 
     start: int
     to: int

@@ -23,7 +23,7 @@ from ikebana.processor.timing import diff_input
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.input_times import InputTimes
 from ikebana.processor.timing.reach import reach
-from ikebana.processor.timing.source_offset import Own, Positions, SourceOffset
+from ikebana.processor.timing.source_offset import Positions, SourceOffset, Span
 
 
 class Look(NamedTuple):
@@ -45,7 +45,7 @@ class Look(NamedTuple):
     known: Mapping[str, InputTimes] = {}
     closed: Mapping[str, Sequence[Closed]] = {}
     hydrated: Set[str] = frozenset()
-    own: Own = {}
+    own: Mapping[str, Mapping[int, Span]] = {}
 
 
 class Taken(NamedTuple):
