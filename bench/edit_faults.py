@@ -8,6 +8,7 @@ EDITS = "tests/unit/test_edits.py"
 JOINED = "tests/unit/test_edited_joins.py"
 AGAIN = "tests/unit/test_reading_again.py"
 LOGGED = "tests/unit/test_reading_log.py"
+OWN = "tests/unit/test_own_topics.py"
 
 _EDITING = "processor/batch/editing.py"
 _UNDO = "processor/batch/edit_undo.py"
@@ -16,6 +17,9 @@ _FLOW = "processor/batch/flow.py"
 _RECLOCK = "processor/timing/reclock.py"
 _AGAIN = "processor/timing/again.py"
 _LOG = "processor/timing/reading_log.py"
+_EDITS = "processor/planning/edits.py"
+_STEPS = "processor/timing/edit_steps.py"
+_OWN = "processor/timing/own_topics.py"
 _BACKFILL = "processor/planning/backfill.py"
 
 # By what they are called: the test, the file, a text, and what is put in its place.
@@ -187,5 +191,47 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         _LOG,
         "    return all(\n",
         "    return any(\n",
+    ),
+    "edit: taken back out of a topic, what the state has too counts twice": (
+        OWN,
+        _EDITS,
+        "self.affected if sign > 0 else self.replaced - self.own",
+        "self.affected if sign > 0 else self.replaced",
+    ),
+    "edit: filled before all of a topic is taken back": (
+        OWN,
+        _STEPS,
+        " and not own_topics.left(last.own)",
+        "",
+    ),
+    "edit: what waits of the output of before stays": (
+        OWN,
+        _EDITING,
+        "[*_new_parts(edit), *_waiting_parts(edit)]",
+        "_new_parts(edit)",
+    ),
+    "edit: a topic is taken back from a snapshot and the beginning": (
+        OWN,
+        _OWN,
+        "topic: {p: (after.get(p, 0), end) for p, end in ends.items()},",
+        "topic: {p: (begins[p], end) for p, end in ends.items()},",
+    ),
+    "edit: a snapshot is taken back alone": (
+        OWN,
+        _OWN,
+        "topic: {p: (after.get(p, 0), end) for p, end in ends.items()},",
+        "",
+    ),
+    "edit: each batch takes a topic back from its beginning": (
+        OWN,
+        _OWN,
+        "p: Span(at.to, at.to + ",
+        "p: Span(at.start, at.to + ",
+    ),
+    "edit: a new as-of join begins without what the state has": (
+        OWN,
+        _MOVING,
+        "wait(name, self._editing.time, begins=begins)",
+        "wait(name, self._editing.time)",
     ),
 }

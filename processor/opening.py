@@ -23,7 +23,13 @@ from typing import NamedTuple
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
-from ikebana.processor.checkpoint.evolution import begun, hints_kept, plan_as_run, step_to
+from ikebana.processor.checkpoint.evolution import (
+    begun,
+    edit_to,
+    hints_kept,
+    plan_as_run,
+    step_to,
+)
 from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.last_edit import recorded
 from ikebana.processor.checkpoint.layout import Layout
@@ -32,7 +38,7 @@ from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_pla
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import faults
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.kafka import client, rights
+from ikebana.processor.kafka import client, own_reading, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Plan
@@ -91,6 +97,8 @@ def opened(
     found, taken = opening.take()
     if (edit := opening.edit()) is not None:
         on_edit(edit)
+    for told in opening.told:
+        on_step(told)
     if opening.is_ready_to_rescale():
         opening.rescale(taken)
         found, taken = opening.take()
@@ -218,7 +226,23 @@ class _Opening:
             last = logged.offset or self._present.start
             begins = again.first_offsets(self._present.first_offsets, last)
             refuse_lost(step.plan, kafka, begins)
+        self.told = self._read_back() if step.birth != self._present else []
         self._rescales = self._present.shards != settings.shards
+
+    def _read_back(self) -> list[str]:
+        """Look whether the edit can take back what outputs have had; say what it reads.
+
+        Raises: IkebanaError, if it may not, or the beginning of a topic is gone.
+        """
+        edit, settings = edit_to(self._present, self._given), self._settings
+        if edit is None or not edit.read_back:
+            return []
+        rights.demand(self._given, settings, self._present.shards, edit.read_back)
+        return [
+            f'what output "{shown(output)}" has had is '
+            + own_reading.words(own_reading.look(settings.kafka, [topic]))
+            for topic, output in edit.read_back.items()
+        ]
 
     def _run_before(self, birth: Birth | None) -> Birth | None:
         return birth and begun(birth, self._checkpoint.layout(birth).logged().offset)

@@ -145,8 +145,10 @@ def portion(
     filling, left = Filling(), PORTION if takes else 0
     if not at.cleared:
         # An earlier part of the same name may not be deleted completely yet.  From the next batch
-        # on other shards may send to the new one, so nothing is left for later.
-        while not parts.release(store, _new_parts(edit)):
+        # on other shards may send to the new one, so nothing is left for later.  What waits
+        # before an output whose topic is taken back is of the old plan, or of this time: neither
+        # is in the topic, and the new plan gives all that it has.
+        while not parts.release(store, [*_new_parts(edit), *_waiting_parts(edit)]):
             pass
         forget_all(place)
         at.cleared = filling.begins = True
@@ -194,6 +196,11 @@ def remember(editing: Editing, store: Store, made: Mapping[str, Sequence[KeyedUp
 def _new_parts(edit: Edit) -> list[str]:
     """List the parts of the state that begin with an edit."""
     return sorted(parts.parts_of(edit.after) - parts.parts_of(edit.before))
+
+
+def _waiting_parts(edit: Edit) -> list[str]:
+    """List the parts with what waits before outputs whose own topics are taken back."""
+    return [parts.HOLD + name for name in sorted(edit.own)]
 
 
 class _Filler:

@@ -116,12 +116,17 @@ class Flow:
         step = hold.step if name in self._far else hold.step_in_blocks
         return step(part, arriving, reach)
 
-    def wait(self, name: str, time: Time) -> None:
+    def wait(self, name: str, time: Time, *, begins: bool = False) -> None:
         """Keep what has come to a stage until an edit at a time has been filled.
 
-        Only a new stage gets anything of the times before: what its join will begin with.
+        Only a new stage gets anything of the times before: what its join will begin with.  If the
+        join `begins` with this, it counts at the time of the edit; else it comes again.
         """
-        later = [update for update in self.arriving.pop(name, []) if update.time >= time]
+        later = [
+            update if update.time >= time else update._replace(time=time)
+            for update in self.arriving.pop(name, [])
+            if begins or update.time >= time
+        ]
         if later:
             step = hold.step if name in self._far else hold.step_in_blocks
             step(self.part(parts.HOLD_IN, name), later, time)

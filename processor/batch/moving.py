@@ -194,7 +194,8 @@ class Operators:
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]
         if self._editing is not None and self._fills and name in self._editing.edit.standing:
-            self._flow.wait(name, self._editing.time)
+            begins = name in self._editing.edit.filled_joins.values()
+            self._flow.wait(name, self._editing.time, begins=begins)
             return
         if self._joins.hydrates(stage):
             self._hydrate(stage)

@@ -23,6 +23,7 @@ from ikebana.processor.checkpoint.part_sizes import PartSizes
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
+from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
@@ -187,11 +188,14 @@ class _Description:
             if self._name(name) == shown(old.name):
                 return part
             return msgspec.structs.replace(part, does="renamed", was=shown(old.name))
+        why = [self._why_replaced(operator, old)]
+        if isinstance(operator, AsOfJoin):
+            why.append("all rows of its left meet what its right has now")
         return msgspec.structs.replace(
             part,
             does="replaced",
             filled_from=tuple(self._origins(operator)),
-            why=self._why_replaced(operator, old),
+            why=", ".join(filter(None, why)),
         )
 
     def _former_of(self, operator: Operator) -> Operator | None:
@@ -259,6 +263,8 @@ class _Description:
             stages = joined(after).stages.values()
             asked = [stage.looks_up for stage in stages if stage.join == operator.name]
             first = joined(after).origins.get(operator.name)
+            if (filled := self._edit.filled_joins.get(operator.name)) is not None:
+                yield from self._roots(filled)
             for name in dict.fromkeys([*([first] if first else []), *asked]):
                 yield self._arranged(name)
         else:
@@ -349,11 +355,15 @@ class _Description:
         """Yield the roots of the old and of the new collection of an output."""
         edit = self._edit
         plans = [edit.before, edit.after] if output.name in edit.replaced else [edit.after]
+        if output.name in edit.own:
+            plans.remove(edit.before)
         found: dict[str, Origin] = {}
         for plan in plans:
             for root in progress.producers(plan)[output.name]:
                 found.setdefault(root, self._root(plan, root))
         yield from found.values()
+        if output.name in edit.own:
+            yield Origin("own", output.topic)
 
 
 def _called(operator: Operator, name: str) -> Operator:

@@ -28,12 +28,13 @@ class Origin(msgspec.Struct, frozen=True):
 
     This is the `state` of an operator, an `arrangement` of joins, a `topic` from its beginning,
     or another `operator` that begins with the same edit.  Of a `join` of the plan before it is
-    the results, which are not kept: they are computed once more from its arrangements.  `rows`
+    the results, which are not kept: they are computed once more from its arrangements.  What an
+    output has had, and nothing else keeps, is in its `own` topic.  `rows`
     is the number of keys to read there, None if they were not counted; of a join, those of its
     first input.
     """
 
-    kind: Literal["state", "arrangement", "topic", "operator", "join"]
+    kind: Literal["state", "arrangement", "topic", "operator", "join", "own"]
     name: str
     rows: int | None = None
 
@@ -206,6 +207,7 @@ _KINDS = {
     "arrangement": "arrangement",
     "topic": "topic",
     "join": "the results of",
+    "own": "an output's own topic",
 }
 _COUNTED: dict[Does, str] = {
     "new": "new",

@@ -136,6 +136,7 @@ def _origin(origin: Origin) -> str:
         "topic": f'topic "{origin.name}"',
         "operator": f"the new operator {origin.name}",
         "join": f"the results of {origin.name}, computed once more",
+        "own": "what its own topic has, read once more",
     }[origin.kind]
     return words if origin.rows is None else f"{words} ({counted(origin.rows, 'row')})"
 

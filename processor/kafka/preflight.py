@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ikebana.errors import IkebanaError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.checkpoint.evolution import resumed
+from ikebana.processor.checkpoint.evolution import edit_to, resumed
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.preflight import Kept, kept
 from ikebana.processor.configuring.settings import Settings
@@ -25,7 +25,7 @@ from ikebana.processor.deciding.starting import History, judge, lease_refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.ground.check import Check, checked, refused
 from ikebana.processor.ground.counting import counted
-from ikebana.processor.kafka import client, markers, topics
+from ikebana.processor.kafka import client, markers, own_reading, topics
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
@@ -92,7 +92,8 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     except IkebanaError:
         held = None
     shards = settings.shards if held is None or held.birth is None else held.birth.shards
-    ours = Rights(plan, settings, shards)
+    read_back = _read_back(plan, held)
+    ours = Rights(plan, settings, shards, read_back)
     yield from _of_inputs(plan, settings, held, ours)
     bad = False
     for name in ours.own:
@@ -112,10 +113,19 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         why = "the checkpoint could not be read" if held is None else "a right is missing"
         yield Check("what belongs together", "unknown", f"not looked at: {why}")
         return
+    yield from own_reading.checks(settings.kafka, read_back)
     existing = {
         name: state.topic for name in ours.own if isinstance(state := ours.state(name), Found)
     }
     yield _together(plan, settings, client.admin(settings.kafka), held, existing)
+
+
+def _read_back(plan: Plan, held: Kept | None) -> list[str]:
+    """List the topics of outputs that an edit to a plan takes back."""
+    if held is None or held.birth is None:
+        return []
+    edit = edit_to(held.birth, plan)
+    return [] if edit is None else sorted(edit.read_back)
 
 
 def _usable(what: str, found: Found, may: str) -> Check:

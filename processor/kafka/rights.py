@@ -54,14 +54,19 @@ State: TypeAlias = Found | KafkaError | None
 
 
 class Rights:
-    """The rights on each topic that a pipeline's clients need and have; requested once."""
+    """The rights on each topic that a pipeline's clients need and have; requested once.
 
-    def __init__(self, plan: Plan, settings: Settings, shards: int) -> None:
+    An edit takes back what is in the topics `read_back` of outputs.
+    """
+
+    def __init__(
+        self, plan: Plan, settings: Settings, shards: int, read_back: Iterable[str] = ()
+    ) -> None:
         self._plan = plan
         self._settings = settings
         self._shards = shards
         self._clients = clients_of(settings)
-        self._needs = _needs(plan, self._clients)
+        self._needs = _needs(plan, self._clients, read_back)
         self._seen: dict[str, dict[str, State]] = {}
         self.inputs = _inputs(plan)
         own = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
@@ -190,13 +195,13 @@ def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
         return {}
 
 
-def demand(plan: Plan, settings: Settings, shards: int) -> None:
+def demand(plan: Plan, settings: Settings, shards: int, read_back: Iterable[str] = ()) -> None:
     """Refuse to continue if a right is missing, or a topic cannot be created.
 
     Raises:
         AccessError: it lists all missing rights, with a remedy for each.
     """
-    rights = Rights(plan, settings, shards)
+    rights = Rights(plan, settings, shards, read_back)
     lacking = [check for topic in rights.inputs if (check := rights.refused(topic))]
     lacking += [check for topic in rights.own if (check := rights.refused(topic))]
     more = [*rights.of_missing(), *rights.of_group()]
@@ -234,7 +239,9 @@ def _inputs(plan: Plan) -> list[str]:
     return list(dict.fromkeys([*found, *plan.transaction_topics]))
 
 
-def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Operations]]:
+def _needs(
+    plan: Plan, clients: Mapping[str, object], read_back: Iterable[str]
+) -> dict[str, dict[str, Operations]]:
     """Return the rights that each client needs on each topic; any of them needs Describe too."""
     found: dict[str, dict[str, Operations]] = defaultdict(lambda: defaultdict(set))
 
@@ -249,6 +256,8 @@ def _needs(plan: Plan, clients: Mapping[str, object]) -> dict[str, dict[str, Ope
         need(_KAFKA, output.topic, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
         need(_SINK, output.progress_topic, AclOperation.WRITE)
         need(_KAFKA, output.progress_topic, AclOperation.READ)
+    for topic in read_back:
+        need(_KAFKA, topic, AclOperation.READ)
     need(_SINK, plan.markers_topic, AclOperation.WRITE)
     need(_KAFKA, plan.markers_topic, AclOperation.READ)
     # While no task runs, the source checks the markers for a newer instance.

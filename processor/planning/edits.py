@@ -54,6 +54,31 @@ class Edit:
         return self.replaced | self.added
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The replaced outputs of whose old collection something is in no state.
+
+        All of it is read out of their own topics, which have it.  What nothing keeps and what is
+        the same in both plans needs no reading: it stays in the topic.
+        """
+        return frozenset(
+            name
+            for root, branches in planner.physical(self.before).branches.items()
+            if not has_contents(self.before, root)
+            for branch in branches
+            if branch not in branches_of(self.after, root)
+            for name in self.replaced.intersection(branch.outputs)
+        )
+
+    @cached_property
+    def read_back(self) -> dict[str, str]:
+        """The names of these outputs by their topics, where messages are updates or facts."""
+        return {
+            output.topic: output.name
+            for output in self.after.outputs
+            if output.name in self.own and output.traits.codec is None
+        }
+
+    @cached_property
     def others(self) -> frozenset[str]:
         """The outputs that show other data than before, whatever steps are called."""
         return frozenset(filter(self._shows_other, self.replaced))
@@ -82,6 +107,27 @@ class Edit:
         """
         joins = {join.name for join in self.after.joins}
         return self.standing - joins - joined(self.after).stages.keys()
+
+    @cached_property
+    def filled_joins(self) -> dict[str, str]:
+        """The new as-of joins whose lefts come from the state, with the stages that take them.
+
+        No arrangement has their lefts.  They begin as others do that have one: at the edit's time,
+        with the rows of before.
+        """
+        stages = joined(self.after)
+        found = {}
+        for join in self.after.joins:
+            if join.name not in self.fresh or join.name in stages.origins:
+                continue
+            first = stages.begins(join.name)
+            edge = progress.edges(self.after)[first]
+            if all(
+                root not in stages.kept and (root in self.fresh or has_contents(self.after, root))
+                for root in (*edge.after, *edge.hops)
+            ):
+                found[join.name] = first
+        return found
 
     @cached_property
     def standing(self) -> frozenset[str]:
@@ -139,12 +185,13 @@ class Edit:
 
         An output of a concatenation of a collection with itself is named twice.
         """
-        changed = self.affected if sign > 0 else self.replaced
+        changed = self.affected if sign > 0 else self.replaced - self.own
         return [name for name in branch.outputs if name in changed]
 
     def taken_from(self, branch: Branch) -> frozenset[str]:
         """List the fresh operators that are filled with the results of a branch."""
-        return self.takers & {*branch.inlets, *branch.hops}
+        takers = self.takers.union(self.filled_joins.values())
+        return takers & {*branch.inlets, *branch.hops}
 
     def passes_differ(self, root: str) -> bool:
         """Whether the steps after a root change, so that other rows may fail on them."""

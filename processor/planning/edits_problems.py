@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import why_not
@@ -250,8 +251,10 @@ def _sources_missing(edit: Edit) -> Iterator[Problem]:
                     yield from _lacking(edit, plan, root, branch)
 
 
+_READ_BACK = tuple(name for name, its in OUTPUT_FORMATS.items() if its.codec is None)
+
+
 def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[Problem]:
-    names = edit.affected if plan is edit.after else edit.replaced
     what = "nothing keeps what it has had"
     instead = "Read a copy of its topic by a new input, which is read from its beginning"
     if any(join.name == root for join in plan.joins):
@@ -263,8 +266,14 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
             "Define it under another name, and show it in a new topic by another output: it "
             "begins there with the rows that its left has now"
         )
+    names = edit.affected
+    if plan is edit.before:
+        names = edit.own.difference(edit.read_back.values())
+        what += f", and only topics of the formats {' and '.join(_READ_BACK)} are read back"
+        instead = "Show it in a new topic by another output, and drop this one"
     for name in sorted(names & set(branch.outputs)):
-        if plan is edit.after and branch in branches_of(edit.before, root):
+        if name not in edit.own and branch in branches_of(edit.before, root):
+            # It is in the topic, and stays there.
             continue
         reason = f'shows other data of "{shown(root)}", and {what}'
         yield Problem(f"outputs.{shown(name)}", reason, instead)
@@ -286,7 +295,7 @@ def _joins(edit: Edit) -> Iterator[Problem]:
                 "Give it another name, so that it begins anew with what is there",
             )
     for join in edit.after.joins:
-        if join.name in edit.fresh and join.name not in new.origins:
+        if join.name in edit.fresh - new.origins.keys() - edit.filled_joins.keys():
             relation = shown(join.inputs[0].relation)
             yield Problem(
                 f"operators.{shown(join.name)}",

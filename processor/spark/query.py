@@ -180,6 +180,8 @@ def _source_config(
         standing=() if edit is None else tuple(sorted(edit.standing)),
         finishes=found.finishes,
         exchanges=_exchanges(found.plan, edit),
+        own_kafka=dict(settings.kafka),
+        read_back={} if edit is None else edit.read_back,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from ikebana.processor.kafka.reader import Range
+from ikebana.processor.timing.own_topics import OwnRange
 from ikebana.processor.timing.slices import Slice
 
 # The cost of passing on a packed row, as a number of records that are read and decoded.
@@ -13,17 +14,25 @@ _HOP_SIZE = 500
 # A further task costs 15 to 20 ms of CPU time, in which so many records are read and decoded.
 _TASK_SIZE = 1_000
 
+_Piece = list[Slice] | Range | OwnRange
+
 
 @dataclass
 class Share(InputPartition):  # type: ignore[misc]
-    """The work of one source task: emit ticks, read slices, pass on exchanged rows (hops)."""
+    """The work of one source task: emit ticks, read slices, pass on exchanged rows (hops).
+
+    With `own`, it also takes back what outputs have had in their own topics.
+    """
 
     ticks: list[tuple[int, bytes]]
     slices: list[Slice]
     hops: list[Range]
+    own: list[OwnRange]
 
 
-def shares_of(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> list[Share]:
+def shares_of(
+    slices: Sequence[Slice], hops: Sequence[Range], readers: int, own: Sequence[OwnRange] = ()
+) -> list[Share]:
     """Distribute slices and hops over tasks by size, with as few tasks as are worth their cost.
 
     Inputs with the same offsets form one piece, whose offsets are read once.
@@ -31,16 +40,18 @@ def shares_of(slices: Sequence[Slice], hops: Sequence[Range], readers: int) -> l
     by_range: dict[Range, list[Slice]] = {}
     for each in slices:
         by_range.setdefault(range_of(each), []).append(each)
-    pieces: list[list[Slice] | Range] = [*by_range.values(), *hops]
+    pieces: list[_Piece] = [*by_range.values(), *hops, *own]
     worth = 1 + sum(map(_size, pieces)) // _TASK_SIZE
     count = max(1, min(readers, len(pieces), worth))
-    shares = [Share([], [], []) for _ in range(count)]
+    shares = [Share([], [], [], []) for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=_size, reverse=True):
         least = sizes.index(min(sizes))
         sizes[least] += _size(piece)
         if isinstance(piece, list):
             shares[least].slices += piece
+        elif isinstance(piece, OwnRange):
+            shares[least].own.append(piece)
         else:
             shares[least].hops.append(piece)
     return shares
@@ -52,8 +63,10 @@ def range_of(piece: Slice) -> Range:
     return Range(place.topic, place.partition, place.start, piece.end)
 
 
-def _size(piece: list[Slice] | Range) -> int:
+def _size(piece: _Piece) -> int:
     if isinstance(piece, list):
         return sum(each.size for each in piece)
+    if isinstance(piece, OwnRange):
+        return piece.end - piece.start
     # A message of the exchange topic is a packed row, which is only passed on.
     return (piece.end - piece.start) * _HOP_SIZE

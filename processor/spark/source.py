@@ -8,7 +8,7 @@ follow from two logged offsets alone.
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,10 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.deciding.commits import hydrated_in, replaced
-from ikebana.processor.kafka import client, inputs, markers
+from ikebana.processor.kafka import client, inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
+from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import Input, Plan
@@ -34,15 +34,16 @@ from ikebana.processor.planning.ways import shares_topics
 from ikebana.processor.reading.codec_of import needs_headers
 from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.source_dating import BoundaryReading
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, range_of, shares_of
+from ikebana.processor.spark.source_rows import messages, rows, rows_taken_back
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.beats import Beats
+from ikebana.processor.timing.own_topics import OwnRange, ranges
 from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.slices import Slice, slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
@@ -75,7 +76,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
     of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
     `stop`.filled says that what the plan reads again
-    has been read; no batch is minted from then on.
+    has been read; no batch is minted from then on.  `own_kafka` reads the topics of the outputs
+    in `read_back`, which an edit takes back, with their names by topic.
     """
 
     plan: Plan
@@ -95,6 +97,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     finishes: bool = False
     exchanges: bool = True
     begins: Positions = {}
+    own_kafka: dict[str, str] = {}
+    read_back: dict[str, str] = {}
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -215,6 +219,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._inputs.dated is not None:
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
+        if config.edits > last.edits:
+            look = look._replace(own=own_reading.begun(config.own_kafka, config.read_back))
         if last.hydrating or last.fills:
             reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)
@@ -264,14 +270,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         )
         pieces: list[Slice] = []
         hops: list[Range] = []
+        own: list[OwnRange] = []
         if not adopted:
+            own = list(ranges(config.read_back, after))
             pieces = list(slices(config.plan, before, after))
             hops = [
                 Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)
                 for shard, end in after.hops.items()
                 if end > before.hops.get(shard, 0)
             ]
-        shares = shares_of(pieces, hops, config.readers)
+        shares = shares_of(pieces, hops, config.readers, own)
         shares[0].ticks = [(label, tick) for label in config.labels]
         return shares
 
@@ -279,7 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         assert isinstance(partition, Share)
         worker.settle()
         if partition.ticks:
-            yield _rows(partition.ticks)
+            yield rows(partition.ticks)
         config = self._config
         registry = tuple(sorted(config.registry.items()))
 
@@ -293,8 +301,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             by_range.setdefault(range_of(each), []).append(reading)
         labels = config.labels
         reader = self._connected()
-        for at, messages in reader.read(partition.hops):
-            yield _rows([(labels[at.partition], message.value()) for message in messages])
+        for at, hopped in reader.read(partition.hops):
+            yield rows([(labels[at.partition], message.value()) for message in hopped])
+        if partition.own:
+            own = _reader(tuple(sorted(config.own_kafka.items())))
+            yield from rows_taken_back(config.plan, own, partition.own, labels)
         if not by_range:
             return
         with_headers = {
@@ -305,13 +316,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics
         }
         for at, found in reader.read(list(by_range)):
-            messages = _messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
+            given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
             for reading in by_range[at]:
-                if rows := [(labels[shard], chunk) for shard, chunk in reading.add(messages)]:
-                    yield _rows(rows)
+                if made := [(labels[shard], chunk) for shard, chunk in reading.add(given)]:
+                    yield rows(made)
         for reading in itertools.chain.from_iterable(by_range.values()):
-            if rows := [(labels[shard], chunk) for shard, chunk in reading.finish()]:
-                yield _rows(rows)
+            if made := [(labels[shard], chunk) for shard, chunk in reading.finish()]:
+                yield rows(made)
 
     def _check_lease(self) -> None:
         """Stop if there is a newer instance, which a batch logged now would stop."""
@@ -352,23 +363,6 @@ def inputs_told(stop: Path) -> Standing | None:
 
 def _told_at(stop: str | Path) -> Path:
     return Path(stop).with_suffix(".inputs")
-
-
-def _messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
-    if dated:
-        return [
-            Message(m.offset(), m.key(), m.value(), m.headers(), timestamp_of(m)) for m in found
-        ]
-    if headers:
-        return [Message(m.offset(), m.key(), m.value(), m.headers()) for m in found]
-    return [Message(m.offset(), m.key(), m.value()) for m in found]
-
-
-def _rows(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
-    labels, chunks = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(labels, pa.int32()), pa.array(chunks, pa.binary())], names=["label", "chunk"]
-    )
 
 
 def _capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:

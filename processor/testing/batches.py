@@ -1,6 +1,6 @@
 """The batches of a run over topics in memory: minted, computed, committed and published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +14,7 @@ from ikebana.processor.batch.editing import Editing, output_intervals
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.evolution import (
     begun,
+    edit_of,
     edit_under_way,
     evolved,
     plan_as_run,
@@ -34,6 +35,7 @@ from ikebana.processor.literals import require_readable
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.reading.own_reading import taken_back
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.update_intake import intake_of
 from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
@@ -41,10 +43,10 @@ from ikebana.processor.rows.placing import owner_of
 from ikebana.processor.testing.looking import Asked, look_at
 from ikebana.processor.testing.restarts import Unfinished, born, rescaled
 from ikebana.processor.testing.topics import Topics
-from ikebana.processor.timing import again, reclock
+from ikebana.processor.timing import again, own_topics, reclock
 from ikebana.processor.timing.input_times import Learned
 from ikebana.processor.timing.slices import slices
-from ikebana.processor.timing.source_offset import SourceOffset, is_settled
+from ikebana.processor.timing.source_offset import Own, SourceOffset, is_settled
 from ikebana.processor.timing.starting import started
 
 if TYPE_CHECKING:
@@ -180,6 +182,7 @@ class Batches:
                 begins=again.begins(plan, again.first_offsets(self._begins, before)),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 hydrated=self._hydrated,
+                own=self._own(before),
             ),
             limit=asked.limit,
             now_ms=now_ms,
@@ -230,6 +233,28 @@ class Batches:
         edit = None if birth is None else edit_under_way(birth, before, is_done=True)
         return frozenset() if edit is None else edit.standing
 
+    def _own(self, before: SourceOffset) -> Own:
+        """What an edit that is to begin reads of the topics of outputs."""
+        birth = self._birth
+        if birth is None or birth.edits <= before.edits or (edit := edit_of(birth)) is None:
+            return {}
+        found: Own = {}
+        for topic in edit.read_back:
+            snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
+            found |= own_topics.begun(
+                own_topics.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
+            )
+        return found
+
+    def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
+        """What a batch reads of the topics of outputs, by shard."""
+        editing = self._editing(after)
+        for piece in own_topics.ranges(editing.edit.read_back if editing else {}, after):
+            held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
+            given = [message for message in held if message is not None]
+            for shard, chunk in taken_back(self._running, piece, given, len(self.stores)):
+                yield shard, _record(chunk)
+
     def _editing(self, after: SourceOffset) -> Editing | None:
         """The edit of the plan that a batch belongs to, if any."""
         edit = None if self._birth is None else edit_under_way(self._birth, after)
@@ -250,6 +275,8 @@ class Batches:
             given = [message for message in held if message is not None]
             for shard, chunk in [*reading.add(given), *reading.finish()]:
                 rows[shard].append(_record(chunk))
+        for shard, record in self._taken_back(after):
+            rows[shard].append(record)
         for shard, own in enumerate(rows):
             begin, end = (of.hops.get(shard, 0) for of in (before, after))
             own += map(_record, self._exchange[shard][begin:end])

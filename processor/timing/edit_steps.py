@@ -8,7 +8,8 @@ import msgspec
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.source_offset import Positions, SourceOffset
+from ikebana.processor.timing import own_topics
+from ikebana.processor.timing.source_offset import Own, Positions, SourceOffset
 from ikebana.processor.timing.taking import Look
 
 # Shards report this name among the joins that they have hydrated when they are done with an edit.
@@ -33,11 +34,17 @@ def step_of(last: SourceOffset, look: Look, edits: int) -> EditStep:
         return EditStep(last.upper, fills=last.upper > 0, goes_on=True)
     if last.fills:
         # Without all that was in the loopback topic, a batch may have missed what is on its way.
-        is_done = last.hydrates and FILLED in look.hydrated
+        is_done = last.hydrates and FILLED in look.hydrated and not own_topics.left(last.own)
         return EditStep(last.editing, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
     is_open = min(last.frontiers.values(), default=last.upper) <= last.editing
     return EditStep(last.editing if is_open else 0, fills=False, goes_on=False)
+
+
+def own_of(last: SourceOffset, look: Look, edits: int, limit: int | None, *, reads: bool) -> Own:
+    """What the batch after `last`, which fills, takes back out of the topics of outputs."""
+    own = look.own if edits > last.edits else last.own
+    return own_topics.advanced(own, limit if reads else 0)
 
 
 def without_former_parts(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:

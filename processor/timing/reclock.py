@@ -20,10 +20,12 @@ from ikebana.processor.timing.edit_steps import (
     at_their_ends,
     began,
     hydrating,
+    own_of,
     step_of,
     without_former_parts,
 )
 from ikebana.processor.timing.input_times import InputTimes, topic_key
+from ikebana.processor.timing.own_topics import left
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
 from ikebana.processor.timing.taking import Look, Taken, dated, timed
 
@@ -93,6 +95,7 @@ def mint(
         progress.edges(plan), last.frontiers, taken.upper, all_hops=hops.all, standing=waits
     )
     begin = progress.beginning(last.frontiers)
+    own = own_of(before, look, edits, limit, reads=hops.all) if edit.fills else {}
     positions, begins = _positions(last, taken), {**_begins(last, taken), **at_ends}
     known = {**_read(_of(plan, {**last.known, **look.known})), **taken.known}
     moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
@@ -110,7 +113,7 @@ def mint(
         begins=begins,
         firsts=_firsts(plan, before, begins),
         topic_ids=last.topic_ids,
-        behind=taken.behind,
+        behind=taken.behind + left(own),
         hops={**last.hops, **hops.to},
         known=learned_again(plan, last, known, positions, taken.upper),
         now=now_ms if plan.is_dated else 0,
@@ -122,6 +125,7 @@ def mint(
         fills=edit.fills,
         began=began(last, frontiers, edit),
         filled=last.fills and not edit.fills,
+        own=own,
     )
 
 

@@ -22,10 +22,23 @@ _ADDED_LATER = (
     "began",
     "filled",
     "firsts",
+    "own",
 )
 
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
+
+
+class Span(msgspec.Struct, array_like=True, frozen=True):
+    """Offsets of a partition: a batch reads from `start` up to `to`, all batches up to `end`."""
+
+    start: int
+    to: int
+    end: int
+
+
+# By topic, by partition.
+Own = dict[str, dict[int, Span]]
 
 
 class SourceOffset(msgspec.Struct, frozen=True):
@@ -52,6 +65,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
       Several edits may be made at one frontier, one after the other.
     * `filled`: the batch after the last portion, from which on what stood at the edit's time
       goes on.
+    * `own`: while an edit fills, what it takes back out of the topics of outputs.
     """
 
     batch: int
@@ -74,6 +88,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     began: dict[str, int] = {}
     filled: bool = False
     firsts: Positions = {}
+    own: Own = {}
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that Spark logs."""

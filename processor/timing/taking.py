@@ -23,7 +23,7 @@ from ikebana.processor.timing import diff_input
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.input_times import InputTimes
 from ikebana.processor.timing.reach import reach
-from ikebana.processor.timing.source_offset import Positions, SourceOffset
+from ikebana.processor.timing.source_offset import Positions, SourceOffset, Span
 
 
 class Look(NamedTuple):
@@ -36,6 +36,7 @@ class Look(NamedTuple):
     * `closed`: the progress records of diff topics, by input.
     * `hydrated`: the new joins that have all rows from before they began, and `FILLED` if the
       last batch has finished the portions of an edit.
+    * `own`: what an edit that is to begin reads of the topics of outputs.
     """
 
     ends: Positions
@@ -44,6 +45,7 @@ class Look(NamedTuple):
     known: Mapping[str, InputTimes] = {}
     closed: Mapping[str, Sequence[Closed]] = {}
     hydrated: Set[str] = frozenset()
+    own: Mapping[str, Mapping[int, Span]] = {}
 
 
 class Taken(NamedTuple):

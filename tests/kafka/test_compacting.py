@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,20 @@ import ikebana
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import FencedError, SourceError
 from ikebana.processor.cli.main import main
-from ikebana.processor.kafka import compacting, topics
+from ikebana.processor.kafka import compacting, own_reading, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.kafka.following import Since, follow
+from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.reading.messages import Message
+from ikebana.processor.reading.own_reading import taken_back
+from ikebana.processor.rows.envelope import unpack
+from ikebana.processor.rows.rows import Updates, updates_of
+from ikebana.processor.timing.own_topics import advanced, left, ranges
+from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.serving.aligned import AlignedBatch
 from support.written_topics import Row, Written
 
@@ -270,6 +279,56 @@ def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Li
     finally:
         compaction.close()
     assert list(_added(_followed(life.written)))[-1] == life.at[5]
+
+
+def _taken_back(life: Life) -> Collection:
+    """What an edit at the frontier takes back out of the topic, in several batches."""
+    name, found = life.written.name, own_reading.begun(_settings(life), [life.written.name])
+    after = SourceOffset(1, 0, 0, {}, "p", editing=life.written.upper)
+    plan = Plan("p", (), (), (Output("shown", "o", name),))
+    reader, counts = Reader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
+    while left(found):
+        found = advanced(found, 50)
+        after = msgspec.structs.replace(after, own=found)
+        for piece in ranges({name: "shown"}, after):
+            wanted = Range(piece.topic, piece.partition, piece.start, piece.end)
+            for _, messages in reader.read([wanted]):
+                given = [Message(m.offset(), m.key(), m.value(), m.headers()) for m in messages]
+                for _, chunk in taken_back(plan, piece, given, 2):
+                    row = unpack(chunk)
+                    assert isinstance(row, Updates)
+                    assert row.outputs == ["shown"]
+                    for update in updates_of(row):
+                        assert update.time == life.written.upper - 1
+                        counts[update.key, update.value] -= update.diff
+    reader.close()
+    return {datum: count for datum, count in counts.items() if count}
+
+
+def _settings(life: Life) -> dict[str, str]:
+    return {"bootstrap.servers": life.written.servers}
+
+
+def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) -> None:
+    """Or from the beginning; where neither is left, the edit is refused before it begins."""
+    life.batches(2)
+    assert _taken_back(life) == life.now
+
+    _compacted(life)
+    life.batch()
+    assert _taken_back(life) == life.now
+    (check,) = own_reading.checks(_settings(life), [life.written.name])
+    assert check.status == "ok"
+    assert "read from a snapshot of its own topic" in check.told
+
+    last = life.written.progress(life.written.upper, 0)
+    for partition, end in last.ends.items():
+        life.written.delete_before(life.written.name, partition, end)
+    with pytest.raises(SourceError, match="what an output has had cannot be taken back"):
+        _taken_back(life)
+    (check,) = own_reading.checks(_settings(life), [life.written.name])
+    assert check.status == "failed"
+    assert "in a new topic by another output" in check.remedy
 
 
 class _Dead(BaseException):

@@ -8,7 +8,7 @@ records have there the times at which they counted when they were read, whatever
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from random import Random
@@ -25,7 +25,19 @@ from ikebana.processor.planning.plan import ERRORS
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
-from support.edited_plans import Domain, Parts, Sender, features, parts_of, plan_of, records
+from support.edited_plans import (
+    TOPICS,
+    Domain,
+    Features,
+    Parts,
+    Sender,
+    features,
+    parts_of,
+    plan_of,
+    records,
+    turned,
+)
+from support.strategies import few
 
 Collection = Counter[tuple[bytes | None, bytes]]
 DOMAINS: st.SearchStrategy[Domain] = st.sampled_from(["offset", "ingest", "dated", "dated"])
@@ -68,10 +80,15 @@ class Edited:
         """The frontier at which each record was read first, by topics of inputs of now."""
         self.unlike: set[str] = set()
         """As-of joins that were not there when what they show changed."""
+        self.alike: set[str] = set()
+        """Topics of outputs that show no such join any more from the edit that is to begin."""
+        self.taken_back: set[str] = set()
+        """Outputs that edits have read back out of their own topics."""
 
     def edit(self, parts: Parts) -> bool:
         """Go on with another plan and number of shards, whatever is on its way; whether it may."""
         before, shards = self.run.plan, self.choice.choice([None, None, 1, 2, 3])
+        self.compact()
         try:
             self.run.restart(plan_of(parts, self.domain), shards=shards)
         except CheckpointError as refused:
@@ -82,6 +99,7 @@ class Edited:
         birth = self.run._next or self.run._birth
         found = None if birth is None or birth.edits == self.edits else edit_of(birth)
         self.changed.clear()
+        self.alike.clear()
         if found is None:
             # The plan is that which has run.
             return True
@@ -91,7 +109,24 @@ class Edited:
             self.unlike |= {
                 o.topic for o in self.run.plan.outputs if o.source.startswith("priced")
             }
+        self.alike |= {
+            o.topic
+            for o in self.run.plan.outputs
+            if o.name in found.affected and not o.source.startswith("priced")
+        }
         return True
+
+    def compact(self) -> None:
+        """Take snapshots of some topics, of which nothing else is left then."""
+        topics = self.sender.topics
+        for output in self.run.plan.outputs:
+            topic = output.topic
+            if topic in topics.snapshots or not output.traits.as_updates:
+                continue
+            if topics.closed[topic] and self.choice.random() < 0.2:
+                topics.compact(topic)
+                for partition, end in topics.snapshots[topic].last.ends.items():
+                    topics.messages[topic][partition][:end] = [None] * end
 
     def go(self, most: int | None = None) -> None:
         """Run batches, so many or all, of which some die; the process may begin anew then."""
@@ -154,9 +189,11 @@ class Edited:
         self.read = {topic: self.read.get(topic, []) for topic in logged.positions}
         for topic, lowers in self.read.items():
             lowers += [logged.lower] * (logged.positions[topic].get(0, 0) - len(lowers))
+        self.taken_back |= {*logged.own}
         if logged.edits > self.edits:
             self.edits = logged.edits
             self.since |= dict.fromkeys(self.changed, logged.lower)
+            self.unlike -= self.alike
             self.changed.clear()
 
     def start(self) -> None:
@@ -200,15 +237,12 @@ class Edited:
                     assert not any(count < 0 for count in found.values()), (topic, time)
 
     def as_they_counted(self) -> Topics:
-        """The topics, with records at the times at which they have counted."""
-        topics = self.sender.topics
-        if self.domain != "dated":
-            return topics
-        found = Topics()
-        found.closed |= topics.closed
-        for topic, partitions in topics.messages.items():
-            lowers = self.read.get(topic, [])
-            for message, lower in zip_longest(partitions[0], lowers, fillvalue=0):
+        """The topics of inputs, with records at the times at which they have counted."""
+        topics, found = self.sender.topics, Topics()
+        found.closed["given"] = topics.closed["given"]
+        for topic in TOPICS:
+            lowers = self.read.get(topic, []) if self.domain == "dated" else []
+            for message, lower in zip_longest(topics.messages[topic][0], lowers, fillvalue=0):
                 assert isinstance(message, Message)
                 time = max(message.timestamp or 0, lower)
                 found.messages[topic][0].append(message._replace(timestamp=time))
@@ -220,17 +254,34 @@ class Edited:
         return name == "priced" or (name == "soon" and self.domain == "ingest")
 
 
+Drawn = Callable[[Features | None], st.SearchStrategy[Features]]
+
+
 @given(st.data(), DOMAINS, st.randoms(use_true_random=False))
 def test_outputs_are_those_of_the_plan_of_now(
     data: st.DataObject, domain: Domain, choice: Random
 ) -> None:
     """Edited at any time, also again while nothing has come, with deaths anywhere."""
-    now = data.draw(features(), label="first")
+    live(data, domain, choice, features)
+
+
+@few
+@given(st.data(), DOMAINS, st.randoms(use_true_random=False))
+def test_what_nothing_else_has_comes_out_of_the_topics_of_outputs(
+    data: st.DataObject, domain: Domain, choice: Random
+) -> None:
+    """They show as-of joins and rows that nothing keeps, and then something else."""
+    live(data, domain, choice, turned)
+
+
+def live(data: st.DataObject, domain: Domain, choice: Random, drawn: Drawn) -> None:
+    """Let a pipeline of features that are drawn be edited, while records come, and judge it."""
+    now = data.draw(drawn(None), label="first")
     with portions(choice.choice([1, 2, 3, 1_000])):
         edited = Edited(parts_of(now, domain), domain, choice)
         for number in range(data.draw(st.integers(1, 4), label="edits") + 1):
             if number:
-                new = data.draw(features(now), label=f"plan {number}")
+                new = data.draw(drawn(now), label=f"plan {number}")
                 edited.go(data.draw(st.sampled_from([0, 1, None]), label="batches"))
                 if edited.edit(parts_of(new, domain)):
                     now = new

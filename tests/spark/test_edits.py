@@ -307,6 +307,80 @@ def test_an_output_follows_a_join_that_changes_and_goes(
     assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
 
 
+def enriched(name: str, kind: str, condition: str) -> str:
+    """A file whose output shows orders with the levels of their customers."""
+    joined = {
+        kind: {"o": "order", "c": "customer"},
+        condition: ["o.customer = c.key::BIGINT"],
+        "select": {"amount": "o.amount", "level": "c.level"},
+    }
+    topics = {"orders": ORDERS, "customers": {"level": "BIGINT"}}
+    return json.dumps(
+        {
+            "inputs": {
+                each: {"topic": f"{name}.{each}", "columns": columns}
+                for each, columns in topics.items()
+            },
+            "operators": {
+                "order": {"upsert": "orders"},
+                "customer": {"upsert": "customers"},
+                "rated": joined,
+            },
+            "outputs": {
+                "all": {"from": "order", "topic": f"{name}.all"},
+                "rated": {"from": "rated", "topic": f"{name}.rated"},
+            },
+        }
+    )
+
+
+def test_what_nothing_keeps_is_taken_back_out_of_the_topic(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Results of an as-of join, in portions, with a death; then such a join begins anew."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    for relation in ("orders", "customers"):
+        create(servers, f"{name}.{relation}", 2)
+
+    def rate(levels: dict[int, int]) -> None:
+        rows = [
+            (b"%d" % key, json.dumps({"level": each}).encode()) for key, each in levels.items()
+        ]
+        produce(servers, f"{name}.customers", rows)
+
+    def expected(levels: dict[int, int]) -> Collection:
+        return counted([(k, {"amount": k, "level": levels[k % 5]}) for k in range(120)])
+
+    first, second = {key: 10 * key for key in range(5)}, {key: 11 * key for key in range(5)}
+    rate(first)
+    rows = [
+        (b"%d" % key, json.dumps({"customer": key % 5, "amount": key}).encode())
+        for key in range(120)
+    ]
+    produce(servers, f"{name}.orders", rows)
+    pipeline = written(tmp_path, servers, name, {}, limit=500)
+    as_of = replace(pipeline, sections=enriched(name, "as_of_join", "on"))
+    as_of.drained()
+    assert shown(servers, f"{name}.rated") == expected(first)
+
+    # Of the customers of now there is another level, which the orders of before do not get.
+    rate(second)
+    delta = replace(pipeline, sections=enriched(name, "delta_join", "where"), limit=60)
+    batch = max(as_of.log("offsets")) + 2
+    with delta.start("--once", fault=f"after_commit:{batch}:1:all") as run:
+        run.wait(120)
+    assert run.once.exists(), run.text
+    assert 'what output "rated" has had is read from its own topic' in run.text
+    assert shown(servers, f"{name}.rated") == expected(first)
+    delta.drained()
+    assert shown(servers, f"{name}.rated") == expected(second)
+
+    as_of.drained()
+    assert shown(servers, f"{name}.rated") == expected(second)
+    records = progress_of(servers, f"{name}.rated")
+    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+
+
 def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
     return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
 

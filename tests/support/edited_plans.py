@@ -99,6 +99,23 @@ def features(draw: st.DrawFn, before: Features | None = None) -> Features:
     return found
 
 
+@st.composite
+def turned(draw: st.DrawFn, before: Features | None = None) -> Features:
+    """Features of which outputs turn from what nothing keeps to something else, and back."""
+    found = dict(before or draw(features()))
+    if before is None:
+        found |= {"customers": True, "priced": True, "clicks": "n > 0", "merged": None}
+        found |= {"named": {"p": "o.product", "n": "c.name"}, "joined": "pair", "status": None}
+        found |= {f"{name} topic": name for name in _OUTPUTS}
+        found |= {f"{name} upserts": False for name in _OUTPUTS}
+    found |= {"three": "named", "four": "clicked"}
+    shown = ["priced", "priced", "clicked", "order", "some", "soon", "totals", "named"]
+    found["one"] = draw(st.sampled_from(shown))
+    found["two"] = draw(st.sampled_from(["priced", "order"]))
+    found["retract"] = draw(st.sampled_from(_FEATURES["retract"]))
+    return found
+
+
 def parts_of(found: Features, domain: Domain) -> Parts:
     """The inputs, operators and outputs that features come to."""
     times = {"event_time": DATED} if domain == "dated" else {}

@@ -265,9 +265,10 @@ AS_OF = FIRST.replace("delta_join", "as_of_join").replace("where:", "on:")
 @pytest.mark.parametrize(
     "after",
     [
-        AS_OF.replace("> 3", "> 6"),
+        AS_OF.replace(
+            "outputs:", "  tea: {linear: named, where: \"name = 'tea'\"}\noutputs:"
+        ).replace("{from: named", "{from: tea"),
         AS_OF + "  more: {from: named, topic: more}\n",
-        WITHOUT + NAMED.replace("from: named", "from: totals"),
     ],
 )
 def test_results_of_an_as_of_join_are_not_computed_once_more(after: str) -> None:

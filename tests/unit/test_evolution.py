@@ -37,6 +37,7 @@ FIRST = DeltaJoin("first", PAIR, ("o.ck = c.ck",), (("n", "o.n"),), "o.n")
 SECOND = DeltaJoin("second", PAIR, ("o.ck = c.ck", "o.n > c.ck"), (("ck", "c.ck"),), "o.n")
 OTHER = DeltaJoin("other", PAIR, ("o.n = c.ck",), (("n", "o.n"),), "o.n")
 PRICED = AsOfJoin("priced", *PAIR, ("o.ck = c.ck",), (("n", "o.n"),))
+BEHIND = Linear("behind", "priced", (steps.where("n > 0"),))
 
 
 def plan_of(*operators: Operator, **changed: Any) -> Plan:
@@ -83,9 +84,9 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
     ("new", "reason"),
     [
         pytest.param(
-            plan_of(FIRST, msgspec.structs.replace(PRICED, on=("o.ck = c.ck", "o.n > 0"))),
+            plan_of(FIRST, PRICED, BEHIND, outputs=(Output("priced", "behind", "priced"),)),
             'outputs.priced shows other data of "priced", and the results of an as-of join depend',
-            id="a changed as-of join",
+            id="a filter behind an as-of join",
         ),
         pytest.param(
             plan_of(FIRST, PRICED, Reduce("totals", "priced", (("n", "count(*)"),))),
@@ -143,22 +144,47 @@ def test_what_a_delta_join_had_is_computed_once_more(new: Plan) -> None:
 
 
 def test_an_as_of_join_needs_what_its_left_has_been() -> None:
-    """Nobody keeps the rows of the left by anything."""
+    """An arrangement has it, or the state of what the left is made of; of some inputs none has."""
     lone = AsOfJoin("lone", *PAIR, ("o.n = c.ck",), PRICED.select)
+    edit = edit_to(born(plan_of(PRICED)), plan_of(PRICED, lone))
+    assert edit is not None
+    assert [*edit.filled_joins] == ["lone"]
+    evolved(born(plan_of(PRICED)), plan_of(PRICED, lone))
 
-    with pytest.raises(CheckpointError, match='has all that its input "orders" was'):
-        evolved(born(plan_of(PRICED)), plan_of(PRICED, lone))
+    inputs = (replace(INPUTS[0], mode="append"), INPUTS[1])
+    before, after = (
+        Plan(
+            "p",
+            inputs,
+            (Upsert("customers", "customers_in"), *joins),
+            tuple(Output(o, o, o) for o in ("orders_in", *(join.name for join in joins))),
+        )
+        for joins in ((), (msgspec.structs.replace(lone, left=JoinInput("o", "orders_in")),))
+    )
+    with pytest.raises(CheckpointError, match='has all that its input "orders_in" was'):
+        evolved(born(before), after)
 
 
-@pytest.mark.parametrize("locked_by", [("ck",), ("ck", "n")])
-def test_an_as_of_join_does_not_get_another_lock(locked_by: tuple[str, ...]) -> None:
-    """What its rows have met by now depends on the lock that they had."""
-    locked = msgspec.structs.replace(PRICED, retract="locked")
-    other = msgspec.structs.replace(locked, locked_by=locked_by)
-    assert plan_of(locked).fingerprint() != plan_of(other).fingerprint()
+LOCKED = msgspec.structs.replace(PRICED, retract="locked")
 
-    with pytest.raises(CheckpointError, match="priced"):
-        evolved(born(plan_of(locked)), plan_of(other))
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (PRICED, msgspec.structs.replace(PRICED, on=("o.ck = c.ck", "o.n > 0"))),
+        (PRICED, LOCKED),
+        (LOCKED, msgspec.structs.replace(LOCKED, locked_by=("ck",))),
+        (LOCKED, msgspec.structs.replace(LOCKED, locked_by=("ck", "n"))),
+    ],
+)
+def test_an_as_of_join_that_changes_begins_anew(before: AsOfJoin, after: AsOfJoin) -> None:
+    """What its rows have met depends on what it was: that comes back out of the topic."""
+    assert plan_of(before).fingerprint() != plan_of(after).fingerprint()
+    edit = edit_to(born(plan_of(before)), plan_of(after))
+    assert edit is not None
+    assert edit.read_back == {"priced": "priced"}
+    assert "priced@2" in edit.fresh
+    evolved(born(plan_of(before)), plan_of(after))
 
 
 def test_a_topic_does_not_come_back() -> None:

@@ -235,15 +235,17 @@ LOCAL = DeltaJoin(
 
 def local(*keys: str) -> dict[str, Relation]:
     """The relations of TPC-H's query 5, some of them with their keys."""
-    columns = {
+    columns: dict[str, tuple[str, str]] = {
         "customer": ("custkey", "nation"),
         "orders": ("orderkey", "custkey"),
         "lineitem": ("orderkey", "suppkey"),
         "supplier": ("suppkey", "nation"),
     }
     return {
-        name: relation(*([(of[0],)] if name in keys else []), **dict.fromkeys(of, "BIGINT"))
-        for name, of in columns.items()
+        name: relation(
+            *([(own,)] if name in keys else []), size=None, **{own: "BIGINT", other: "BIGINT"}
+        )
+        for name, (own, other) in columns.items()
     }
 
 

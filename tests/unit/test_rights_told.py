@@ -59,12 +59,13 @@ def demand(
     monkeypatch: pytest.MonkeyPatch,
     topics: dict[str, list[AclOperation] | None],
     making: int,
+    read_back: Iterable[str] = (),
 ) -> Rights:
     """Ask such brokers as a start does; what it then knows."""
     monkeypatch.setattr(client, "admin", lambda _: Brokers(topics, making))
     pipe = Pipeline(folder, "localhost:1", "shop", "orders")
     plan, settings = pipeline.read(pipe.file(), environ=os.environ)
-    rights.demand(plan, settings, 1)
+    rights.demand(plan, settings, 1, read_back)
     return Rights(plan, settings, 1)
 
 
@@ -92,3 +93,16 @@ def test_a_topic_that_another_broker_knows_already_is_no_reason_to_refuse(
 
     with pytest.raises(AccessError, match="does not exist and cannot be made"):
         demand(tmp_path, monkeypatch, topics, KafkaError.INVALID_REPLICATION_FACTOR)
+
+
+def test_an_edit_asks_for_the_right_to_read_the_topic_that_it_takes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the client that looks after the pipeline's own topics; no other start asks for it."""
+    written = [AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS]
+    topics: dict[str, list[AclOperation] | None] = {"orders": None, "shop.out": written}
+    demand(tmp_path, monkeypatch, topics, KafkaError.NO_ERROR)
+
+    with pytest.raises(AccessError, match=r'topic "shop\.out" may not be read') as refused:
+        demand(tmp_path, monkeypatch, topics, KafkaError.NO_ERROR, ["shop.out"])
+    assert "--operation Read" in (refused.value.hint or "")

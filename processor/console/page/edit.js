@@ -101,6 +101,7 @@ const origin = ({ kind, name }) =>
     topic: `topic ${name}`,
     operator: `the new operator ${name}`,
     join: `the results of ${name}, computed once more`,
+    own: "what its own topic has, read once more",
   })[kind];
 
 /** Mark the boxes of a part that the edit has made. */

@@ -1,0 +1,74 @@
+"""Look for what outputs have had in their own topics, for an edit that takes it back."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from ikebana.errors import SourceError
+from ikebana.processor.ground.check import Check, checked
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.snapshots import Snapshots
+from ikebana.processor.timing import own_topics
+from ikebana.processor.timing.own_topics import Ends
+from ikebana.processor.timing.source_offset import Own
+
+_INSTEAD = (
+    "The edit needs all that the output has had, and nothing else has it. Show the new collection "
+    "in a new topic by another output, or leave this one as it was."
+)
+
+
+def look(settings: Mapping[str, str], names: Collection[str]) -> Ends:
+    """Find the offsets of all that outputs have written: from the newest snapshots on, if any.
+
+    Nobody may be writing to the topics.
+
+    Raises: SourceError, if the beginning of a topic is gone, or the topic is.
+    """
+    if not names:
+        return {}
+    admin, reader = client.admin(settings), Reader(settings)
+    try:
+        described = topics.describe(admin, names)
+        found: dict[str, Mapping[int, tuple[int, int]]] = {}
+        for name in names:
+            if name not in described:
+                raise SourceError(f'topic "{name}" is gone', hint=_INSTEAD)
+            asked = {name: described[name].partitions}
+            begins = topics.beginnings(admin, asked)[name]
+            # What is committed lies before these, even if readers have to wait for it.
+            ends = topics.high_watermarks(admin, asked)[name]
+            snapshots = Snapshots(admin, reader, name, described[name].id)
+            found |= own_topics.to_read(name, begins, ends, snapshots.choose(None))
+    except SourceError as error:
+        raise SourceError(
+            f"what an output has had cannot be taken back: {error.message}", hint=_INSTEAD
+        ) from error
+    finally:
+        reader.close()
+    return found
+
+
+def begun(settings: Mapping[str, str], names: Collection[str]) -> Own:
+    """What the first batch of an edit logs of the topics of outputs."""
+    return own_topics.begun(look(settings, names))
+
+
+def checks(settings: Mapping[str, str], names: Collection[str]) -> list[Check]:
+    """Check for each output's topic that an edit can take back what it has had."""
+    return [
+        checked(f'topic "{name}": what it has had', partial(_told, settings, name))
+        for name in names
+    ]
+
+
+def _told(settings: Mapping[str, str], name: str) -> str:
+    return words(look(settings, [name]))
+
+
+def words(found: Ends) -> str:
+    """Say what is read of an output's topic."""
+    count = own_topics.left(own_topics.begun(found))
+    where = "its own topic" if len(found) == 1 else "a snapshot of its own topic"
+    return f"read from {where}, {counted(count, 'offset')}"

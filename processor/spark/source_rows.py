@@ -1,0 +1,43 @@
+"""From the messages of a source task to Spark rows."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.reading.messages import Message
+from ikebana.processor.reading.own_reading import taken_back
+from ikebana.processor.timing.own_topics import OwnRange
+
+
+def rows(labelled: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    """Make Spark rows of packed chunks with the labels of their shards."""
+    labels, chunks = zip(*labelled, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(labels, pa.int32()), pa.array(chunks, pa.binary())], names=["label", "chunk"]
+    )
+
+
+def messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
+    """Take of Kafka's messages what their readers need; the rest costs time."""
+    if dated:
+        return [
+            Message(m.offset(), m.key(), m.value(), m.headers(), timestamp_of(m)) for m in found
+        ]
+    if headers:
+        return [Message(m.offset(), m.key(), m.value(), m.headers()) for m in found]
+    return [Message(m.offset(), m.key(), m.value()) for m in found]
+
+
+def rows_taken_back(
+    plan: Plan, reader: Reader, own: Sequence[OwnRange], labels: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that take back what outputs have had in their own topics."""
+    by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in own}
+    for at, found in reader.read(list(by_range)):
+        read = messages(found, headers=True, dated=False)
+        chunks = taken_back(plan, by_range[at], read, len(labels))
+        if labelled := [(labels[shard], chunk) for shard, chunk in chunks]:
+            yield rows(labelled)
