@@ -1,4 +1,4 @@
-"""One pipeline withstands faults of each class, one after the other; the rest is `make chaos`."""
+"""One pipeline withstands faults of each class, one after the other; `make chaos` has more seeds."""
 
 import os
 from pathlib import Path
@@ -29,6 +29,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.full
 def test_faults_of_each_class_leave_everything_exact(tmp_path: Path) -> None:
     """R1, R5, R12, R19. Ten faults within one life of a pipeline under load, in the same run."""
     known = scenarios()
