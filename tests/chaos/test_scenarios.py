@@ -1,4 +1,4 @@
-"""One pipeline withstands faults of each class, one after the other; `make chaos` has more seeds."""
+"""One pipeline withstands faults of each class; `make chaos` has more seeds."""
 
 import os
 from pathlib import Path
