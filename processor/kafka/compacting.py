@@ -85,6 +85,7 @@ class Compaction:
         self._settings = dict(settings)
         self._admin = client.admin(settings)
         self._reading = DiffTopic(settings, topic)
+        self._made: list[SnapshotRecord] = []
         try:
             self._reading.require_output()
             partitions = topics.describe(self._admin, [topic])[topic].partitions
@@ -126,6 +127,7 @@ class Compaction:
         if found is None or (before is not None and found.last.batch == before.last.batch):
             return None if before is None else Compacted(before, None)
         record = self._written(found)
+        self._made.append(record)
         return Compacted(record, Written(found.read, time.monotonic() - began))
 
     def delete(self, keep: int) -> dict[str, dict[int, int]]:
@@ -167,7 +169,10 @@ class Compaction:
 
     def _kept(self, keep: int) -> list[SnapshotRecord]:
         assert self._reading.snapshots is not None, "a format without snapshots"
-        return kept_snapshots(self._reading.snapshots.records(), self._reading.topic_id, keep)
+        # A record of our own may not be readable yet: brokers end a transaction in every partition
+        # only after the commit has returned.
+        records = [*self._made, *self._reading.snapshots.records()]
+        return kept_snapshots(records, self._reading.topic_id, keep)
 
     def _collected(self, upto: int | None) -> Collected | None:
         """Add up the updates of the batches that end at or before `upto` + 1."""

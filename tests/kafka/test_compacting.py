@@ -28,6 +28,7 @@ from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.kafka.following import Since, follow
 from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.reading.messages import Message
@@ -329,6 +330,29 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
     (check,) = own_reading.checks(_settings(life), [life.written.name])
     assert check.status == "failed"
     assert "in a new topic by another output" in check.remedy
+
+
+def test_what_was_written_counts_before_it_can_be_read(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers let others read what was committed some milliseconds later."""
+    life.batches(2)
+    _compacted(life)
+    life.batches(2)
+    records = Snapshots.records
+    compaction = Compaction({"bootstrap.servers": life.written.servers}, life.written.name)
+    try:
+        snapshots = compaction._reading.snapshots
+        assert snapshots is not None
+        before = records(snapshots)
+        monkeypatch.setattr(Snapshots, "records", lambda _: before)
+        done = compaction.compact()
+        assert done is not None
+        deleted = compaction.delete(1)
+        assert deleted[life.written.name].items() <= done.record.last.ends.items()
+        assert deleted[life.written.name]
+    finally:
+        compaction.close()
 
 
 class _Dead(BaseException):
