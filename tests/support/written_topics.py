@@ -5,6 +5,7 @@ from confluent_kafka import TopicPartition
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord, Promise
 from ikebana.processor.kafka import client, topics
+from support.waiting import wait_until
 
 # Partition, key, value, time, diff.
 Row = tuple[int, bytes | None, bytes, int, int]
@@ -55,10 +56,17 @@ class Written:
         return record
 
     def publish(self, record: ProgressRecord) -> None:
-        """Commit a progress record."""
+        """Commit a progress record, and wait until it can be read."""
+        topic = {self.name + ".progress": 1}
         self.producer.begin_transaction()
         self.producer.produce(self.name + ".progress", record.encode(), record.key())
         self.producer.commit_transaction(30)
+        # Brokers end a transaction in its partitions after the commit has returned.
+        wait_until(
+            lambda: topics.ends(self.admin, topic) == topics.high_watermarks(self.admin, topic),
+            30,
+            "progress that can be read",
+        )
 
     def batch(self, rows: list[Row], upper: int) -> ProgressRecord:
         """Write a batch and close it."""
