@@ -168,17 +168,8 @@ def file_old_local_database(life: Life) -> None:
     accepts=("ended",),
 )
 def file_old_checkpoint(life: Life) -> None:
-    _ended(life)
     place = life.pipeline.place
-    old, new = life.folder / "old-checkpoint", life.folder / "new-checkpoint"
-    shutil.copytree(place, old)
-    life.start()
-    life.goes_on()
-    life.goes_on()
-    _ended(life)
-    shutil.copytree(place, new)
-    _put(old, place)
-    life.start()
+    new = _aged(life, place, "checkpoint")
     if life.goes_on():
         raise Wrong("it went on with an old checkpoint")
     _put(new, place)
@@ -193,9 +184,18 @@ def file_old_checkpoint(life: Life) -> None:
 def file_old_part(life: Life) -> None:
     part = life.choice.choice(["offsets", "commits", "state", "shards", "offsets", "commits"])
     life.did.append(part)
-    _ended(life)
     place = life.pipeline.place / part
-    old, new = life.folder / f"old-{part}", life.folder / f"new-{part}"
+    new = _aged(life, place, part)
+    if life.goes_on():
+        shutil.rmtree(new)
+    else:
+        _put(new, place)
+
+
+def _aged(life: Life, place: Path, name: str) -> Path:
+    """Start with an old copy of a folder in its place; return where what it replaces lies."""
+    old, new = life.folder / f"old-{name}", life.folder / f"new-{name}"
+    _ended(life)
     shutil.copytree(place, old)
     life.start()
     life.goes_on()
@@ -204,10 +204,7 @@ def file_old_part(life: Life) -> None:
     shutil.copytree(place, new)
     _put(old, place)
     life.start()
-    if life.goes_on():
-        shutil.rmtree(new)
-    else:
-        _put(new, place)
+    return new
 
 
 def _empty(place: Path) -> None:

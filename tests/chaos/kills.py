@@ -11,10 +11,6 @@ from support.waiting import patient
 _ZOMBIES_S = 3.0
 
 
-def _at_some_moment(life: Life) -> None:
-    life.wait(life.choice.uniform(0, 1))
-
-
 def _start_over_it(life: Life) -> None:
     """Perhaps let what is left go on beside the next instance."""
     if life.choice.random() < 0.5:
@@ -26,7 +22,7 @@ def _start_over_it(life: Life) -> None:
 
 @scenario("kill", does="SIGKILL of the driver alone", ends="another start, at once or later")
 def kill_driver(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     life.run.kill_driver()
     life.killed()
     _start_over_it(life)
@@ -34,26 +30,26 @@ def kill_driver(life: Life) -> None:
 
 @scenario("kill", does="SIGKILL of Spark's JVM", ends="by itself")
 def kill_jvm(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     if not life.run.kill_jvm():
         raise Wrong("there was no JVM")
 
 
 @scenario("kill", does="SIGKILL of a Python worker of Spark", ends="by itself")
 def kill_worker(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     kill([life.one("worker")])
 
 
 @scenario("kill", does="SIGKILL of the process that owns a shard", ends="by itself")
 def kill_owner(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     kill([life.one("owner")])
 
 
 @scenario("kill", does="SIGKILL of all Python processes but the driver", ends="by itself")
 def kill_pythons(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     spared = {p.pid for what in ("driver", "jvm") for p in life.processes(what)}
     if not kill(p for p in life.processes("all") if p.pid not in spared):
         raise Wrong("there were none")
@@ -61,7 +57,7 @@ def kill_pythons(life: Life) -> None:
 
 @scenario("kill", does="SIGKILL of the broker", ends="another start of it")
 def kill_broker(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     life.broker.kill()
     life.wait(life.choice.uniform(0, 3))
     life.broker.start()
@@ -69,13 +65,13 @@ def kill_broker(life: Life) -> None:
 
 @scenario("kill", does="SIGKILL of all processes of the run", ends="another start")
 def kill_all(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     life.kill()
 
 
 @scenario("kill", does="SIGKILL of the run and of the broker", ends="another start of both")
 def kill_everything(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     life.broker.kill()
     life.kill()
     life.broker.start()
@@ -83,7 +79,7 @@ def kill_everything(life: Life) -> None:
 
 @scenario("kill", does="a second instance is started", ends="the older one ends by itself")
 def second_driver(life: Life) -> None:
-    _at_some_moment(life)
+    life.at_some_moment()
     older = life.run
     newer = life.start()
     begun = time.monotonic()

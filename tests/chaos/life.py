@@ -219,6 +219,10 @@ class Life:
         """Let a fault last."""
         threading.Event().wait(seconds)
 
+    def at_some_moment(self) -> None:
+        """Let a fault begin anywhere in a batch."""
+        self.wait(self.choice.uniform(0, 1))
+
     def closed_times(self) -> int:
         """How far the output's progress has come: an offset that grows with each batch."""
         with suppress(KafkaException):

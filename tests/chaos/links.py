@@ -7,7 +7,7 @@ from chaos.scenario import Scenario, scenario
 
 def _link(state: State, does: str) -> Scenario:
     def act(life: Life) -> None:
-        life.wait(life.choice.uniform(0, 1))
+        life.at_some_moment()
         life.proxy.become(state)
         try:
             life.wait(life.stopped_s)

@@ -6,7 +6,7 @@ from chaos.scenario import Scenario, scenario
 
 def _stopping(what: str, does: str) -> Scenario:
     def act(life: Life) -> None:
-        life.wait(life.choice.uniform(0, 1))
+        life.at_some_moment()
         with life.paused(life.processes(what)):
             life.wait(life.stopped_s)
 
@@ -22,35 +22,27 @@ stop_broker = _stopping("broker", "the broker")
 stop_all = _stopping("all", "all processes of the run")
 
 
-@scenario(
-    "stop",
-    does="SIGSTOP of all processes of the run while another instance takes over",
-    ends="SIGCONT; the older one has to end by itself and write nothing",
-)
-def stop_and_replace(life: Life) -> None:
-    life.wait(life.choice.uniform(0, 1))
-    older = life.run
-    with life.paused(life.processes("all")):
-        life.start()
-        if not life.goes_on():
-            raise Wrong(f"the newer one ended: {life.run.text}")
-    status = older.wait(120)
-    if status == 0 or "taken over" not in older.text:
-        raise Wrong(f"the older one ended with status {status}: {older.text}")
+def _replacing(name: str, what: str, does: str) -> Scenario:
+    def act(life: Life) -> None:
+        life.at_some_moment()
+        older = life.run
+        with life.paused(life.processes(what)):
+            life.start()
+            if not life.goes_on():
+                raise Wrong(f"the newer one ended: {life.run.text}")
+        status = older.wait(120)
+        if status == 0 or "taken over" not in older.text:
+            raise Wrong(f"the older one ended with status {status}: {older.text}")
+
+    act.__name__ = name
+    return scenario(
+        "stop",
+        does=f"SIGSTOP of {does} while another instance takes over",
+        ends="SIGCONT; the older one has to end by itself and write nothing",
+    )(act)
 
 
-@scenario(
-    "stop",
-    does="SIGSTOP of the processes that own shards while another instance takes over",
-    ends="SIGCONT; the older one has to end by itself and write nothing",
+stop_and_replace = _replacing("stop_and_replace", "all", "all processes of the run")
+stop_owners_and_replace = _replacing(
+    "stop_owners_and_replace", "owner", "the processes that own shards"
 )
-def stop_owners_and_replace(life: Life) -> None:
-    life.wait(life.choice.uniform(0, 1))
-    older = life.run
-    with life.paused(life.processes("owner")):
-        life.start()
-        if not life.goes_on():
-            raise Wrong(f"the newer one ended: {life.run.text}")
-    status = older.wait(120)
-    if status == 0 or "taken over" not in older.text:
-        raise Wrong(f"the older one ended with status {status}: {older.text}")
