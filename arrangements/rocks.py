@@ -27,6 +27,7 @@ from rocksdict import (
 )
 
 from ikebana.arrangements.folders import private_folder
+from ikebana.arrangements.merging import Merge
 from ikebana.arrangements.run import Change
 
 _STATE = b"\x00state"
@@ -37,6 +38,8 @@ _BLOCK_CACHE = 32 << 20
 # Every batch adds a file, and a merge may rewrite much of the data, so it should be rare.
 _FILES_TO_MERGE = 16
 _POLL_S = 0.002
+# Another process may lock a folder, or unlock it, between two of them.
+_TRIES = 3
 # An open database writes its memory to disk after this many states or bytes, whichever is first:
 # a killed process then has little to catch up with, and many open databases take little memory.
 _STATES_TO_FLUSH = 64
@@ -54,6 +57,8 @@ class LocalDatabase:
         self.shard = shard
         self.path = path
         self._database = database
+        self.merge: Merge | None = None
+        """The merge of the shard's runs that goes on beside its batches."""
         self._unflushed = 0
         # Without a log, the data on disk are always some earlier state, even when files have
         # lost their ends; a log could be replayed onto a state that it does not follow.
@@ -67,6 +72,15 @@ class LocalDatabase:
         with damage():
             found = self._database.get(_STATE)
         return found.decode() if found else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written to it."""
+        try:
+            with damage():
+                return bool(self._database.latest_sequence_number() == 0)
+        except LocalDamageError:
+            return False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with damage():
@@ -138,6 +152,7 @@ class LocalDatabase:
 
     def close(self) -> None:
         """Close the database and unlock the folder; a second call does nothing."""
+        self._stop_merge()
         with damage(), contextlib.suppress(DbClosedError):
             # RocksDB merges files in the background, and a close would discard an unfinished
             # merge: one that takes longer than a batch would never end.
@@ -147,10 +162,16 @@ class LocalDatabase:
 
     def discard(self) -> None:
         """Close and remove the folder."""
+        self._stop_merge()
         # The folder is removed even if a damaged database cannot be closed.
         with contextlib.suppress(Exception):
             self._database.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _stop_merge(self) -> None:
+        if self.merge is not None:
+            self.merge.stop()
+            self.merge = None
 
 
 class LocalDatabases:
@@ -160,6 +181,9 @@ class LocalDatabases:
     folder beside it is used, and removed afterwards.  If a killed process left such a folder, it
     is removed when the shard's own folder is next opened.
     """
+
+    keeps_open = False
+    """Whether a database that is released stays open for the next batch."""
 
     def __init__(self, root: Path, checkpoint: str) -> None:
         self._folder = root / checkpoint
@@ -180,6 +204,22 @@ class LocalDatabases:
             _sweep(stand_in)
         return LocalDatabase(shard, path, opened)
 
+    def empty(self, shard: int) -> LocalDatabase:
+        """Open a database of a shard that has nothing in it.
+
+        Whoever has discarded one beside the shard's own folder, because another process had
+        locked that, may find it unlocked now, with a state that files may not be applied to.
+
+        Raises:
+            LocalDamageError: what is in the folder cannot be removed.
+        """
+        for _ in range(_TRIES):
+            database = self.open(shard)
+            if database.is_empty:
+                return database
+            database.discard()
+        raise LocalDamageError(f"the folder of shard {shard} in {self._folder} cannot be emptied")
+
     def release(self, database: LocalDatabase) -> None:
         """Close; keep the folder for the next micro-batch unless it was a temporary one."""
         if "-" in database.path.name:
@@ -197,6 +237,8 @@ class OpenDatabases(LocalDatabases):
     The state of an open one is compared with a manifest as that of a closed one is.  While it is
     open, its folder is locked for all others.
     """
+
+    keeps_open = True
 
     def __init__(self, root: Path, checkpoint: str, most: int) -> None:
         super().__init__(root, checkpoint)

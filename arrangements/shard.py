@@ -21,10 +21,16 @@ from typing import TypeVar
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
+from ikebana.arrangements.merging import Merge, Paced, batch
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, LocalDatabases
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
+
+# A process that keeps the local database open merges runs of so many bytes beside its batches.
+LARGE = 4 << 20
+# With so many runs a batch waits for the merge.
+_MOST_RUNS = 128
 
 Result = TypeVar("Result")
 
@@ -69,16 +75,16 @@ class Shard:
         changes = self._overlay.changes
         if not changes:
             return manifest
-        kept, added = self._merged()
+        line = self._line()
         upper = manifest.version + 1
         head = Head(manifest.checkpoint, manifest.shard, manifest.version, upper, [_new_id()])
         delta = runs.write(self._files, head, sorted(changes.items()), "delta")
-        gone = {run.name for run in manifest.runs} - {run.name for run in kept}
+        gone = {run.name for run in manifest.runs} - {run.name for run in line}
         return Manifest(
             checkpoint=manifest.checkpoint,
             shard=manifest.shard,
             version=upper,
-            runs=[*kept, *added, delta],
+            runs=[*line, delta],
             dropped=[
                 *(drop for drop in manifest.dropped if drop.batch > batch - retained),
                 *(Dropped(batch, name) for name in sorted(gone)),
@@ -111,44 +117,70 @@ class Shard:
         """Release the local database."""
         self._local.release(self._database)
 
-    def _merged(self) -> tuple[list[Run], list[Run]]:
-        """Merge runs if a merge is due; return the runs to keep, and the merged one if any."""
-        manifest = self.manifest
-        count = to_merge(manifest.runs)
+    def _line(self) -> list[Run]:
+        """The runs that make up the version of the manifest, merged if a merge is due."""
+        line = list(self.manifest.runs)
+        if (merge := self._database.merge) is not None:
+            if not merge.is_done and len(line) < _MOST_RUNS:
+                return line
+            self._database.merge = None
+            if (found := merge.finish(line)) is not None:
+                self._flush()
+                return found
+            # What was wrong is raised now, if it still is.
+            return self._merged(line)
+        count = to_merge(line)
+        is_large = sum(run.size for run in line[-count:]) >= LARGE if count else False
+        if not is_large or not self._local.keeps_open:
+            return self._merged(line)
+        self._database.merge = Merge(line[-count:], self._writing(line, count))
+        return line
+
+    def _merged(self, line: list[Run]) -> list[Run]:
+        """Merge the runs at the end of a line if a merge is due, here and now."""
+        count = to_merge(line)
         if not count:
-            return list(manifest.runs), []
-        kept, replaced = list(manifest.runs[:-count]), manifest.runs[-count:]
-        if kept:
-            head = Head(
-                manifest.checkpoint,
-                manifest.shard,
-                replaced[0].lower,
-                replaced[-1].upper,
-                [
-                    state
-                    for old in replaced
-                    for state in runs.read(self._files, old.name)[0].states
-                ],
-            )
-            merged = runs.merge(self._files, [old.name for old in replaced])
-            return kept, [runs.write(self._files, head, merged, "run")]
-        return [], [self._base()]
-
-    def _base(self) -> Run:
-        """Write a base of the committed version, scanned from the local database."""
-        manifest = self.manifest
-        assert manifest.state is not None
-        head = Head(manifest.checkpoint, manifest.shard, 0, manifest.version, [manifest.state])
-
-        def entries() -> Iterator[Change]:
-            yield from self._database.scan(b"")
-
+            return line
+        write = self._writing(line, count)
+        if count < len(line):
+            return [*line[:-count], write(iter)]
+        self._flush()
         with suppress(LocalDamageError):
-            # A base cannot bring an older copy up to date, so a killed process should leave none.
-            self._database.flush()
-            return runs.write(self._files, head, entries(), "base")
+            return [write(iter)]
         self._rebuild()
-        return runs.write(self._files, head, entries(), "base")
+        return [self._writing(line, count)(iter)]
+
+    def _writing(self, line: list[Run], count: int) -> Callable[[Paced], Run]:
+        """Prepare to write the last runs of a line as one: all of them as a base.
+
+        A base has the committed version, scanned from the local database.
+        """
+        manifest, database, files = self.manifest, self._database, self._files
+        of = manifest.checkpoint, manifest.shard
+        if count == len(line):
+            assert manifest.state is not None
+            head = Head(*of, 0, manifest.version, [manifest.state])
+            entries = database.scan(b"")
+            return lambda paced: runs.write(files, head, paced(entries), "base")
+        replaced = line[-count:]
+        names = [old.name for old in replaced]
+
+        def write(paced: Paced) -> Run:
+            states = [state for name in names for state in runs.read(files, name)[0].states]
+            head = Head(*of, replaced[0].lower, replaced[-1].upper, states)
+            return runs.write(files, head, paced(runs.merge(files, names)), "run")
+
+        return write
+
+    def _flush(self) -> None:
+        """Write the local database to disk.
+
+        A base cannot bring an older copy up to date, so a killed process should leave none.
+        """
+        try:
+            self._database.flush()
+        except LocalDamageError:
+            self._rebuild()
 
     def _current(self) -> LocalDatabase:
         """Open the local database, and bring it to the manifest's version."""
@@ -170,7 +202,7 @@ class Shard:
 
     def _fresh(self, database: LocalDatabase) -> LocalDatabase:
         database.discard()
-        database = self._local.open(self.manifest.shard)
+        database = self._local.empty(self.manifest.shard)
         try:
             _apply(self._files, database, self.manifest.runs)
         except BaseException:
@@ -196,11 +228,12 @@ class Shard:
 @contextmanager
 def opened(files: FileStore, local: LocalDatabases, manifest: Manifest) -> Iterator[Shard]:
     """Open a shard, and close it again whatever happens."""
-    shard = Shard(files, local, manifest)
-    try:
-        yield shard
-    finally:
-        shard.close()
+    with batch():
+        shard = Shard(files, local, manifest)
+        try:
+            yield shard
+        finally:
+            shard.close()
 
 
 def entries(files: FileStore, manifest: Manifest) -> Iterator[tuple[bytes, bytes]]:

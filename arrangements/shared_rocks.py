@@ -31,10 +31,11 @@ from rocksdict import (
 
 from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.rocks import LocalDamageError, damage, tuned
-from ikebana.errors import ConfigError
+from ikebana.errors import ConfigError, SpaceError
 
 _MISSING = "key not found"
 _LOCKED = "LOCK"
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 # Who only reads may keep more than who writes.
@@ -48,6 +49,22 @@ Range = tuple[bytes, bytes | None]
 def _readers_cache() -> Cache:
     """The blocks that all readers of this process keep."""
     return Cache(_READERS_CACHE)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Raise an error of RocksDB as a `LocalDamageError`, or a `SpaceError` if the disk is full."""
+    try:
+        with damage():
+            yield
+    except LocalDamageError as error:
+        raise _named(error) from error
+
+
+def _named(error: LocalDamageError) -> Exception:
+    if not any(full in str(error) for full in _FULL):
+        return error
+    return SpaceError(f"a disk is full: {error}", hint="Make space on it; nothing is lost.")
 
 
 class Scans(NamedTuple):
@@ -90,6 +107,7 @@ class SharedDatabase:
     Raises:
         ConfigError: another process has the folder open.
         LocalDamageError: RocksDB cannot read the files.
+        SpaceError: the disk is full; nothing is wrong with the files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,29 +129,29 @@ class SharedDatabase:
                     hint="One `ikebana serve` writes a folder; name another one with --data. "
                     "Readers use `ikebana.open`.",
                 ) from error
-            raise LocalDamageError(str(error)) from error
+            raise _named(LocalDamageError(str(error))) from error
 
     def view(self) -> View:
         """Fix the present state; it stays readable while later ones are written."""
-        with damage(), self._lock:
+        with _told(), self._lock:
             made = _Fixed(self, self._database.snapshot(), self._writes)
         self._views.add(made)
         return made
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
         """Make a scan of the present state; it waits for no write."""
-        with damage():
+        with _told():
             return _scan(self._database, lower, upper)
 
     def scans(self, ranges: Sequence[Range], since: int) -> Scans:
         """Make scans of the present state; `since` is the number of writes before it, or fewer."""
-        with damage(), self._lock:
+        with _told(), self._lock:
             entries = [_scan(self._database, *each) for each in ranges]
             return Scans(self._writes != since, entries)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the present values of several keys."""
-        with damage():
+        with _told():
             found: list[bytes | None] = self._database.get(list(keys))
         return found
 
@@ -147,13 +165,13 @@ class SharedDatabase:
             else:
                 put(key, value)
         # Scans that are made together are of one state.
-        with damage(), self._lock:
+        with _told(), self._lock:
             self._database.write(batch)
             self._writes += 1
 
     def size(self) -> int:
         """Estimate the bytes of the entries on disk."""
-        with damage():
+        with _told():
             return int(self._database.property_int_value("rocksdb.total-sst-files-size") or 0)
 
     def close(self) -> None:
@@ -161,7 +179,7 @@ class SharedDatabase:
         # While one of its snapshots lives, RocksDB locks the folder.
         for view in self._views:
             view.release()
-        with damage(), contextlib.suppress(DbClosedError):
+        with _told(), contextlib.suppress(DbClosedError):
             self._database.close()
 
     def discard(self) -> None:
@@ -191,7 +209,7 @@ class DatabaseReader:
         # RocksDB writes its log of messages there.
         self._own = tempfile.TemporaryDirectory(prefix="ikebana-reader-")
         try:
-            with damage():
+            with _told():
                 self._database = Rdict(
                     str(path),
                     options,
@@ -204,21 +222,21 @@ class DatabaseReader:
 
     def catch_up(self) -> None:
         """Go on to the newest state that the writer has written."""
-        with damage():
+        with _told():
             self._database.try_catch_up_with_primary()
 
     def get(self, key: bytes) -> bytes | None:
-        with damage():
+        with _told():
             found: bytes | None = self._database.get(key)
         return found
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with damage():
+        with _told():
             found: list[bytes | None] = self._database.get(list(keys))
         return found
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
-        with damage():
+        with _told():
             return _scan(self._database, lower, upper)
 
     def scans(self, *ranges: Range) -> Scans:
@@ -227,7 +245,7 @@ class DatabaseReader:
 
     def close(self) -> None:
         """Close the database; a second call does nothing."""
-        with damage(), contextlib.suppress(DbClosedError):
+        with _told(), contextlib.suppress(DbClosedError):
             self._database.close()
         self._own.cleanup()
 
@@ -283,7 +301,7 @@ def _scan(database: Rdict, lower: bytes, upper: bytes | None) -> Entries:
 
 def _entries(entry: RdictIter, lower: bytes, options: ReadOptions) -> Entries:
     """Read a scan; the options live as long, since the iterator's bound is in their memory."""
-    with damage():
+    with _told():
         try:
             # Only now: a scan that was made beside another one may not be read.
             entry.seek(lower)

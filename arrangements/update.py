@@ -21,7 +21,12 @@ TOO_LARGE = "a diff is beyond 64 bits"
 
 
 class Update(NamedTuple, Generic[Data]):
-    """The multiplicity of `data` changes by `diff` at `time`."""
+    """The multiplicity of `data` changes by `diff` at `time`.
+
+    >>> key, value = Update(("tea", 5), time=3, diff=1).data
+    >>> key, value
+    ('tea', 5)
+    """
 
     data: Data
     time: int

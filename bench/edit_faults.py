@@ -75,14 +75,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: an output that changes goes on while it is filled": (
         LIVE,
         _EDITING,
-        "Interval(time, time if editing.fills else found[name].upper)",
+        "Interval(time, time if name in standing else found[name].upper)",
         "found[name]",
     ),
     "edit: the batch after the last portion begins where others are": (
         LIVE,
         _EDITING,
-        "(editing.fills or editing.filled)",
-        "editing.fills",
+        "editing.shown if editing.filled else editing.wrote",
+        "editing.wrote",
     ),
     "edit: no batch says that all is filled": (
         LIVE,
@@ -93,8 +93,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: what is new does not wait": (
         LIVE,
         _RECLOCK,
-        "set(standing if edit.fills else ())",
-        "set[str]()",
+        "            waits |= set(self.edited.standing)\n",
+        "            pass\n",
     ),
     "edit: read again, a late record is in time": (
         AGAIN,
@@ -159,7 +159,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: read again, errors are of times that are closed": (
         AGAIN,
         _FLOW,
-        "since = max(self._outputs[name].lower, since or 0)",
+        "since = max(lower, since or 0)",
         "pass",
     ),
     "edit: read again from the beginning, not from where it was read": (

@@ -240,6 +240,11 @@ class Bench:
             "batches": len(times),
             "batch_s_median": round(statistics.median(gaps), 2),
             "batch_s_longest": round(max(gaps), 2),
+            # Of these, how long after the beginning they ended.
+            "longest_at_s": [
+                (round(gap, 2), round(at - begin, 1))
+                for gap, at in sorted(zip(gaps, times, strict=True), reverse=True)[:4]
+            ],
         }
 
     def _live_records(self, begin: float, end: float) -> int:

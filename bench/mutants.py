@@ -37,7 +37,7 @@ class Mutant(NamedTuple):
     after: str
 
 
-_MUTANTS = (
+MUTANTS = (
     Mutant("codecs/debezium.py", "wanted.diffs and wanted.columns is not None", "False"),
     Mutant("codecs/debezium_quick.py", "if wanted.diffs else None", "if False else None"),
     Mutant(
@@ -103,12 +103,12 @@ def main() -> None:
                 shutil.copytree(source, copy / part, symlinks=True)
             else:
                 shutil.copy(source, copy / part)
-        for mutant in _MUTANTS:
+        for mutant in MUTANTS:
             seen = _is_seen(copy, mutant)
             survivors += not seen
             verdict = "killed" if seen else "SURVIVED"
             Console().print(f"{verdict}  {mutant.file}: {mutant.after}", markup=False)
-    Console().print(f"{len(_MUTANTS) - survivors} of {len(_MUTANTS)} killed")
+    Console().print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} killed")
     sys.exit(bool(survivors))
 
 

@@ -77,6 +77,12 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "if known.lower and state in",
         "if state in",
     ),
+    "a new copy is built upon what is there": (
+        ON_DISK,
+        _SHARD,
+        "self._local.empty(self.manifest.shard)",
+        "self._local.open(self.manifest.shard)",
+    ),
     "an error of a locked join is told for each portion": (
         f"{JOINS}::test_an_error_of_a_locked",
         "processor/batch/joining.py",
@@ -229,19 +235,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "if end < (position := positions.get(topic, {}).get(partition, 0)):",
         "if False and (position := 0):",
     ),
-    "the loopback topic's ends are asked for once": (
+    "the exchange topic's ends are asked for once": (
         CLIENTS,
         "processor/kafka/loopback.py",
         " or self._known[0] != batch:",
         ":",
     ),
-    "the loopback topic is trimmed one batch early": (
+    "the exchange topic is trimmed one batch early": (
         BATCH,
         "processor/deciding/trimming.py",
         "<= self._retained:",
         "< self._retained:",
     ),
-    "the loopback topic is trimmed up to the newest batch": (
+    "the exchange topic is trimmed up to the newest batch": (
         BATCH,
         "processor/deciding/trimming.py",
         "self._begins.popleft()",
@@ -304,8 +310,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a range ends one record early": (
         CLIENTS,
         "processor/kafka/reader.py",
-        "if offset >= wanted.end - 1:",
-        "if offset >= wanted.end - 2:",
+        "if records[-1].offset() >= wanted.end - 1:",
+        "if records[-1].offset() >= wanted.end - 2:",
     ),
     "diff topics have the brokers' retention": (
         CLIENTS,
@@ -395,8 +401,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "another plan while a join begins": (
         STARTING,
         "processor/timing/source_offset.py",
-        "return progress.is_level(last.frontiers) and not last.hydrating and not last.fills",
-        "return progress.is_level(last.frontiers) and not last.fills",
+        "last.hydrating or last.fills or last.writes or under_way",
+        "last.fills or last.writes or under_way",
     ),
     "a marker of another checkpoint": (
         STARTING,
@@ -499,14 +505,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "sources are read in a batch that takes a portion": (
         MINTING,
         _RECLOCK,
-        "    if not hops.all or (finishes and (edit.fills or plan.is_dated)):",
-        "    if finishes and (edit.fills or plan.is_dated):",
+        "        if not self.hops.all or (finishes and (edit.fills or plan.is_dated)):",
+        "        if finishes and (edit.fills or plan.is_dated):",
     ),
     "hydration goes on while hops are left": (
         MINTING,
         _RECLOCK,
-        "hydrates=(bool(joins) or edit.fills) and hops.all",
-        "hydrates=bool(joins) or edit.fills",
+        "hydrates=(bool(self.joins) or edit.fills) and all_hops",
+        "hydrates=bool(self.joins) or edit.fills",
     ),
     "what a join has begun with counts as shown": (
         EDITED_JOINS,

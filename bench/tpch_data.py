@@ -7,43 +7,36 @@ Values are drawn evenly, so that more rows meet the conditions than in TPC-H's o
 import json
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import duckdb
 import pyarrow as pa
 from join_data import Message, Row, Verdict
 
-_MONEY = "DECIMAL(15,2)"
+from support import tpch
+
+# The columns that are written, keys first; their types are those of the tests' tables.
+_COLUMNS = {
+    "region": "r_regionkey r_name",
+    "nation": "n_nationkey n_name n_regionkey",
+    "supplier": "s_suppkey s_nationkey",
+    "customer": "c_custkey c_nationkey c_mktsegment",
+    "part": "p_partkey p_brand p_container",
+    "orders": "o_orderkey o_custkey o_orderdate o_shippriority o_comment",
+    "lineitem": "l_orderkey l_linenumber l_partkey l_suppkey l_quantity l_extendedprice "
+    "l_discount l_tax l_returnflag l_linestatus l_shipdate l_comment",
+}
+_COMMENT = {"l_comment": "VARCHAR"}
 TABLES: Mapping[str, Mapping[str, str]] = {
-    "region": {"r_regionkey": "BIGINT", "r_name": "VARCHAR"},
-    "nation": {"n_nationkey": "BIGINT", "n_name": "VARCHAR", "n_regionkey": "BIGINT"},
-    "supplier": {"s_suppkey": "BIGINT", "s_nationkey": "BIGINT"},
-    "customer": {"c_custkey": "BIGINT", "c_nationkey": "BIGINT", "c_mktsegment": "VARCHAR"},
-    "part": {"p_partkey": "BIGINT", "p_brand": "VARCHAR", "p_container": "VARCHAR"},
-    "orders": {
-        "o_orderkey": "BIGINT",
-        "o_custkey": "BIGINT",
-        "o_orderdate": "DATE",
-        "o_shippriority": "BIGINT",
-        "o_comment": "VARCHAR",
-    },
-    "lineitem": {
-        "l_orderkey": "BIGINT",
-        "l_linenumber": "BIGINT",
-        "l_partkey": "BIGINT",
-        "l_suppkey": "BIGINT",
-        "l_quantity": _MONEY,
-        "l_extendedprice": _MONEY,
-        "l_discount": _MONEY,
-        "l_tax": _MONEY,
-        "l_returnflag": "VARCHAR",
-        "l_linestatus": "VARCHAR",
-        "l_shipdate": "DATE",
-        "l_comment": "VARCHAR",
-    },
+    name: {column: {**tpch.TABLES[name], **_COMMENT}[column] for column in columns.split()}
+    for name, columns in _COLUMNS.items()
 }
 KEYS = {name: tuple(columns)[: 1 + (name == "lineitem")] for name, columns in TABLES.items()}
 _FIRST, _DAYS = date(1992, 1, 1), 2_500

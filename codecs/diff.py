@@ -34,11 +34,7 @@ def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tupl
         DecodeError: one of them is missing or is no integer, the diff is 0, or one of them
             is beyond 64 bits.
     """
-    found = dict(given or ())
-    time, diff = _integer(found, "time"), _integer(found, "diff")
-    if diff == 0:
-        raise DecodeError("diff record", 'header "diff" is 0')
-    return time, diff
+    return _time_and_diff(tuple(given or ()))
 
 
 def read_time(given: Iterable[tuple[str, bytes | str | None]] | None) -> int:
@@ -59,7 +55,15 @@ def _integer(found: dict[str, bytes | str | None], name: str) -> int:
 
 
 # Neighbours mostly have the same times and diffs.
-@functools.lru_cache(1_000)
+@functools.lru_cache(10_000)
+def _time_and_diff(given: tuple[tuple[str, bytes | str | None], ...]) -> tuple[int, int]:
+    found = dict(given)
+    time, diff = _integer(found, "time"), _integer(found, "diff")
+    if diff == 0:
+        raise DecodeError("diff record", 'header "diff" is 0')
+    return time, diff
+
+
 def _number(text: bytes) -> int | None:
     # int() alone would also accept spaces, underscores and a plus sign.
     return int(text) if _INTEGER(text) else None

@@ -15,6 +15,7 @@ from ikebana.codecs.progress import add_times
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.batch import hops
+from ikebana.processor.batch.beside import Beside
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.in_process import (
     Planned,
@@ -168,6 +169,20 @@ class Evaluation:
         """The time before which the messages of CDCv2 are complete; None if there are none."""
         return min((each.frontier for each in self._covered.values()), default=None)
 
+    def _to_the_end(self, inputs: Mapping[str, Iterable[Record]]) -> Found:
+        """Take records and close all times, also those of updates that are due after them."""
+        given = {name: listed(name, records) for name, records in inputs.items()}
+        if any(s.event_time is not None or s.traits.kind == "facts" for s in self.plan.inputs):
+            # The times of waiting records are known only after a first step at time 0.
+            last = 0
+        else:
+            last = 1 + max(map(greatest_time, given.values()), default=-1)
+        found = self.advance(given, last)
+        rest = self.finish() if self.covered is None else self.advance({}, self.covered)
+        for name, updates in rest.items():
+            found[name] += updates
+        return found
+
     def _step(self, rows: _Rows, frontiers: dict[str, int]) -> _Rows:
         """Run a micro-batch; return the rows for the next, since an exchange takes one more."""
         intervals = progress.intervals(self.frontiers, frontiers)
@@ -178,8 +193,7 @@ class Evaluation:
                 store,
                 own,
                 intervals,
-                early=True,
-                owns=owner_of(shard, len(self.stores)),
+                Beside(early=True, owns=owner_of(shard, len(self.stores))),
             )
             for shard, (store, own) in enumerate(zip(self.stores, rows, strict=True))
         ]
@@ -286,24 +300,8 @@ def evaluate(
         ConfigError: an input does not exist, or a record has the wrong form.
         PlanError: the parts of the plan do not fit; it lists every problem.
     """
-    plan = plan_of(pipeline)
-    evaluation = Evaluation(plan, shards=shards, schemas=schemas)
-    if upper is not None:
-        return evaluation.advance(inputs, upper)
-    given = {name: listed(name, records) for name, records in inputs.items()}
-    if any(
-        source.event_time is not None or source.traits.kind == "facts" for source in plan.inputs
-    ):
-        # The times of waiting records are known only after a first step at time 0.
-        last = 0
-    else:
-        last = 1 + max(map(greatest_time, given.values()), default=-1)
-    found = evaluation.advance(given, last)
-    covered = evaluation.covered
-    rest = evaluation.finish() if covered is None else evaluation.advance({}, covered)
-    for name, updates in rest.items():
-        found[name] += updates
-    return found
+    evaluation = Evaluation(pipeline, shards=shards, schemas=schemas)
+    return evaluation._to_the_end(inputs) if upper is None else evaluation.advance(inputs, upper)
 
 
 class _LiteralPlace(Place):

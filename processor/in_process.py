@@ -17,6 +17,7 @@ from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.batch import dataflow
+from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.formatting import progress_messages
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
@@ -65,11 +66,11 @@ def attempt(
     store: MemoryStore,
     rows: dataflow.Rows,
     intervals: Mapping[str, Interval],
-    **how: Any,
+    beside: Beside,
 ) -> Attempt:
-    """Compute a batch of one shard; see `dataflow.advance`, which takes `how`."""
+    """Compute a batch of one shard; see `dataflow.advance`."""
     overlay = Overlay(store)
-    emitted = dataflow.advance(plan, overlay, rows, intervals, physical, **how)
+    emitted = dataflow.advance(plan, overlay, rows, intervals, physical, beside)
     return Attempt(emitted, overlay.changes)
 
 

@@ -42,6 +42,7 @@ from ikebana.processor.kafka import client, own_reading, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.rebuilding import under_way
 from ikebana.processor.timing import again
 from ikebana.processor.timing.source_offset import SourceOffset
 
@@ -228,6 +229,14 @@ class _Opening:
             refuse_lost(step.plan, kafka, begins)
         self.told = self._read_back() if step.birth != self._present else []
         self._rescales = self._present.shards != settings.shards
+        last = logged.offset or self._present.start
+        if under_way(last.rebuilding) and (step.birth != self._present or self._rescales):
+            raise CheckpointError(
+                f'the state of checkpoint "{settings.checkpoint}" is being made anew, for the '
+                "pipeline and the number of shards with which it was recovered",
+                hint="Go on with these until a batch of it is written. Or remove the checkpoint, "
+                "and recover with the new ones.",
+            )
 
     def _read_back(self) -> list[str]:
         """Look whether the edit can take back what outputs have had; say what it reads.

@@ -28,9 +28,11 @@ from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.codecs.progress import pack_times
 from ikebana.processor.batch import hops
+from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.dataflow import Emitted, advance
 from ikebana.processor.batch.editing import Editing, output_intervals
 from ikebana.processor.batch.fill_progress import fill_progress
+from ikebana.processor.batch.rebuilt import standing, standing_outputs
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, verdict
 from ikebana.processor.deciding.refusal import Refusal
@@ -118,7 +120,9 @@ def begun(job: Job, asked: Request) -> tuple[TransactionalProducer, Adopt | Comp
         markers.task_id(job.checkpoint, asked.shard),
         job.max_batch_s,
     )
-    found = verdict(holder(job, asked), asked.tick, last_marker(job, asked.shard), asked.manifest)
+    end = producer.end_of(job.plan.markers_topic, markers.partition_of(asked.shard))
+    last = last_marker(job, asked.shard, end)
+    found = verdict(holder(job, asked), asked.tick, last, asked.manifest)
     if isinstance(found, Refusal):
         raise found.error()
     return producer, found
@@ -129,9 +133,9 @@ def holder(job: Job, asked: Request) -> Holder:
     return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
 
 
-def last_marker(job: Job, shard: int) -> Marker | None:
-    """Read the last marker of a shard."""
-    return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard)
+def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
+    """Read the last marker of a shard; `end` is that of `markers.last_record`."""
+    return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end)
 
 
 def place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> Place:
@@ -190,11 +194,14 @@ def compute(
                 part,
                 records,
                 tick.interval_of(),
-                hydrating=tick.hydrating,
-                hydrates=tick.hydrates,
-                released=tick.released,
-                editing=_editing(job, tick),
-                owns=owner_of(manifest.shard, len(job.labels)),
+                beside=Beside(
+                    hydrating=tick.hydrating,
+                    hydrates=tick.hydrates,
+                    released=tick.released,
+                    editing=_editing(job, tick),
+                    rebuilding=tick.rebuilding,
+                    owns=owner_of(manifest.shard, len(job.labels)),
+                ),
             )
         )
         watch.lap("compute")
@@ -209,7 +216,16 @@ def _editing(job: Job, tick: Tick) -> Editing | None:
         return None
     assert job.edit is not None, "an edit of no plan"
     began = frozenset(tick.began)
-    return Editing(job.edit, tick.editing, tick.edits, tick.fills, began, tick.filled)
+    return Editing(
+        job.edit,
+        tick.editing,
+        tick.edits,
+        tick.fills,
+        began,
+        tick.filled,
+        frozenset(tick.writes),
+        frozenset(tick.wrote),
+    )
 
 
 def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Marker:
@@ -238,8 +254,19 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Mark
 
 def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
     tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
-    outputs = output_intervals(job.plan, tick.interval_of(), _editing(job, tick))
+    rebuilding = tick.rebuilding
+    outputs = standing(
+        output_intervals(job.plan, tick.interval_of(), _editing(job, tick)), rebuilding
+    )
     times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
+    # What is written in portions is published with the batch that closes it.
+    counts = {
+        name: 0 if name in tick.writes else count + emitted.written_before.get(name, 0)
+        for name, count in counts.items()
+    }
+    if rebuilding is not None and rebuilding.ends and manifest.shard == 0:
+        # The lost checkpoint had written these, and no progress has counted them.
+        counts = {name: count + rebuilding.unclosed.get(name, 0) for name, count in counts.items()}
     return Marker(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
@@ -263,7 +290,15 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
         waiting=emitted.waiting,
         noted=list(emitted.noted),
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
-        filling=fill_progress(job.edit, emitted, fills=tick.fills, hydrating=tick.hydrating),
+        filling=fill_progress(
+            job.edit,
+            emitted,
+            fills=tick.fills,
+            hydrating=tick.hydrating,
+            writes=tick.writes,
+        ),
+        large=list(emitted.large),
+        writes=standing_outputs(job.plan, rebuilding) or list(tick.writes),
         took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},
     )
 

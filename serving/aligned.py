@@ -18,6 +18,7 @@ import msgspec
 
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.errors import ConfigError
+from ikebana.processor.ground.garbage import uncollected
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import client, following
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume, Since
@@ -151,14 +152,18 @@ class Follower:
                 return
             waits = [each for each in self._topics if each.upper is None]
             least = waits[0] if waits else min(self._topics, key=lambda each: each.upper or 0)
-            if not least.read():
+            with uncollected():
+                found = least.read()
+            if not found:
                 if not self._wait:
                     return
                 self._stopping.wait(_ASK_EVERY_S)
                 continue
             uppers = [each.upper for each in self._topics if each.upper is not None]
             if len(uppers) == len(self._topics) and min(uppers) > self._lower():
-                yield self._batch(min(uppers))
+                with uncollected():
+                    batch = self._batch(min(uppers))
+                yield batch
 
     def __enter__(self) -> Self:
         return self

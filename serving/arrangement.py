@@ -143,16 +143,17 @@ class ServedArrangement:
         return min([since, *(meta.since for meta in metas if meta.since < meta.upper)])
 
     def _load(self, work: "_Work", updates: Sequence[KeyedUpdate]) -> None:
-        subjects = list({layout.subject(update.key, update.value) for update in updates})
+        subjects = list({layout.subject(key, value) for key, value, _, _ in updates})
         found = self._database.get_many([layout.CURRENT + subject for subject in subjects])
         for subject, packed in zip(subjects, found, strict=True):
-            work.states[subject] = layout.decode_state(packed)
+            work.load(subject, packed)
             if packed is None and (key := layout.key_of(subject)) is not None:
                 self._keys.add(key)
-        for update in updates:
-            # A value that goes has come before.
-            if update.diff > 0:
-                self._values.add(update.value)
+        # A value that goes has come before.
+        learn = self._values.add
+        for _, value, _, diff in updates:
+            if diff > 0:
+                learn(value)
 
     def _expire(self, changes: list[Change], expired: int, kept: int, most: int) -> int:
         """Delete history that is not kept; return the time up to which none is left."""
@@ -178,55 +179,55 @@ class _Work:
     """The states of the subjects of a batch while its updates are added, time by time."""
 
     def __init__(self, totals: Totals, kept: int) -> None:
-        self.totals = totals
-        self.states: dict[bytes, State] = {}
+        self._keys, self._data = totals.keys, totals.data
+        self._total, self._size = totals.total, totals.bytes
         self._kept = kept
+        self._states: dict[bytes, State] = {}
+        # Each state as it is written: what a change begins from, and what it leaves.
+        self._packed: dict[bytes, bytes] = {}
         self._changed: set[bytes] = set()
         self._history: list[Change] = []
+
+    @property
+    def totals(self) -> Totals:
+        """The totals after what was added."""
+        return Totals(self._keys, self._data, self._total, self._size)
+
+    def load(self, subject: bytes, packed: bytes | None) -> None:
+        """Take the state of a subject before the batch."""
+        self._packed[subject] = layout.EMPTY if packed is None else packed
+        self._states[subject] = layout.decode_state(packed)
 
     def add(self, time: int, updates: Iterable[KeyedUpdate]) -> bool:
         """Add all updates of a time; return whether anything has changed."""
         by_subject: dict[bytes, State] = {}
         for key, value, _, diff in updates:
             subject = layout.subject(key, value)
-            diffs = by_subject.setdefault(subject, {})
-            diffs[value] = diffs.get(value, 0) + diff
+            diffs = by_subject.get(subject)
+            if diffs is None:
+                by_subject[subject] = {value: diff}
+            else:
+                diffs[value] = diffs.get(value, 0) + diff
         before = self.totals
-        keys, data, total, size = before.keys, before.data, before.total, before.bytes
         kept: list[Update] = []
         # Who reads as of an earlier time has to take this back.
         is_history = time > self._kept
         stamp = layout.pack_time(time)
         changed = False
         for subject in sorted(by_subject):
-            diffs = {value: diff for value, diff in by_subject[subject].items() if diff}
-            if not diffs:
-                continue
+            diffs = by_subject[subject]
+            if 0 in diffs.values():
+                diffs = {value: diff for value, diff in diffs.items() if diff}
+                if not diffs:
+                    continue
             changed = True
-            state = self.states[subject]
             if is_history:
-                self._history.append((layout.history_of(subject) + stamp, _undo(state, diffs)))
+                self._history.append(
+                    (layout.history_of(subject) + stamp, self._undo(subject, diffs))
+                )
                 key = layout.key_of(subject)
-                kept += (Update(key, value, diffs[value]) for value in sorted(diffs))
-            had = bool(state)
-            for value, diff in diffs.items():
-                count = state.get(value, 0)
-                if not count:
-                    data += 1
-                    size += len(value)
-                if count + diff:
-                    state[value] = count + diff
-                else:
-                    del state[value]
-                    data -= 1
-                    size -= len(value)
-                total += diff
-            if bool(state) != had:
-                one = 1 if state else -1
-                keys += one
-                size += one * layout.key_size(subject)
-            self._changed.add(subject)
-        self.totals = Totals(keys, data, total, size)
+                kept += [Update(key, value, diffs[value]) for value in sorted(diffs)]
+            self._change(subject, diffs)
         for part, begin in enumerate(range(0, len(kept), _PART)):
             found = TimePart(before, kept[begin : begin + _PART])
             self._history.append((layout.at_time(time, part), _encode(found)))
@@ -236,14 +237,34 @@ class _Work:
         """Return the history, and the new state of each subject that has changed."""
         changes: list[Change] = self._history
         for subject in self._changed:
-            state = self.states[subject]
-            changes.append(
-                (layout.CURRENT + subject, layout.encode_state(state) if state else None)
-            )
+            packed = self._packed[subject]
+            changes.append((layout.CURRENT + subject, None if packed == layout.EMPTY else packed))
         return changes
 
+    def _undo(self, subject: bytes, diffs: State) -> bytes:
+        """Encode what takes the diffs back that a state is about to get."""
+        is_whole = len(self._states[subject]) <= _MOST_WHOLE
+        return self._packed[subject] if is_whole else layout.encode_diffs(diffs)
 
-def _undo(state: State, diffs: State) -> bytes:
-    """Encode what takes the diffs back that a state is about to get."""
-    is_whole = len(state) <= _MOST_WHOLE
-    return layout.encode_state(state) if is_whole else layout.encode_diffs(diffs)
+    def _change(self, subject: bytes, diffs: State) -> None:
+        """Add diffs, none of them 0, to the state of a subject, and to the totals."""
+        state = self._states[subject]
+        had = bool(state)
+        for value, diff in diffs.items():
+            count = state.get(value, 0)
+            if not count:
+                self._data += 1
+                self._size += len(value)
+            if count + diff:
+                state[value] = count + diff
+            else:
+                del state[value]
+                self._data -= 1
+                self._size -= len(value)
+            self._total += diff
+        if bool(state) != had:
+            one = 1 if state else -1
+            self._keys += one
+            self._size += one * layout.key_size(subject)
+        self._packed[subject] = layout.encode_state(state)
+        self._changed.add(subject)

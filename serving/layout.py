@@ -33,7 +33,8 @@ CURRENT_OF_KEY = CURRENT + _KEYED
 # Values of a subject with their counts; a count is never 0.
 State = dict[bytes, int]
 
-_NOTHING = b"\x00"
+EMPTY = b"\x00"
+"""A state without values."""
 _ONE = b"\x01"
 _SEVERAL = b"\x02"
 _DIFFS = b"\x03"
@@ -115,7 +116,7 @@ def key_size(found: bytes) -> int:
 def encode_state(state: Mapping[bytes, int]) -> bytes:
     """Encode the values of a subject; most have one value, once."""
     if not state:
-        return _NOTHING
+        return EMPTY
     if len(state) == 1:
         [(value, count)] = state.items()
         if count == 1:
@@ -125,7 +126,7 @@ def encode_state(state: Mapping[bytes, int]) -> bytes:
 
 def decode_state(found: bytes | None) -> State:
     """Decode the values of a subject."""
-    if found is None or found[:1] == _NOTHING:
+    if found is None or found[:1] == EMPTY:
         return {}
     if found[:1] == _ONE:
         return {found[1:]: 1}

@@ -2,20 +2,23 @@
 
 Each topic has one arrangement in a folder of its own, and one thread that follows the topic.
 Readers, such as requests and subscriptions, take the view of the last closed batch, and never
-wait for the thread.  A local copy that is damaged, or is of another topic, is built again from
-the topic's beginning, and the log says so by name.
+wait for the thread.  While the disk is full, they have what was there before.  A local copy that
+is damaged, or is of another topic, is built again from the topic's beginning, and the log says so
+by name.
 """
 
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ikebana.arrangements.folders import has_space
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
-from ikebana.errors import AwayError
+from ikebana.errors import AwayError, SpaceError
 from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
@@ -127,6 +130,8 @@ class Service:
         except AwayError:
             # Reads go on meanwhile, and `/ready` says how long the topic was not read.
             followed.reopen()
+        except SpaceError as error:
+            followed.wait_for_space(error)
         except LocalDamageError as error:
             followed.rebuild(f"is damaged: {error}")
         return some
@@ -157,6 +162,7 @@ class _Followed:
         self._say = say
         self._following: Following | None = None
         self._horizon: int | None = None
+        self._full = False
         self._updates = self._batches = 0
         self._caught_up: float | None = None
         if wanted.rebuild or not following.goes_on(form):
@@ -177,6 +183,8 @@ class _Followed:
 
     def batches(self) -> Iterator[None]:
         """Apply the batches that are closed now, one at a time."""
+        if self._full and not self._goes_on():
+            return
         if self._following is None:
             self._following = self._open()
             self._horizon = self._following.horizon()
@@ -191,17 +199,38 @@ class _Followed:
             self._following.close()
             self._following = None
 
+    def wait_for_space(self, error: SpaceError) -> None:
+        """Follow no further while the disk is full; what was there before can be read."""
+        self.reopen()
+        self._full = True
+        self._say(f'the local copy of "{self._topic}" waits: {error.message}')
+
+    def _goes_on(self) -> bool:
+        """Whether there is space again; then the local copy is opened anew."""
+        if not has_space(self._path):
+            return False
+        self._let_go()
+        self._arrangement = self._opened()
+        self._full = False
+        return True
+
     def rebuild(self, reason: str) -> None:
         """Throw the local copy away, and read the topic from its beginning."""
         self._say(f'the local copy of "{self._topic}" {reason}; it is built again from its topic')
         self.reopen()
-        self._arrangement.close()
+        self._let_go()
         _discarded(self._path)
         self._arrangement = self._opened()
 
     def close(self) -> None:
         self.reopen()
-        self._arrangement.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the local copy, as it is."""
+        # After an error RocksDB writes nothing more, and says so again when it is closed.
+        with suppress(LocalDamageError, SpaceError):
+            self._arrangement.close()
 
     def _apply(self, batch: ClosedTimes) -> None:
         place = batch.place.encode()

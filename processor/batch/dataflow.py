@@ -6,14 +6,14 @@ intervals, and on nothing else.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
-from ikebana.processor.batch.editing import Editing
+from ikebana.processor.batch.beside import NOTHING_BESIDE, Beside
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.formatting import Formatted
 from ikebana.processor.batch.held import IN, held_targets
@@ -31,6 +31,7 @@ from ikebana.processor.rows.rows import (
     Truncate,
     Upserts,
 )
+from ikebana.processor.timing.edit_steps import FILLED
 
 # Rows as they reach a shard.
 Rows = Sequence[Records]
@@ -52,6 +53,8 @@ class Emitted:
     until their times are closed.  `noted` are the last records that were late, have drifted or
     made errors.  With an edit that fills, `filled` says how far that is: of how
     many parts of the state the shard is done, and how many keys the batch went through.
+    `large` are the outputs with more at the edit's time than a batch should write, and
+    `written_before` says how much of those that this batch closes earlier ones have written.
     """
 
     updates: dict[str, list[KeyedUpdate]]
@@ -64,6 +67,8 @@ class Emitted:
     waiting: int = 0
     filled: tuple[int, int] | None = None
     noted: Sequence[Noted] = ()
+    large: Sequence[str] = ()
+    written_before: Mapping[str, int] = field(default_factory=dict)
 
 
 def advance(
@@ -72,49 +77,31 @@ def advance(
     rows: Rows,
     intervals: Mapping[str, Interval],
     physical: Physical | None = None,
-    *,
-    early: bool = False,
-    hydrating: Mapping[str, Time] | None = None,
-    hydrates: bool = False,
-    released: Iterable[str] = (),
-    editing: Editing | None = None,
-    owns: Callable[[bytes], bool] = lambda _: True,
+    beside: Beside = NOTHING_BESIDE,
 ) -> Emitted:
     """Advance every operator of `plan` through its interval.
-
-    New joins in `hydrating` are to get what was there before these times, and with `hydrates`
-    get a portion of it now; parts of the store in `released` are deleted, as much as fits into
-    a batch.  With `editing`, the plan has taken the place of another at that time, and
-    what outputs and fresh operators get of it is on its way; while it fills, it is the edit
-    that takes a portion with `hydrates`.
-
-    `owns` says whether the shard is that of a key, by default the only one.
-
-    With `early`, inputs in `mode: diffs` may give updates of times that are not closed yet;
-    those with event time always may.  What the keywords say, most batches leave at its default.
 
     Raises: RecordError, if the plan says that an error is to stop the pipeline.
     """
     physical = planner.physical(plan) if physical is None else physical
-    held = held_targets(plan, physical, early=early)
+    held = held_targets(plan, physical, early=beside.early)
+    editing = beside.editing
     if editing is not None:
         # What comes from the edit's time on waits until they have been filled.
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
-    flow = Flow(plan, store, intervals, physical, held, editing)
-    operators = Operators(
-        plan, flow, hydrating or {}, hydrates=hydrates, editing=editing, owns=owns
-    )
+    flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding)
+    operators = Operators(plan, flow, beside)
     flow.take(rows)
     if editing is not None and editing.fills:
-        operators.fill(editing, takes=hydrates)
+        operators.fill(editing, takes=beside.hydrates)
     _move(plan, operators, rows)
-    emitted = _emitted(plan, flow, operators)
-    parts.release(store, released)
+    emitted = _emitted(plan, flow, operators, fills=editing is not None and editing.fills)
+    parts.release(store, beside.released)
     return emitted
 
 
-def _emitted(plan: Plan, flow: Flow, operators: Operators) -> Emitted:
+def _emitted(plan: Plan, flow: Flow, operators: Operators, *, fills: bool) -> Emitted:
     """Release what is due, and write it in the outputs' formats; errors last, as all make some."""
     flow.release()
     messages = flow.formatted()
@@ -131,6 +118,9 @@ def _emitted(plan: Plan, flow: Flow, operators: Operators) -> Emitted:
         flow.waiting(),
         operators.filled,
         merged([*flow.noted, *noted]),
+        # While an edit fills, more may come to its outputs.
+        flow.large() if not fills or FILLED in operators.hydrated else (),
+        flow.written_before(),
     )
 
 

@@ -23,7 +23,7 @@ from itertools import islice
 import msgspec
 
 from ikebana.arrangements.frontier import Interval, Time
-from ikebana.arrangements.store import Store
+from ikebana.arrangements.store import Part, Store
 from ikebana.processor.batch.edit_undo import Contents, Undo, forget_all
 from ikebana.processor.batch.joins_before import Arriving, JoinsBefore
 from ikebana.processor.checkpoint import parts
@@ -67,6 +67,9 @@ class Editing:
     Its `number` tells it from others at the same frontier.  `began` are the joins that have begun
     at this frontier, with an earlier edit: what they began with is in no output yet.  If it is
     `filled`, the batch before has taken the last portion.
+
+    The outputs that it `writes` get more at its time than a batch should write: they stand, and
+    get a portion.  Those that it `wrote` did so in the batch before, and are closed by this one.
     """
 
     edit: Edit
@@ -75,6 +78,8 @@ class Editing:
     fills: bool
     began: frozenset[str] = frozenset()
     filled: bool = False
+    writes: frozenset[str] = frozenset()
+    wrote: frozenset[str] = frozenset()
 
     def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
         """Give fresh operators the last closed time as their interval, during the fill."""
@@ -99,13 +104,16 @@ def output_intervals(
 ) -> dict[str, Interval]:
     """The interval of each output; while an edit fills, those that it changes stand at its time.
 
-    Those of operators are `of` their frontiers.
+    So do those that it writes in portions.  Those of operators are `of` their frontiers.
     """
     found = progress.output_intervals(plan, of)
-    if editing is not None and (editing.fills or editing.filled):
-        time = editing.time
-        for name in editing.shown & found.keys():
-            found[name] = Interval(time, time if editing.fills else found[name].upper)
+    if editing is None:
+        return found
+    time = editing.time
+    going_on = editing.shown if editing.filled else editing.wrote
+    standing = editing.shown if editing.fills else editing.writes
+    for name in (going_on | standing) & found.keys():
+        found[name] = Interval(time, time if name in standing else found[name].upper)
     return found
 
 
@@ -136,39 +144,22 @@ def portion(
     set, that is all that is done.
     """
     edit, time = editing.edit, editing.time
-    begin = _At(time, number=editing.number)
     place = parts.operator_part(store, parts.EDIT)
-    (entry,) = place.get_many([_AT])
-    at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
-    if (at.time, at.number) != (begin.time, begin.number):
-        at = begin
+    at = _begun(editing, place)
     filling, left = Filling(), PORTION if takes else 0
     if not at.cleared:
-        # An earlier part of the same name may not be deleted completely yet.  From the next batch
-        # on other shards may send to the new one, so nothing is left for later.  What waits
-        # before an output whose topic is taken back is of the old plan, or of this time: neither
-        # is in the topic, and the new plan gives all that it has.
-        while not parts.release(store, [*_new_parts(edit), *_waiting_parts(edit)]):
-            pass
+        _clear(edit, store)
         forget_all(place)
         at.cleared = filling.begins = True
     joins = JoinsBefore(edit, time, store)
     joins.arrive(arriving or {})
     while left > 0 and at.part < len(edit.scanned):
         root = edit.scanned[at.part]
-        reached: bytes | None = None
-        if root in editing.began:
-            count = 0
-        elif root in edit.joins_before:
+        count, reached = 0, None
+        if root in edit.joins_before and root not in editing.began:
             count, reached = joins.begin(root, at.next, left)
-        else:
-            taken = list(islice(_contents(edit.before, root, store, at.next), left + 1))
-            if len(taken) > left:
-                reached = taken.pop()[0]
-            count = len(taken)
-            if root in edit.moving:
-                taken = Undo(place, at.part).undone(taken, at.next, reached)
-            _Filler(edit, root, time - 1, filling).take(taken)
+        elif root not in editing.began:
+            count, reached = _take(editing, store, at, left, filling)
         left -= count
         filling.keys += count
         at.part, at.next = (at.part + 1, b"") if reached is None else (at.part, reached)
@@ -180,6 +171,41 @@ def portion(
     filling.done = at.part >= len(edit.scanned)
     place.put(_AT, msgspec.msgpack.encode(at))
     return filling
+
+
+def _begun(editing: Editing, place: Part) -> _At:
+    """How far the shard is with an edit; what is kept of an earlier one does not count."""
+    begin = _At(editing.time, number=editing.number)
+    (entry,) = place.get_many([_AT])
+    at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
+    return at if (at.time, at.number) == (begin.time, begin.number) else begin
+
+
+def _clear(edit: Edit, store: Store) -> None:
+    """Delete what the parts still have that are new, and what waits before outputs.
+
+    An earlier part of the same name may not be deleted completely yet.  From the next batch on
+    other shards may send to the new one, so nothing is left for later.  What waits before an
+    output whose topic is taken back is of the old plan, or of this time: neither is in the topic,
+    and the new plan gives all that it has.
+    """
+    while not parts.release(store, [*_new_parts(edit), *_waiting_parts(edit)]):
+        pass
+
+
+def _take(
+    editing: Editing, store: Store, at: _At, most: int, filling: Filling
+) -> tuple[int, bytes | None]:
+    """Take contents of a part; return of how many keys, and the next key if there are more."""
+    edit, root = editing.edit, editing.edit.scanned[at.part]
+    taken = list(islice(_contents(edit.before, root, store, at.next), most + 1))
+    reached = taken.pop()[0] if len(taken) > most else None
+    count = len(taken)
+    if root in edit.moving:
+        place = parts.operator_part(store, parts.EDIT)
+        taken = Undo(place, at.part).undone(taken, at.next, reached)
+    _Filler(edit, root, editing.time - 1, filling).take(taken)
+    return count, reached
 
 
 def remember(editing: Editing, store: Store, made: Mapping[str, Sequence[KeyedUpdate]]) -> None:

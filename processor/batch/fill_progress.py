@@ -1,6 +1,6 @@
-"""The progress of a shard in an edit: first parts of the state, then new joins."""
+"""The progress of a shard in an edit: first parts of the state, then new joins, then outputs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.deciding.commits import FillProgress
@@ -10,12 +10,21 @@ from ikebana.processor.planning.joined import joined
 
 
 def fill_progress(
-    edit: Edit | None, emitted: Emitted, *, fills: bool, hydrating: Collection[str]
+    edit: Edit | None,
+    emitted: Emitted,
+    *,
+    fills: bool,
+    hydrating: Collection[str],
+    writes: Sequence[str] = (),
 ) -> FillProgress | None:
     """Compute the progress after a batch that `fills`, or in which joins are `hydrating`.
 
-    None if it does neither.  A join that an older version began to hydrate belongs to no edit.
+    It is done but for the last step in one that `writes` portions of outputs.  None if it does
+    neither of these.  A join that an older version began to hydrate belongs to no edit.
     """
+    if writes:
+        written = sum(len(emitted.updates[name]) for name in writes)
+        return FillProgress(0, 1, shown(writes[0]), written)
     if not fills and not hydrating:
         return None
     scanned = () if edit is None else edit.scanned

@@ -15,7 +15,9 @@ from ikebana.processor.batch.editing import (
 from ikebana.processor.batch.formatting import Formatted, formatted
 from ikebana.processor.batch.held import IN, OUT, Target, far_inlets, far_targets
 from ikebana.processor.batch.joins_before import is_of_before
+from ikebana.processor.batch.rebuilt import rebuilt, standing
 from ikebana.processor.batch.waiting import waiting
+from ikebana.processor.batch.written_ahead import WrittenAhead
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import hold
 from ikebana.processor.planning import planner
@@ -23,6 +25,7 @@ from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.noted import Noted
+from ikebana.processor.rows.rebuilding import Rebuilding
 from ikebana.processor.rows.rows import (
     Errors,
     Ignored,
@@ -51,6 +54,7 @@ class Flow:
         physical: Physical,
         held: frozenset[Target],
         editing: Editing | None = None,
+        rebuilding: Rebuilding | None = None,
     ) -> None:
         self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
         self.arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
@@ -63,11 +67,18 @@ class Flow:
         """What operators have made whose contents an edit is reading meanwhile."""
         self._plan = plan
         self.store = store
-        self._outputs = output_intervals(plan, intervals, editing)
+        self._passed = output_intervals(plan, intervals, editing)
+        self._rebuilding = rebuilding
+        self._outputs = standing(self._passed, rebuilding)
         self._physical = physical
         self._held = held
         self._editing = editing
         self._far = far_inlets(physical)
+        self._ahead = (
+            None
+            if editing is None
+            else WrittenAhead(parts.operator_part(store, parts.EDIT), editing.time)
+        )
 
     def take(self, rows: Sequence[Records]) -> None:
         """Take the updates that decoding has computed."""
@@ -159,6 +170,26 @@ class Flow:
         """Release the due errors; this is last, since any operator may add errors."""
         self._release(ERRORS)
 
+    def large(self) -> list[str]:
+        """The outputs with more at the time of an edit than a batch should write."""
+        if self._editing is None or self._ahead is None:
+            return []
+        shown = self._editing.shown | self._editing.writes
+        # Formats that need all updates of a key together are written at once.
+        return [
+            output.name
+            for output in self._plan.published
+            if output.name in shown
+            and output.traits.as_updates
+            and self._ahead.is_large(output.name, self.part(parts.HOLD, output.name))
+        ]
+
+    def written_before(self) -> dict[str, int]:
+        """How many updates of each output that this batch closes were written before it."""
+        if self._editing is None or self._ahead is None:
+            return {}
+        return {name: self._ahead.closed(name) for name in sorted(self._editing.wrote)}
+
     def sends_before(self, time: Time) -> bool:
         """Whether anything of times before one goes to other shards."""
         return any(is_of_before(name) for name in self.hops) or any(
@@ -166,21 +197,34 @@ class Flow:
         )
 
     def _release(self, name: str) -> None:
-        part, upper = self.part(parts.HOLD, name), self._outputs[name].upper
-        since = None
+        part, lower = self.part(parts.HOLD, name), self._outputs[name].lower
+        upper = self._outputs[name].upper
+        if (of := self._rebuilding) is not None:
+            passed = self._passed[name].upper
+            self.emitted[name] = rebuilt(part, self.emitted[name], of, lower, passed)
+            return
+        since, writes = None, self._editing is not None and name in self._editing.writes
         if self._editing is not None and name in self._editing.shown:
             since = self._editing.time
         if name == ERRORS and self._plan.backfills:
             # Those of records that are read again may be of times that are closed.
-            since = max(self._outputs[name].lower, since or 0)
+            since = max(lower, since or 0)
         if since is not None:
             self.emitted[name] = shown_at(self.emitted[name], since)
-        elif (OUT, name) not in self._held and (
-            # An earlier edit at the same time may have left it something.
-            self._editing is None or not hold.is_due(part, upper)
+        elif (
+            not writes
+            and (OUT, name) not in self._held
+            and (
+                # An earlier edit at the same time may have left it something.
+                self._editing is None or not hold.is_due(part, upper)
+            )
         ):
             return
-        self.emitted[name] = hold.step(part, self.emitted[name], upper)
+        released = hold.step(part, self.emitted[name], upper)
+        if writes and self._ahead is not None:
+            assert not released, f'"{name}" gets updates of times that are closed'
+            released = self._ahead.portion(name, part)
+        self.emitted[name] = released
 
     def part(self, kind: str, name: str) -> Part:
         """The part of the store of an operator or an output."""

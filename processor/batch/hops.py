@@ -1,6 +1,6 @@
 """Hops: exchange updates between shards, so that they arrive one micro-batch later.
 
-The updates go through the loopback topic of the pipeline, which has one partition for each
+The updates go through the exchange topic of the pipeline, which has one partition for each
 shard, as packed rows that the source hands on without decoding.  A shard writes them in the
 transaction of its batch, so they exist if and only if the batch is committed.
 """

@@ -6,7 +6,7 @@ a join were as of t - 1.  The data of its first input go the path of that input,
 that see all others strictly before it, as when a join is hydrated (`batch.hydrating`).  What
 comes out is the whole join as of t - 1; nothing is stored, and no topic is read.
 
-Rows for another shard go through the loopback topic, under names of their own, since the new
+Rows for another shard go through the exchange topic, under names of their own, since the new
 plan may have a stage of the same name.  They are handled as they come, in any order.
 
 A join that has begun at t itself has shown nothing yet: all of its results have the time t.

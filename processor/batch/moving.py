@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ikebana.arrangements.frontier import Time
+from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.editing import Editing, remember
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.joined_batch import JoinedBatch
@@ -41,11 +41,7 @@ class Operators:
         self,
         plan: Plan,
         flow: Flow,
-        hydrating: Mapping[str, Time],
-        *,
-        hydrates: bool,
-        editing: Editing | None = None,
-        owns: Callable[[bytes], bool] = lambda _: True,
+        beside: Beside,
     ) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
         self.hydrated: list[str] = []
@@ -54,17 +50,16 @@ class Operators:
         self._flow = flow
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
-        self._editing = editing
+        self._editing = editing = beside.editing
         self._is_filled = False
-        self._owns = owns
+        self._owns = beside.owns
         filling = editing.edit.takers if editing is not None and editing.fills else ()
-        hydrates = hydrates and not self._fills
         kept_for = {} if editing is None else editing.kept_for
         self._joins = JoinedBatch(
             plan,
             flow.intervals,
-            hydrating,
-            hydrates=hydrates,
+            beside.hydrating,
+            hydrates=beside.hydrates and not self._fills,
             filling=filling,
             kept_for=kept_for,
         )

@@ -10,6 +10,7 @@ from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import ConfigError
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import CodePlace, here
+from ikebana.processor.building.texts import conditions, identifier
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.steps import Sql, Step
@@ -35,7 +36,9 @@ class Collection(Generic[Key, Value]):
     between shards.  Expressions are DuckDB's SQL over the columns of the value, and over
     `key` and `value` as a whole; what they may contain: docs/linear.md.
 
-    Each linear step and operator is one method, so that an editor completes all of them.
+    Each linear step and operator is one method, so that an editor completes all of them, and all
+    methods are here, because they return this class: elsewhere they would import it in a circle,
+    or lose the types of keys and values.
 
     >>> import ikebana as ik
     >>> shop = ik.Pipeline("shop")
@@ -512,24 +515,6 @@ def concat(
     """Add collections: the count of each pair is the sum of its counts."""
     sources = tuple(each.built_in(parts) for each in collections)
     return made(parts, Concat(name or "_and_".join(sources), sources))
-
-
-def conditions(given: str | Iterable[str]) -> tuple[str, ...]:
-    """SQL conditions, given as one text or as several.
-
-    >>> conditions("a > 1"), conditions(["a > 1", "b"])
-    (('a > 1',), ('a > 1', 'b'))
-    """
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def identifier(expression: str) -> str:
-    """Make an identifier from the letters and digits of an expression.
-
-    >>> identifier("orders.country || '!'")
-    'orders_country'
-    """
-    return "_".join("".join(c if c.isalnum() else " " for c in expression).split()) or "key"
 
 
 def _only_chooses(step: Sql) -> bool:

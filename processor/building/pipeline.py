@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -10,17 +9,17 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.building.collection import Collection, concat, conditions, made_outer
+from ikebana.processor.building.collection import Collection, concat, made_outer
 from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
 from ikebana.processor.building.rows import columns_of
+from ikebana.processor.building.texts import conditions
 from ikebana.processor.building.topic import Topic
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
-    Clock,
     EventTime,
     Input,
     OnError,
@@ -379,30 +378,3 @@ class Pipeline:
             settings or {}, plan, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint
         )
         return plan, found
-
-
-def event_time(
-    of: str | None = None,
-    *,
-    clock: Clock | None = None,
-    lateness: timedelta = timedelta(0),
-    idle: timedelta | None = timedelta(minutes=1),
-    ahead: timedelta | None = timedelta(days=1),
-    transactions: str | None = None,
-) -> EventTime:
-    """Event time of an input, for `Pipeline.topic(event_time=...)`.
-
-    `of` is SQL over the row for its time; without it `clock` names the source of times, such
-    as `"kafka"` for the timestamps of records.  The frontier is `lateness` behind the greatest
-    time seen.  A partition without records for `idle` does not hold it back (None: always
-    does), and a time more than `ahead` in the future is an error (None: never).
-
-    >>> event_time("ordered", lateness=timedelta(minutes=10)).lateness_ms
-    600000
-    """
-    idle_ms, ahead_ms = (None if each is None else _ms(each) for each in (idle, ahead))
-    return EventTime(of, clock, _ms(lateness), idle_ms, ahead_ms, transactions)
-
-
-def _ms(length: timedelta) -> int:
-    return round(length.total_seconds() * 1000)

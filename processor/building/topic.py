@@ -16,7 +16,18 @@ Migrate = Callable[[Any, int], Any]
 
 @dataclass(frozen=True)
 class Topic(Generic[Row]):
-    """Messages of Kafka topics; each method interprets them and returns a collection."""
+    """Messages of Kafka topics; each method interprets them and returns a collection.
+
+    >>> import ikebana as ik
+    >>> shop = ik.Pipeline("shop")
+    >>> topic = shop.topic("stock")
+    >>> _ = topic.upsert().to("current")
+    >>> for update in shop.evaluate(stock=[("tea", 5, 0), ("tea", 4, 1)])["current"]:
+    ...     print(*update)
+    ('tea', 5) 0 1
+    ('tea', 5) 1 -1
+    ('tea', 4) 1 1
+    """
 
     parts: Parts
     input: Input
@@ -68,11 +79,24 @@ class Topic(Generic[Row]):
 
         These are change data with both images (`mode: diffs` of a pipeline file), and topics
         in the format `diff` or CDCv2.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> _ = shop.topic("stock", format="diff").changes().to("same")
+        >>> shop.evaluate(stock=[("tea", 5, 0, 1), ("tea", 5, 1, -1)])["same"]
+        [Update(data=('tea', 5), time=0, diff=1), Update(data=('tea', 5), time=1, diff=-1)]
         """
         return self._as_it_is("diffs")
 
     def rows(self) -> Collection[Any, Row]:
-        """Read every message as a row of its own that is never retracted (`mode: append`)."""
+        """Read every message as a row of its own that is never retracted (`mode: append`).
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> _ = shop.topic("clicks").rows().to("clicked")
+        >>> shop.evaluate(clicks=[("page", 1, 0), ("page", 1, 0)])["clicked"]
+        [Update(data=('page', 1), time=0, diff=2)]
+        """
         return self._as_it_is("append")
 
     def _as_it_is(self, mode: Mode) -> Collection[Any, Row]:

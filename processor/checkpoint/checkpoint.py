@@ -28,6 +28,8 @@ FORMAT = 1
 """The format of the metadata of a checkpoint that has never been rescaled in its place."""
 FORMAT_OF_LAYOUTS = 2
 """The format in which `layout` counts: a version that does not know of it must not read it."""
+FORMAT_OF_RECOVERED = 3
+"""The format in which the state may have to be made anew first (`start.rebuilding`)."""
 FORMS = "state"
 """The field of a recorded plan with the forms of its parts' state."""
 _BIRTH = "ikebana.json"
@@ -110,10 +112,10 @@ class Checkpoint:
                 )
             return None
         birth = self._decoded(raw)
-        if birth.format not in (FORMAT, FORMAT_OF_LAYOUTS):
+        if birth.format not in (FORMAT, FORMAT_OF_LAYOUTS, FORMAT_OF_RECOVERED):
             raise CheckpointError(
                 f'checkpoint "{self.location}" has format {birth.format}, this version '
-                f"of ikebana reads {FORMAT} and {FORMAT_OF_LAYOUTS}",
+                f"of ikebana reads {FORMAT} to {FORMAT_OF_RECOVERED}",
                 hint="Use the version of ikebana that made the checkpoint, or start with a new "
                 "checkpoint and new output topics.",
             )

@@ -39,6 +39,19 @@ class _Unreadable(CheckpointError):
     """The recorded plan has parts that this version does not know."""
 
 
+class ImpossibleEditError(CheckpointError):
+    """An edit cannot be made on a checkpoint, for these problems."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(
+            "the checkpoint was made by another plan: "
+            + "; ".join(f"{each.path} {each.reason}" for each in problems),
+            hint=_remedies(problems),
+            paths=[each.path for each in problems],
+        )
+        self.problems = problems
+
+
 def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     """Take back the last edit in the metadata, if no batch of it has been logged.
 
@@ -163,7 +176,7 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
     if _bound(old) == _bound(plan):
         return birth
     if problems := list(problems_of(edit_between(old, plan), birth.generations, given)):
-        raise _impossible(problems)
+        raise ImpossibleEditError(problems)
     return _edited(birth, old, plan)
 
 
@@ -189,15 +202,6 @@ def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[Problem]:
                 f"would have to be read again: {why}",
                 "Read a copy of its topic by a new input beside it",
             )
-
-
-def _impossible(problems: Sequence[Problem]) -> CheckpointError:
-    return CheckpointError(
-        "the checkpoint was made by another plan: "
-        + "; ".join(f"{each.path} {each.reason}" for each in problems),
-        hint=_remedies(problems),
-        paths=[each.path for each in problems],
-    )
 
 
 class Step(NamedTuple):
@@ -231,7 +235,7 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
     if between is None:
         return Step(found, after)
     if problems := list(unlogged(birth, plan, last)):
-        raise _impossible(problems)
+        raise ImpossibleEditError(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
             return Step(found, after)

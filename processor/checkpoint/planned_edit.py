@@ -1,19 +1,22 @@
 """Describe, before a start, what a run with a plan changes in a checkpoint, by its metadata."""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_description import all_new, described
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, Rescaled, StateSize
-from ikebana.processor.checkpoint.evolution import edit_to, evolved, resumed, unlogged
+from ikebana.processor.checkpoint.evolution import (
+    ImpossibleEditError,
+    edit_to,
+    evolved,
+    resumed,
+    unlogged,
+)
 from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.state_figures import StateFigures
-from ikebana.processor.planning.edits import Edit
-from ikebana.processor.planning.edits_problems import problems as problems_of
+from ikebana.processor.planning.edits_problems import Problem
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.source_offset import SourceOffset
 
@@ -37,12 +40,12 @@ def planned(
         return all_new(plan, location)
     edit = edit_to(birth, plan)
     offset = None if logged is None else logged.offset
-    refused = tuple(_refused(birth, plan, edit, offset or birth.start))
+    after, refused = _after(birth, plan, offset or birth.start)
     parts: tuple[PartPlan, ...] = ()
     state: StateSize | None = None
     if edit is not None:
         parts, state = described(edit, plan, refused, figures)
-    edited = bool(refused) or evolved(birth, plan) != birth
+    edited = bool(refused) or after != birth
     if not edited:
         # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
@@ -67,15 +70,14 @@ def _as_before(part: PartPlan) -> PartPlan:
     return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part
 
 
-def _refused(birth: Birth, plan: Plan, edit: Edit | None, last: SourceOffset) -> Iterator[Refused]:
+def _after(birth: Birth, plan: Plan, last: SourceOffset) -> tuple[Birth, tuple[Refused, ...]]:
+    """The metadata with the plan, and why a run would refuse it, if it would."""
+    after, problems = birth, list[Problem]()
     try:
-        evolved(birth, plan)
+        after = evolved(birth, plan)
+        problems += unlogged(birth, plan, last) if last.batch >= 0 else ()
+    except ImpossibleEditError as error:
+        problems += error.problems
     except CheckpointError as error:
-        problems = [] if edit is None else list(problems_of(edit, birth.generations, plan))
-        for each in problems:
-            yield Refused(each.path, each.reason, each.remedy)
-        if not problems:
-            yield Refused("", error.message, error.hint or "")
-        return
-    for each in unlogged(birth, plan, last) if last.batch >= 0 else ():
-        yield Refused(each.path, each.reason, each.remedy)
+        return after, (Refused("", error.message, error.hint or ""),)
+    return after, tuple(Refused(each.path, each.reason, each.remedy) for each in problems)

@@ -33,13 +33,13 @@ def with_credentials(command: Command) -> Command:
         "--tls-ca",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Who has signed the server's certificate, if the system does not know; PEM.",
+        help="The authority that signed the server's certificate, if the system lacks it; PEM.",
     )
     @click.option(
         "--tls-cert",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Our certificate with its key, if the server asks for one; PEM.",
+        help="The certificate to show, with its key, if the server asks for one; PEM.",
     )
     @functools.wraps(command)
     def made(

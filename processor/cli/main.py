@@ -32,6 +32,7 @@ _COMMANDS = {
     "compact": ("compact", "Compact output topics to snapshots, so that they need not grow."),
     "errors": ("errors", "List a pipeline's errors that stand now."),
     "state": ("state", "List, verify and read a checkpoint, offline."),
+    "recover": ("recover", "Make a lost checkpoint anew, from the pipeline's topics."),
     "rescale": ("rescale", "Rewrite a checkpoint for another number of shards."),
     "prepare": ("prepare", "Make later starts of `run` faster on this machine, once."),
     "broker": ("broker", "Start an embedded Kafka broker."),

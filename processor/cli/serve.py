@@ -80,17 +80,22 @@ class _Retain(click.ParamType[object]):
 @click.option(
     "--anyone",
     is_flag=True,
-    help="Answer on another address than this machine's own without asking who it is.",
+    help="Answer at addresses that other machines reach without asking who reads.",
 )
-@click.option("--tls-cert", metavar="FILE", type=_FILE, help="Answer over TLS; PEM.")
 @click.option(
-    "--tls-key", metavar="FILE", type=_FILE, help="The key, if --tls-cert has none; PEM."
+    "--tls-cert", metavar="FILE", type=_FILE, help="Answer over TLS with this certificate; PEM."
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=_FILE,
+    help="The key of the certificate, if --tls-cert has none; PEM.",
 )
 @click.option(
     "--tls-client-ca",
     metavar="FILE",
     type=_FILE,
-    help="Ask clients for a certificate that one of these has signed; PEM.",
+    help="Ask clients for a certificate that one of these authorities has signed; PEM.",
 )
 @click.option(
     "--probes",
@@ -111,7 +116,7 @@ class _Retain(click.ParamType[object]):
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
     show_default=True,
-    help="The time of a SQL query.",
+    help="The longest that a SQL query may take.",
 )
 @click.option(
     "--sql-memory",
@@ -119,7 +124,7 @@ class _Retain(click.ParamType[object]):
     type=click.IntRange(min=16),
     default=1024,
     show_default=True,
-    help="The memory of a SQL query; two run at once.",
+    help="The most memory that a SQL query may take; two run at once.",
 )
 @click.option(
     "--ready-within",

@@ -43,7 +43,7 @@ _BINARY = ("parquet", "arrow")
     type=click.Choice(["json", "csv", "parquet", "arrow"]),
     default="json",
     show_default=True,
-    help="The others than json are tables: a column for each field of keys and values that are "
+    help="All but json are tables: a column for each field of keys and values that are "
     "JSON objects, as in `ikebana sql`, and the column count.  arrow is an Arrow stream.",
 )
 @connected("diff", *SINGLE_VALUE_FORMATS, *FACT_FORMATS)

@@ -58,8 +58,15 @@ class Rates:
 
 @click.command("top")
 @click.argument("address", metavar="URL|HOST:PORT")
-@click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=2.0)
-@click.option("--once", is_flag=True, help="Look for a second, print, and end.")
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="The time between two looks.",
+)
+@click.option("--once", is_flag=True, help="Watch for a second, print what was seen, and end.")
 @with_credentials
 def top_command(
     address: str,
@@ -70,7 +77,7 @@ def top_command(
 ) -> None:
     """Watch the run or the server whose --http is HOST:PORT: frontiers, lag, rates, keys.
 
-    Ctrl-C ends it.  Where the server does not answer, the last page stays, with a word on it.
+    Ctrl-C ends it.  Where the server does not answer, the last page stays, and says so.
 
     Exit status 0: ended.  1: it does not answer, or refuses.
     """

@@ -30,55 +30,57 @@ def address(value: str) -> tuple[str, int]:
 _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
+_OPTIONS = (
+    click.option(
+        "--http",
+        metavar="HOST:PORT",
+        type=address,
+        envvar="IKEBANA_HTTP",
+        help="Serve /metrics, /live, /ready and /console/ at this address. "
+        "[env: IKEBANA_HTTP; default: off]",
+    ),
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="IKEBANA_TOKEN_FILE",
+        help="Bearer tokens in a file, as `ikebana serve` takes them. Whoever sends one that may "
+        "see everything can look at the records that the console lists. "
+        "[env: IKEBANA_TOKEN_FILE; default: nobody]",
+    ),
+    click.option(
+        "--ready-within",
+        metavar="SECONDS",
+        type=_SECONDS,
+        default=60.0,
+        envvar="IKEBANA_READY_WITHIN",
+        help="/ready answers yes up to this lag plus the lateness and idle of the inputs. "
+        "[env: IKEBANA_READY_WITHIN; default: 60]",
+    ),
+    click.option(
+        "--stuck-after",
+        metavar="SECONDS",
+        type=_SECONDS,
+        envvar="IKEBANA_STUCK_AFTER",
+        help="/live answers no after this time without progress. "
+        f"[env: IKEBANA_STUCK_AFTER; default: {_BATCHES_UNTIL_STUCK} times run.max_batch]",
+    ),
+    click.option(
+        "--start-within",
+        metavar="SECONDS",
+        type=_SECONDS,
+        default=3600.0,
+        envvar="IKEBANA_START_WITHIN",
+        help="The same before the first batch is complete, which has to fetch the state. "
+        "[env: IKEBANA_START_WITHIN; default: 3600]",
+    ),
+)
+
+
 def watchable(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--http` and the limits of `/live` and `/ready` to a command."""
-    for option in reversed(
-        [
-            click.option(
-                "--http",
-                metavar="HOST:PORT",
-                type=address,
-                envvar="IKEBANA_HTTP",
-                help="Serve /metrics, /live, /ready and /console/ at this address. "
-                "[env: IKEBANA_HTTP; default: off]",
-            ),
-            click.option(
-                "--token-file",
-                metavar="FILE",
-                type=click.Path(path_type=Path),
-                envvar="IKEBANA_TOKEN_FILE",
-                help="Bearer tokens, as `ikebana serve` takes them: who sends one that may see "
-                "everything can look at the records that the console lists. "
-                "[env: IKEBANA_TOKEN_FILE; default: nobody]",
-            ),
-            click.option(
-                "--ready-within",
-                metavar="SECONDS",
-                type=_SECONDS,
-                default=60.0,
-                envvar="IKEBANA_READY_WITHIN",
-                help="/ready answers yes up to this lag plus the lateness and idle of the inputs. "
-                "[env: IKEBANA_READY_WITHIN; default: 60]",
-            ),
-            click.option(
-                "--stuck-after",
-                metavar="SECONDS",
-                type=_SECONDS,
-                envvar="IKEBANA_STUCK_AFTER",
-                help="/live answers no after this time without progress. "
-                f"[env: IKEBANA_STUCK_AFTER; default: {_BATCHES_UNTIL_STUCK} times run.max_batch]",
-            ),
-            click.option(
-                "--start-within",
-                metavar="SECONDS",
-                type=_SECONDS,
-                default=3600.0,
-                envvar="IKEBANA_START_WITHIN",
-                help="The same before the first batch is complete, which has to fetch the state. "
-                "[env: IKEBANA_START_WITHIN; default: 3600]",
-            ),
-        ]
-    ):
+    # The last option that is added is the first in the help text.
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 

@@ -21,12 +21,9 @@ from pydantic_core import ErrorDetails
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.configuring.document import Document
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
+from ikebana.processor.configuring.operator_kinds import KINDS
 from ikebana.processor.configuring.part import Part
-from ikebana.processor.configuring.pipeline_file import (
-    KINDS,
-    PipelineFile,
-    PlanPart,
-)
+from ikebana.processor.configuring.pipeline_file import PipelineFile, PlanPart
 from ikebana.processor.configuring.pipeline_yaml import read_yaml
 from ikebana.processor.configuring.settings import OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE, Placed, overlaid

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ikebana.processor.configuring.document import Document
 from ikebana.processor.configuring.pipeline_file import PipelineFile
-from ikebana.processor.configuring.sql_statement import SECTIONS, Statement, StatementError, read
+from ikebana.processor.configuring.sql_cursor import StatementError
+from ikebana.processor.configuring.sql_statement import SECTIONS, Statement, read
 from ikebana.processor.configuring.variables import Variables
 from ikebana.processor.linear.tokens import Token, tokens
 

@@ -16,14 +16,10 @@ from ikebana.codecs.formats import Format
 from ikebana.processor.configuring import values
 from ikebana.processor.configuring.input_part import ColumnPart
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
+from ikebana.processor.configuring.operator_kinds import KINDS, own_keys
+from ikebana.processor.configuring.operator_part import OperatorPart, StepPart
 from ikebana.processor.configuring.part import Part
-from ikebana.processor.configuring.pipeline_file import (
-    KINDS,
-    OperatorPart,
-    PipelineFile,
-    StepPart,
-    own_keys,
-)
+from ikebana.processor.configuring.pipeline_file import PipelineFile
 from ikebana.processor.configuring.settings import OWNED_KAFKA
 
 Schema = dict[str, Any]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from ikebana.processor.configuring.sql_cursor import Cursor, StatementError, named
 from ikebana.processor.linear.tokens import Token
 
 # Where each kind of statement belongs in the file.
@@ -46,15 +47,6 @@ _DEEPEST = 40
 Place = tuple[str, ...]
 
 
-class StatementError(Exception):
-    """A statement is refused; `at` is where in the text."""
-
-    def __init__(self, problem: str, at: int) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.at = at
-
-
 @dataclass(slots=True)
 class Statement:
     """What is known of a statement, also of one that is refused."""
@@ -79,178 +71,163 @@ def read(tokens: Sequence[Token], into: Statement) -> None:
 
 class _Reader:
     def __init__(self, tokens: Sequence[Token], into: Statement) -> None:
-        self._tokens = tokens
-        self._at = 0
+        self._cursor = Cursor(tokens)
         self._into = into
 
     def statement(self) -> None:
         """Read it from its first token on."""
-        into, first = self._into, self._tokens[0]
-        if not self._takes("CREATE"):
+        into, first = self._into, self._cursor.tokens[0]
+        if not self._cursor.takes("CREATE"):
             self._refuse_begin(first)
-        self._takes("MATERIALIZED")
-        kind = self._token("PIPELINE, SOURCE, VIEW, OPERATOR or SINK")
+        self._cursor.takes("MATERIALIZED")
+        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR or SINK")
         word = kind.text.upper()
         if word not in SECTIONS:
             self._refuse_begin(kind)
-        into.kind = word
-        into.name = self._long_name("a name")
+        into.kind, self._cursor.form = word, _FORMS[word]
+        into.name = self._cursor.long_name("a name")
         match word:
             case "PIPELINE":
-                if self._takes("WITH"):
+                if self._cursor.takes("WITH"):
                     into.section = self._options(())
             case "SOURCE":
                 self._source()
             case "VIEW":
                 self._view()
             case "OPERATOR":
-                self._expect("WITH")
+                self._cursor.expect("WITH")
                 into.section = self._options(())
             case _:
                 self._sink()
-        if self._at < len(self._tokens):
-            self._refuse('";" or the end')
+        if self._cursor.at < len(self._cursor.tokens):
+            self._cursor.refuse('";" or the end')
 
     def _source(self) -> None:
         columns: dict[str, object] = {}
-        if self._next_is("("):
-            self._into.places["columns",] = self._tokens[self._at].at
+        if self._cursor.next_is("("):
+            self._into.places["columns",] = self._cursor.tokens[self._cursor.at].at
             columns = self._columns()
-        self._expect("FROM")
-        self._expect("KAFKA")
+        self._cursor.expect("FROM")
+        self._cursor.expect("KAFKA")
         given = self._options(())
         self._into.section = {**({"columns": columns} if columns else {}), **given}
 
     def _view(self) -> None:
-        if self._next_is("("):
+        if self._cursor.next_is("("):
             raise StatementError(
                 "a view has the names of its query's columns; write SELECT … AS name",
-                self._tokens[self._at].at,
+                self._cursor.tokens[self._cursor.at].at,
             )
-        given = self._options(()) if self._takes("WITH") else {}
-        self._expect("AS")
-        first = self._token("a query")
+        given = self._options(()) if self._cursor.takes("WITH") else {}
+        self._cursor.expect("AS")
+        first = self._cursor.token("a query")
         self._into.places["sql",] = first.at
-        self._into.query = first.at, self._tokens[-1].end
+        self._into.query = first.at, self._cursor.tokens[-1].end
         self._into.section = given
-        self._at = len(self._tokens)
+        self._cursor.at = len(self._cursor.tokens)
 
     def _sink(self) -> None:
-        self._expect("FROM")
-        self._into.places["from",] = self._place()
-        source = self._long_name("the name of a view")
-        self._expect("INTO")
-        self._expect("KAFKA")
+        self._cursor.expect("FROM")
+        self._into.places["from",] = self._cursor.place()
+        source = self._cursor.long_name("the name of a view")
+        self._cursor.expect("INTO")
+        self._cursor.expect("KAFKA")
         self._into.section = {"from": source, **self._options(())}
 
     def _columns(self) -> dict[str, object]:
         """Columns with their types, which are DuckDB's to judge."""
         found: dict[str, object] = {}
-        self._expect("(")
+        self._cursor.expect("(")
         while True:
-            at = self._place()
-            name = self._name("a column")
-            if name.upper() == "PRIMARY" and self._next_is("KEY"):
+            at = self._cursor.place()
+            name = self._cursor.name("a column")
+            if name.upper() == "PRIMARY" and self._cursor.next_is("KEY"):
                 raise StatementError(
                     "a source says what its key is as an option: FROM KAFKA (…, key = (…))", at
                 )
             place = ("columns", name)
             self._note(place, at, is_new=name not in found)
             found[name] = self._type(place)
-            if self._ends():
+            if self._cursor.ends():
                 return found
 
     def _type(self, place: Place) -> object:
-        first = self._token("a type")
+        first = self._cursor.token("a type")
         depth, last = 0, first
-        self._at -= 1
-        while self._at < len(self._tokens):
-            token = self._tokens[self._at]
+        self._cursor.at -= 1
+        while self._cursor.at < len(self._cursor.tokens):
+            token = self._cursor.tokens[self._cursor.at]
             if depth == 0 and (token.text in (",", ")") or token.text.upper() == "ENCODING"):
                 break
             depth += (token.text == "(") - (token.text == ")")
             last = token
-            self._at += 1
+            self._cursor.at += 1
         if last is first and first.text in (",", ")"):
-            self._at -= 1
-            self._refuse("a type")
-        kind = "".join(self._between(first, last))
-        if not self._takes("ENCODING"):
+            self._cursor.at -= 1
+            self._cursor.refuse("a type")
+        kind = _between(self._cursor.tokens, first, last)
+        if not self._cursor.takes("ENCODING"):
             return kind
         return {"type": kind, "encoding": self._value((*place, "encoding"), 0)}
-
-    def _between(self, first: Token, last: Token) -> list[str]:
-        """The text of tokens, with a space where there was any."""
-        own = [each for each in self._tokens if first.at <= each.at <= last.at]
-        return [
-            each.text if number == 0 or own[number - 1].end == each.at else f" {each.text}"
-            for number, each in enumerate(own)
-        ]
 
     def _options(self, within: Place, depth: int = 0) -> dict[str, object]:
         """Options in parentheses; their names may have dots and dashes."""
         found: dict[str, object] = {}
-        self._expect("(")
-        if self._takes(")"):
+        self._cursor.expect("(")
+        if self._cursor.takes(")"):
             return found
         while True:
-            at = self._place()
-            name = self._long_name("the name of an option")
+            at = self._cursor.place()
+            name = self._cursor.long_name("the name of an option")
             place = (*within, name)
             self._note(place, at, is_new=name not in found)
-            self._expect("=")
+            self._cursor.expect("=")
             found[name] = self._value(place, depth)
-            if self._ends():
+            if self._cursor.ends():
                 return found
 
     def _value(self, place: Place, depth: int) -> object:
-        if self._next_is("("):
+        if self._cursor.next_is("("):
             return self._in_parentheses(place, depth)
-        token = self._token("a value")
+        token = self._cursor.token("a value")
         match token.kind:
             case "string_const":
                 self._into.texts.add(place)
                 return _text(token)
             case "numeric_const":
                 return self._number(token, "")
-            case "operator" if token.text == "-" and self._next_kind() == "numeric_const":
-                return self._number(self._token("a number"), "-")
+            case "operator" if token.text == "-" and self._cursor.next_kind() == "numeric_const":
+                return self._number(self._cursor.token("a number"), "-")
             case "identifier" | "keyword":
                 if token.text.upper() in ("TRUE", "FALSE"):
                     return token.text.upper() == "TRUE"
-                self._refuse_tail(token)
-                return _named(token)
-        self._at -= 1
-        self._refuse("a value")
+                self._cursor.refuse_tail(token)
+                return named(token)
+        self._cursor.at -= 1
+        self._cursor.refuse("a value")
 
     def _in_parentheses(self, place: Place, depth: int) -> object:
         """A list of values, or options if "=" stands behind the first word."""
         if depth == _DEEPEST:
-            raise StatementError(f"nested more than {_DEEPEST} levels deep", self._place())
-        ahead = self._tokens[self._at + 1 : self._at + 20]
+            raise StatementError(f"nested more than {_DEEPEST} levels deep", self._cursor.place())
+        ahead = self._cursor.tokens[self._cursor.at + 1 : self._cursor.at + 20]
         words = [each for each in ahead if each.text not in (".", "-")]
         is_options = len(words) > 1 and words[0].kind in ("identifier", "keyword")
         if is_options and any(each.text == "=" for each in ahead[: _end_of_name(ahead)]):
             return self._options(place, depth + 1)
         found: list[object] = []
-        self._expect("(")
-        if self._takes(")"):
+        self._cursor.expect("(")
+        if self._cursor.takes(")"):
             return found
         while True:
             of_item = (*place, str(len(found)))
-            self._into.places[of_item] = self._place()
+            self._into.places[of_item] = self._cursor.place()
             found.append(self._value(of_item, depth + 1))
-            if self._ends():
+            if self._cursor.ends():
                 return found
 
-    def _ends(self) -> bool:
-        """Take what stands between the parts of a list, or ends it."""
-        if not self._takes(",") and not self._next_is(")"):
-            self._refuse('"," or ")"')
-        return self._takes(")")
-
     def _number(self, token: Token, sign: str) -> object:
-        self._refuse_tail(token)
+        self._cursor.refuse_tail(token)
         text = sign + token.text.replace("_", "")
         try:
             return int(text)
@@ -261,69 +238,11 @@ class _Reader:
         except ValueError:
             raise StatementError(f"{token.text} is no number", token.at) from None
 
-    def _refuse_tail(self, token: Token) -> None:
-        """Refuse what goes on directly behind a value, such as the s of 10s."""
-        if self._at < len(self._tokens):
-            after = self._tokens[self._at]
-            if after.text not in (",", ")"):
-                raise StatementError(
-                    f"put the value that begins with {token.text} in single quotes", token.at
-                )
-
     def _note(self, place: Place, at: int, *, is_new: bool) -> None:
         if is_new:
             self._into.places[place] = at
         else:
             self._into.repeated.append((place, at))
-
-    # Tokens.
-
-    def _name(self, wanted: str) -> str:
-        token = self._token(wanted)
-        if token.kind not in ("identifier", "keyword"):
-            self._at -= 1
-            self._refuse(wanted)
-        return _named(token)
-
-    def _long_name(self, wanted: str) -> str:
-        """A name that may have dots and dashes without being quoted."""
-        name = self._name(wanted)
-        while self._next_is(".", "-"):
-            name += self._token("").text + self._name("the rest of a name")
-        return name
-
-    def _token(self, wanted: str) -> Token:
-        if self._at == len(self._tokens):
-            self._refuse(wanted)
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _next_is(self, *texts: str) -> bool:
-        return self._at < len(self._tokens) and self._tokens[self._at].text.upper() in texts
-
-    def _next_kind(self) -> str:
-        return self._tokens[self._at].kind if self._at < len(self._tokens) else ""
-
-    def _takes(self, word: str) -> bool:
-        found = self._next_is(word)
-        self._at += found
-        return found
-
-    def _expect(self, word: str) -> None:
-        if not self._takes(word):
-            self._refuse(f'"{word}"')
-
-    def _place(self) -> int:
-        """Where the next token is."""
-        rest = self._tokens[self._at :]
-        return rest[0].at if rest else self._tokens[-1].end
-
-    def _refuse(self, wanted: str) -> NoReturn:
-        rest = self._tokens[self._at :]
-        found = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
-        form = _FORMS.get(self._into.kind)
-        remedy = f"; its form is {form}" if form else ""
-        raise StatementError(f"must have {wanted} where {found}{remedy}", self._place())
 
     def _refuse_begin(self, token: Token) -> NoReturn:
         word = token.text.upper()
@@ -338,20 +257,21 @@ class _Reader:
         raise StatementError(problem, token.at)
 
 
+def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
+    """The text from one token to another, with a space where there was any."""
+    own = [each for each in tokens if first.at <= each.at <= last.at]
+    return "".join(
+        each.text if number == 0 or own[number - 1].end == each.at else f" {each.text}"
+        for number, each in enumerate(own)
+    )
+
+
 def _end_of_name(ahead: Sequence[Token]) -> int:
     """How many tokens a name with dots and dashes has, and the one behind it."""
     at = 1
     while at + 1 < len(ahead) and ahead[at].text in (".", "-"):
         at += 2
     return at + 1
-
-
-def _named(token: Token) -> str:
-    if not token.text.startswith('"'):
-        return token.text
-    if len(token.text) < 2 or not token.text.endswith('"'):
-        raise StatementError("this name in double quotes has no end", token.at)
-    return token.text[1:-1].replace('""', '"')
 
 
 def _text(token: Token) -> str:

@@ -62,6 +62,8 @@ class Marker(msgspec.Struct, frozen=True):
     * `waiting`: the number of updates held for later times, as `batch.waiting` counts them.
     * `noted`: some of the records that were late, have drifted or made errors.
     * `filling`: the progress in an edit of the plan, if one is being filled.
+    * `large`: the outputs with more at the time of an edit than a batch should write; `writes`:
+      those of which a portion was written, which is not in `counts`, and is not published yet.
     """
 
     checkpoint: str
@@ -89,6 +91,8 @@ class Marker(msgspec.Struct, frozen=True):
     waiting: int = 0
     filling: FillProgress | None = None
     noted: list[Noted] = []
+    large: list[str] = []
+    writes: list[str] = []
 
 
 def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
@@ -115,6 +119,11 @@ def hydrated_in(found: Sequence[Marker], batch: int, shards: int) -> frozenset[s
     if len(found) < shards or any(marker.batch != batch for marker in found):
         return frozenset()
     return frozenset.intersection(*(frozenset(marker.hydrated) for marker in found))
+
+
+def large_in(found: Sequence[Marker], batch: int) -> frozenset[str]:
+    """Find the outputs with more at an edit's time in some shard than a batch should write."""
+    return frozenset(name for marker in found if marker.batch == batch for name in marker.large)
 
 
 def replaced(pipeline: str, own: int, newer: int) -> Refusal:

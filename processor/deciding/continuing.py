@@ -50,7 +50,7 @@ def verdict(
     if last is None:
         return Refusal(
             Reason.NO_MARKER,
-            f'topic "{holder.plan.markers_topic}" has lost the marker of shard {shard}',
+            f'topic "{holder.plan.markers_topic}" has lost the commit record of shard {shard}',
             "Make the topic compacted, without a retention, and writable by nobody else, and "
             "start with a new checkpoint and new output topics.",
         )
@@ -78,7 +78,7 @@ def verdict(
         return Refusal(
             Reason.OTHER_STATE,
             f"shard {shard} of checkpoint {last.checkpoint} is at version {state.version}, but "
-            f"its marker of batch {last.batch} names version {last.manifest.version}",
+            f"its commit record of batch {last.batch} names version {last.manifest.version}",
             _ROLLED_BACK,
         )
     return Compute(state)

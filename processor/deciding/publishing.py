@@ -1,6 +1,7 @@
 """Make the progress records of a batch from the markers of its shards."""
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ikebana.codecs.progress import ProgressRecord, add_times
@@ -26,12 +27,14 @@ def closings(
     ends: Mapping[str, dict[int, int]],
     new: Collection[str] = (),
     begin: int = 0,
+    before: Mapping[str, dict[int, int]] = MappingProxyType({}),
 ) -> list[Closing]:
     """Make what to publish for each output of a batch that all shards have committed.
 
     `ends` has, by topic and partition, offsets after the batch's last commit, so all of its
     updates lie before them.  The first interval of `new` outputs begins at `begin`, wherever
-    their operators begin: the times before are closed, and empty.
+    their operators begin: the times before are closed, and empty.  Outputs of which only a portion
+    was written have the ends that were published `before`, and none if nothing was.
     """
     first = batch[0]
     found = []
@@ -45,7 +48,9 @@ def closings(
             lower=begin if output.name in new else lower,
             upper=upper,
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
-            ends=ends[output.topic],
+            ends=before.get(output.name, {})
+            if output.name in first.writes
+            else ends[output.topic],
             promise=planner.promise(plan, output),
         )
         times: dict[int, int] = {}

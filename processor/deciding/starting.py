@@ -18,11 +18,12 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 
 _RESCALED = (
-    "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote."
+    "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote. "
+    "Or it was lost and recovered: to the folder where `ikebana recover` has made it anew."
 )
 _RESTORE = (
-    "Restore the newest files of the checkpoint, or start with a new checkpoint and new output "
-    "topics."
+    "Restore the newest files of the checkpoint. If they are lost, move this one away, and make "
+    "it anew with `ikebana recover`. Or start with a new checkpoint and new output topics."
 )
 
 
@@ -108,13 +109,14 @@ def lease_refusal(
             Reason.PIPELINE_OF_ANOTHER_CHECKPOINT,
             f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
             f'to {birth.id}, according to topic "{plan.markers_topic}"',
-            "Set run.checkpoint to the location of that checkpoint. If it was deleted, start "
-            "with a new pipeline name and new output topics.",
+            "Set run.checkpoint to the location of that checkpoint. If it was deleted, make it "
+            "anew with `ikebana recover`, or start with a new pipeline name and new output "
+            "topics.",
         )
     if before.epoch > birth.epoch:
         return Refusal(
             Reason.RESCALED_SINCE,
-            f"checkpoint {birth.id} was rescaled {before.epoch} times when pipeline "
+            f"checkpoint {birth.id} was rescaled or recovered {before.epoch} times when pipeline "
             f"{plan.name!r} last ran, but the one at run.checkpoint only {birth.epoch} times",
             _RESCALED,
         )
@@ -148,7 +150,7 @@ def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal
             f'output topic "{output.topic}" belongs to another checkpoint '
             f"({last.checkpoint}, pipeline {last.pipeline!r}), not to {birth.id}",
             "Set run.checkpoint to the location of that checkpoint, or name new output topics "
-            "(if it was deleted, its topics cannot be continued).",
+            "(if it was deleted, only `ikebana recover` can continue its topics).",
         )
     if last is not None and last.batch > logged.batch:
         yield _rolled_back(f'the progress of "{output.topic}"', last.batch, found)
@@ -215,7 +217,7 @@ def _of_no_marker(found: History, shard: int) -> Iterator[Refusal]:
         yield Refusal(
             Reason.NO_MARKER,
             f"checkpoint {found.birth.id} has committed batch {committed}, but shard {shard} "
-            f'has no marker in "{found.plan.markers_topic}": these are not the topics that '
+            f'has no commit record in "{found.plan.markers_topic}": these are not the topics that '
             "it was made with",
             "The topic was deleted, or these are other brokers, such as one with temporary "
             "data that was started anew (`ikebana broker --data DIR` keeps them). Use the "
@@ -229,18 +231,18 @@ def _of_marker(found: History, shard: int, marker: Marker) -> Iterator[Refusal]:
     if marker.checkpoint != birth.id or marker.epoch > birth.epoch:
         yield Refusal(
             Reason.MARKER_OF_ANOTHER_CHECKPOINT,
-            f'the markers in "{found.plan.markers_topic}" are those of checkpoint '
-            f"{marker.checkpoint} after {marker.epoch} rescalings, but run.checkpoint has "
-            f"{birth.id} after {birth.epoch}",
+            f'the commit records in "{found.plan.markers_topic}" are those of checkpoint '
+            f"{marker.checkpoint} after {marker.epoch} rescalings or recoveries, but "
+            f"run.checkpoint has {birth.id} after {birth.epoch}",
             _RESCALED,
         )
     if marker.batch > logged.batch:
-        yield _rolled_back(f"the marker of shard {shard}", marker.batch, found)
+        yield _rolled_back(f"the commit record of shard {shard}", marker.batch, found)
     if marker.batch < logged.committed:
         yield Refusal(
             Reason.MARKER_BEHIND,
-            f"checkpoint {birth.id} has committed batch {logged.committed}, but the marker of "
-            f'shard {shard} in "{found.plan.markers_topic}" is of batch {marker.batch}',
+            f"checkpoint {birth.id} has committed batch {logged.committed}, but the commit record "
+            f'of shard {shard} in "{found.plan.markers_topic}" is of batch {marker.batch}',
             "The topic has lost records, or the checkpoint has run on other brokers. Use those, "
             "or start with a new checkpoint and new output topics.",
         )

@@ -1,4 +1,4 @@
-"""Find the records of the loopback topic that no batch will read again."""
+"""Find the records of the exchange topic that no batch will read again."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping

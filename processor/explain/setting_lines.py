@@ -15,7 +15,7 @@ _USER_INFO = re.compile(r"user\.info", re.IGNORECASE)
 def setting_lines(plan: Plan, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield pairs of a setting and its value."""
     yield "shards", f"{settings.shards}, one task and one transaction each in every micro-batch"
-    yield "markers", f"topic {plan.markers_topic}"
+    yield "commit records", f"topic {plan.markers_topic}"
     yield "checkpoint", _shown(settings.checkpoint)
     heartbeat = f"{settings.heartbeat_s:g} s" if settings.heartbeat_s else "none"
     if plan.time == "offset":

@@ -1,7 +1,8 @@
 """Restart a query after failures that may pass by themselves, with pauses and a limit.
 
-The pauses double from a second to a minute with each restart within an hour.  The number of
-restarts is limited, so that a failure that always comes again ends the run.
+The pauses double from a second to a minute with each restart, until an attempt has lasted longer
+than the longest pause.  The number of restarts within an hour is limited, so that a failure that
+always comes again ends the run.
 """
 
 from collections import deque
@@ -20,15 +21,22 @@ class Restarts:
     def __init__(self, most: int) -> None:
         self._most = most
         self._times: deque[float] = deque()
+        self._in_a_row = 0
 
-    def pause_s(self, now_s: float) -> float | None:
-        """Count a restart and return the pause before it; None if the limit is reached."""
+    def pause_s(self, now_s: float, lasted_s: float = 0.0) -> float | None:
+        """Count a restart and return the pause before it; None if the limit is reached.
+
+        `lasted_s` says how long the attempt before has lasted.
+        """
+        if lasted_s > _LONGEST_PAUSE_S:
+            self._in_a_row = 0
         while self._times and self._times[0] <= now_s - WINDOW_S:
             self._times.popleft()
         if len(self._times) >= self._most:
             return None
         self._times.append(now_s)
-        return min(_LONGEST_PAUSE_S, 2.0 ** (len(self._times) - 1))
+        self._in_a_row += 1
+        return min(_LONGEST_PAUSE_S, 2.0 ** min(self._in_a_row - 1, 10))
 
 
 class Failed(Exception):
@@ -55,12 +63,14 @@ def persistently(
     exception than `Failed` is raised at once.
     """
     while True:
+        begun_s = clock.monotonic()
         try:
             return attempt()
         except Failed as failed:
             cause = failed.__cause__
             assert isinstance(cause, Exception)
-        pause_s = restarts.pause_s(clock.monotonic())
+        now_s = clock.monotonic()
+        pause_s = restarts.pause_s(now_s, now_s - begun_s)
         if pause_s is None:
             raise cause
         tell(cause, pause_s)

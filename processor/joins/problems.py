@@ -61,7 +61,7 @@ def order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Itera
         elif sorted(order) != sorted(others):
             yield part, f"must name each of {', '.join(others)} once"
         elif told[alias] > 1:
-            yield part, f"is told {told[alias]} times"
+            yield part, f"is given {told[alias]} times"
         elif not join.cartesian and joined is not None:
             known = {aliases.index(alias)}
             for other in order:

@@ -11,14 +11,13 @@ This is not a way to run Kafka in production.
 
 import fcntl
 import os
-import re
 import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
@@ -29,7 +28,20 @@ from confluent_kafka.admin import AdminClient
 from ikebana.arrangements.folders import private_folder
 from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.ground.java import find_java
-from ikebana.processor.kafka.broker_format import META, format_folder, is_formatted, random_id
+from ikebana.processor.kafka.broker_files import (
+    LOGS,
+    NODE,
+    OWN_SETTINGS,
+    PROPERTIES,
+    java_command,
+    write_files,
+)
+from ikebana.processor.kafka.broker_format import (
+    cluster_id_of,
+    format_folder,
+    is_formatted,
+    random_id,
+)
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
 from ikebana.processor.kafka.broker_security import CERTIFIED, SASL, Security
 from ikebana.processor.kafka.leash import leashed
@@ -39,48 +51,6 @@ _FORMAT_TIMEOUT_S = 600
 _START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 30
 
-_NODE = 1
-# The subfolder of the data folder with the broker's logs.
-_LOGS = "kafka"
-
-_LOG4J_FILE = """\
-appender.stdout.type = Console
-appender.stdout.name = stdout
-appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = %d %p %c{1}: %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.stdout.ref = stdout
-"""
-
-# One short-lived node: start fast, stay small.  The C1 compiler alone starts in 1.8 s
-# instead of 2.5 s and halves the CPU time of a start.
-_JVM_OPTIONS = (
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-Dlog4j2.configurationFile=log4j2.properties",
-)
-
-_DEFAULT_SETTINGS = {
-    "auto.create.topics.enable": "false",
-    # A killed broker is let back in when its session has ended: 9 s by default.
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
-    "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.backoff.ms": "500",
-    # Allocated at the start; the default of 128 MB is a quarter of our heap.
-    "log.cleaner.dedupe.buffer.size": "16777216",
-    "message.max.bytes": "67108864",
-    "num.io.threads": "4",
-    "num.network.threads": "2",
-    "offsets.topic.num.partitions": "4",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "4",
-    "transaction.state.log.replication.factor": "1",
-}
-
 
 class Broker:
     """One node of Kafka over a data folder, which can be started and stopped repeatedly.
@@ -89,6 +59,9 @@ class Broker:
     them.  A broker may not be used by several threads at once.  Most private methods are the
     steps of a start, in their order.
     """
+
+    jvm_options: Sequence[str] = ()
+    """Options of the broker's JVM beside the usual ones."""
 
     def __init__(
         self,
@@ -118,7 +91,7 @@ class Broker:
         self._security = security
         self._java = java
         self._lib = lib
-        self._logs = data / _LOGS
+        self._logs = data / LOGS
         self._leash: subprocess.Popen[bytes] | None = None
         self._lock: IO[bytes] | None = None
 
@@ -190,32 +163,9 @@ class Broker:
             ) from err
 
     def _write_files(self) -> None:
-        # Paths are relative to the data folder, so that no character in its name can
-        # mean anything to a properties file or to a list of folders.
-        controller_port = free_port()
-        listeners = ",".join(f"{name}://{at}" for name, at in self.listeners.items())
-        settings = {
-            **_DEFAULT_SETTINGS,
-            **(self._security.settings() if self._security is not None else {}),
-            **self._settings,
-            "advertised.listeners": listeners,
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"{_NODE}@127.0.0.1:{controller_port}",
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "log.dirs": _LOGS,
-            "node.id": str(_NODE),
-            "process.roles": "broker,controller",
-        }
-        properties = self.data / "broker.properties"
-        # The file of a secured broker has passwords and a private key.
-        properties.touch(mode=0o600)
-        properties.write_text(
-            "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items()))
-        )
-        (self.data / "log4j2.properties").write_text(_LOG4J_FILE)
-
-    def _java_command(self, main: str, *arguments: str) -> list[str]:
-        return [str(self._java), *_JVM_OPTIONS, "-cp", f"{self._lib}/*", main, *arguments]
+        secured = {} if self._security is None else self._security.settings()
+        settings = {**secured, **self._settings}
+        write_files(self.data, self.listeners, free_port(), settings)
 
     def _format(self) -> None:
         # Kafka writes the file of ids last, so an interrupted format is done again.
@@ -225,12 +175,11 @@ class Broker:
             # These settings change the features, so the cached file does not apply.
             self._run_storage_tool(random_id())
         else:
-            format_folder(self._logs, self._lib, _NODE, self._run_storage_tool)
+            format_folder(self._logs, self._lib, NODE, self._run_storage_tool)
 
     def _run_storage_tool(self, cluster_id: str) -> None:
-        command = self._java_command(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "broker.properties"
-        )
+        arguments = "format", "-t", cluster_id, "-c", PROPERTIES
+        command = java_command(self._java, self._lib, "kafka.tools.StorageTool", *arguments)
         with self.log_file.open("ab") as log:
             try:
                 status = subprocess.run(
@@ -248,7 +197,9 @@ class Broker:
             raise self._not_started(f"the data folder was not formatted, exit status {status}")
 
     def _launch(self) -> None:
-        command = self._java_command("kafka.Kafka", "broker.properties")
+        command = java_command(
+            self._java, self._lib, "kafka.Kafka", PROPERTIES, options=self.jvm_options
+        )
         with self.log_file.open("ab") as log:
             self._leash, self.pid = leashed(command, self.data, log)
         if self.pid is None:
@@ -256,7 +207,7 @@ class Broker:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        cluster_id = self._cluster_id()
+        cluster_id = cluster_id_of(self._logs)
         # Another broker may listen on the port: only the cluster id identifies ours.
         client = AdminClient(
             {
@@ -282,11 +233,6 @@ class Broker:
             raise self._not_started(f"it ended with status {status}")
         raise self._not_started(f"not ready within {_START_TIMEOUT_S} s")
 
-    def _cluster_id(self) -> str:
-        text = (self._logs / META).read_text(errors="replace")
-        found = re.search(r"^cluster\.id=(.*)$", text, re.MULTILINE)
-        return found[1].strip() if found else ""
-
     def _not_started(self, fact: str) -> BrokerError:
         return BrokerError(
             f"could not start a broker at {self.bootstrap_servers}: {fact}; "
@@ -311,21 +257,6 @@ class Broker:
             self._lock = None
 
 
-# The settings that the embedded broker controls; callers may set all others.
-_OWN_SETTINGS = frozenset(
-    {
-        "advertised.listeners",
-        "controller.listener.names",
-        "controller.quorum.voters",
-        "listeners",
-        "log.dir",
-        "log.dirs",
-        "node.id",
-        "process.roles",
-    }
-)
-
-
 @contextmanager
 def running(
     data: Path | None = None,
@@ -346,7 +277,7 @@ def running(
         ConfigError: `settings` has a setting that the embedded broker controls.
     """
     settings = {} if settings is None else settings
-    if owned := sorted(_OWN_SETTINGS & settings.keys()):
+    if owned := sorted(OWN_SETTINGS & settings.keys()):
         raise ConfigError(f"cannot set {', '.join(owned)}: the embedded broker decides these")
     if port is not None and not _is_free(port):
         raise BrokerError(
@@ -370,11 +301,6 @@ def running(
         broker.stop()
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _escaped(value: str) -> str:
-    """Escape a value for a properties file."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def free_port() -> int:

@@ -10,6 +10,7 @@ ids.
 import base64
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,14 @@ def format_folder(folder: Path, lib: Path, node: int, tool: Callable[[str], None
     }
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
     _write(folder / META, text.encode())
+
+
+def cluster_id_of(folder: Path) -> str:
+    """Read the id of the cluster that a folder of logs was formatted for; "" if it has none."""
+    found = re.search(
+        r"^cluster\.id=(.*)$", (folder / META).read_text(errors="replace"), re.MULTILINE
+    )
+    return found[1].strip() if found else ""
 
 
 def random_id() -> str:

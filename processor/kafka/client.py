@@ -51,6 +51,15 @@ AWAY = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    # While replicas come and go.
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.LISTENER_NOT_FOUND,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    # librdkafka forgets a broker that metadata do not name for a while, and what it was asked.
+    KafkaError._DESTROY_BROKER,
 }
 # Errors of a client that asks a former leader, because it remembers the time before an outage.
 _STALE = {
@@ -129,7 +138,7 @@ def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
             )
         case KafkaError._SSL:
             return AccessError(
-                f"no TLS with the brokers at {servers}: {reason}",
+                f"cannot agree on TLS with the brokers at {servers}: {reason}",
                 hint="Check kafka's security.protocol, ssl.ca.location or ssl.ca.pem, and "
                 "the client's certificate if the brokers ask for one.",
             )
@@ -229,7 +238,7 @@ def _refused(
         )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(
-            f"run.max_batch is {timeout_s:.0f} s, brokers do not let transactions last so long",
+            f"run.max_batch is {timeout_s:.0f} s, and the brokers end transactions before that",
             hint="Lower run.max_batch, or raise transaction.max.timeout.ms on the brokers.",
         )
     return None

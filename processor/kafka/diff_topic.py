@@ -5,12 +5,16 @@ batch.  Reading starts at a snapshot, at the beginning, or at the last closed ba
 waits for a pipeline: call `closed` again for batches that are closed later.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
+from ikebana.codecs import diff
+from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
@@ -223,13 +227,13 @@ class DiffTopic:
         ):
             updated = self._updates(portion)
             if middle:
-                within: list[PlacedUpdate] = []
+                within: list[list[PlacedUpdate]] = []
                 for updates in updated:
                     history, rest = diff_reader.split_history(portion.batches[0], updates)
-                    within += rest
+                    within.append(rest)
                     yield history
-                updated, middle = iter([within]), False
-            for batch in diff_reader.split(portion, chain.from_iterable(updated)):
+                updated, middle = iter(within), False
+            for batch in diff_reader.split(portion, updated):
                 self._last = batch.progress
                 self.yielded_at = self._records_at.pop(batch.progress.batch, self.yielded_at)
                 yield batch
@@ -307,15 +311,16 @@ class DiffTopic:
                 yield progress_record(message, SourceError), message.offset()
 
     def _updates(self, portion: Portion) -> Iterator[list[PlacedUpdate]]:
+        """Read a portion, as lists of updates of one partition each, in order of offsets."""
         ends = portion.ends()
         self._require(ends)
         ranges = [
             Range(self.topic, partition, portion.starts.get(partition, 0), end)
             for partition, end in ends.items()
         ]
-        for _, messages in self._reader.read(ranges):
+        for (topic, partition, *_), messages in self._reader.read(ranges):
             if self._messages is None:
-                yield [self._decoded(message) for message in messages]
+                yield decoded(topic, partition, messages)
             else:
                 read = self._messages.read
                 yield [u for m in messages for u in read((m.partition(), m.offset()), *_told(m))]
@@ -333,13 +338,43 @@ class DiffTopic:
                     hint="The topic was deleted and made anew, or lost its end.",
                 )
 
-    def _decoded(self, message: Message) -> PlacedUpdate:
-        at = message.partition(), message.offset()
-        return diff_reader.decode(self.topic, at, *_told(message))
-
     def _ends_by(self, ask: _Ask) -> dict[int, int]:
         partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions
         return ask(self._admin, {self.topic: partitions})[self.topic]
+
+
+def decoded(topic: str, partition: int, messages: Sequence[Message]) -> list[PlacedUpdate]:
+    """Decode messages of one partition of a diff topic, in order.
+
+    Raises:
+        SourceError: a record is no update in the `diff` format.
+    """
+    read = diff.read_headers
+    values = [message.value() for message in messages]
+    try:
+        marks = [read(message.headers()) for message in messages]
+    except DecodeError:
+        marks = []
+    if None in values or not marks:
+        # This finds the record that is none, and says why.
+        return [
+            diff_reader.decode(topic, (partition, message.offset()), *_told(message))
+            for message in messages
+        ]
+    rows = zip(
+        [message.key() for message in messages],
+        values,
+        [time for time, _ in marks],
+        [change for _, change in marks],
+        repeat(partition),
+        [message.offset() for message in messages],
+        strict=False,
+    )
+    return list(map(_placed, rows))
+
+
+# As `PlacedUpdate._make`, in a third of the time.
+_placed: Callable[[tuple[Any, ...]], PlacedUpdate] = partial(tuple.__new__, PlacedUpdate)
 
 
 def _told(message: Message) -> _Told:

@@ -156,7 +156,7 @@ class Inputs:
         )
 
     def hops(self, batch: int, shards: int) -> Mapping[int, int]:
-        """Read the ends of the exchange topic (loopback) after a batch, by shard."""
+        """Read the ends of the exchange topic after a batch, by shard."""
         topic = self._plan.loopback_topic
         return self._hopped.after(batch, lambda: loopback.ends(self._admin, topic, shards))
 

@@ -51,9 +51,9 @@ def shards_of(partitions: int) -> int:
     return partitions - 1
 
 
-def last_marker(reader: Reader, topic: str, shard: int) -> Marker | None:
-    """Read the last committed marker of a shard."""
-    return last_record(reader, topic, partition_of(shard), Marker)
+def last_marker(reader: Reader, topic: str, shard: int, end: int | None = None) -> Marker | None:
+    """Read the last committed marker of a shard; `end` is that of `last_record`."""
+    return last_record(reader, topic, partition_of(shard), Marker, end)
 
 
 def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
@@ -73,14 +73,20 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
     ]
 
 
-def last_lease(reader: Reader, topic: str) -> Lease | None:
-    """Read the last committed lease."""
-    return last_record(reader, topic, 0, Lease)
+def last_lease(reader: Reader, topic: str, end: int | None = None) -> Lease | None:
+    """Read the last committed lease; `end` is that of `last_record`."""
+    return last_record(reader, topic, 0, Lease, end)
 
 
-def last_record(reader: Reader, topic: str, partition: int, kind: type[Record]) -> Record | None:
-    """Read and decode the last committed record of a partition."""
-    message = last_message(reader, topic, partition)
+def last_record(
+    reader: Reader, topic: str, partition: int, kind: type[Record], end: int | None = None
+) -> Record | None:
+    """Read and decode the last committed record of a partition.
+
+    Who fences others, and acts on what it reads, has to give an `end` that it has asked for
+    since (`TransactionalProducer.end_of`): what readers are told otherwise may be old.
+    """
+    message = last_message(reader, topic, partition, end)
     return None if message is None else _decoded(message, kind)
 
 
@@ -95,13 +101,16 @@ def _decoded(message: Message, kind: type[Record]) -> Record:
         ) from None
 
 
-def last_message(reader: Reader, topic: str, partition: int) -> Message | None:
+def last_message(
+    reader: Reader, topic: str, partition: int, end: int | None = None
+) -> Message | None:
     """Read the last committed message of a partition, searching backwards from its end.
 
     The cost does not grow with the topic.  The caller has just fenced the writers of the
     partition, so no transaction is open before the high watermark.
     """
-    found = reader.tail(topic, partition, *reader.watermarks(topic, partition))
+    low, high = reader.watermarks(topic, partition)
+    found = reader.tail(topic, partition, low, high if end is None else end)
     return found[-1] if found else None
 
 

@@ -35,7 +35,7 @@ def create(
     existing: Mapping[str, Topic],
 ) -> bool:
     """Create missing topics and partitions; return whether any topic was missing."""
-    # An edit may still send through the loopback topic where the new plan has no exchange.
+    # An edit may still send through the exchange topic where the new plan has no exchange.
     for name, partitions in {plan.loopback_topic: shards, **by_shard(plan, shards)}.items():
         if name in existing and existing[name].partitions < partitions:
             topics.add_partitions(admin, name, partitions)

@@ -15,5 +15,5 @@ def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRe
     except DecodeError as error:
         raise refusal(
             f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",
-            hint="The topic holds what no ikebana of this version wrote.",
+            hint="Another version of ikebana, or another program, has written to the topic.",
         ) from None

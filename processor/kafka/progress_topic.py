@@ -1,6 +1,8 @@
 """Publish and read the progress of outputs."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from types import MappingProxyType
 
 from confluent_kafka.admin import AdminClient
 
@@ -31,19 +33,36 @@ def publish(
     found: Iterable[Marker],
     new: Collection[str] = (),
     begin: int = 0,
+    before: Mapping[str, dict[int, int]] = MappingProxyType({}),
 ) -> list[ProgressRecord]:
     """Publish the progress of a batch, from its markers, for all outputs in one transaction.
 
     `new` outputs have had no progress before, and begin at the time `begin`.  The end offsets
     are high watermarks taken after the batch's last commit returned: all of its updates lie
-    before them.
+    before them.  Of outputs that write a portion only, they are those of `before`.
     """
     described = topics.describe(admin, [output.topic for output in plan.published])
     partitions = {name: topic.partitions for name, topic in described.items()}
-    batch = closings(plan, list(found), topics.high_watermarks(admin, partitions), new, begin)
+    ends = topics.high_watermarks(admin, partitions)
+    batch = closings(plan, list(found), ends, new, begin, before)
     with lease.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
             for message in progress_messages(output, record.lower, record.upper, times):
                 enqueue(producer, output.topic, value=message)
     return [closing.record for closing in batch]
+
+
+def ends_before(
+    plan: Plan, settings: Mapping[str, str], found: Sequence[Marker]
+) -> dict[str, dict[int, int]]:
+    """Read the ends that were published last of the outputs of which a batch wrote a portion."""
+    if not found[0].writes:
+        return {}
+    with closing(Reader(settings)) as reader:
+        last = {
+            output.name: last_progress(reader, output.progress_topic)
+            for output in plan.published
+            if output.name in found[0].writes
+        }
+    return {name: dict(record.ends) for name, record in last.items() if record is not None}

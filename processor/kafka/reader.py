@@ -8,6 +8,7 @@ range does, the reader waits, because the last stable offset moves only after a 
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from confluent_kafka import (
@@ -28,6 +29,11 @@ _BATCH = 10_000
 _FEW = 200
 _WAIT_S = 0.02
 _REQUEST_S = 10.0
+
+
+def _place(message: Message) -> tuple[str, int]:
+    """Return the topic and the partition of a message, or of an event."""
+    return message.topic(), message.partition()
 
 
 class DeletedError(SourceError):
@@ -81,18 +87,21 @@ class Reader:
                 messages = [] if message is None else [message]
             found: dict[tuple[str, int], list[Message]] = {}
             finished = set()
-            for message in messages:
-                at = message.topic(), message.partition()
+            for at, run in groupby(messages, _place):
                 wanted = left.get(at)
-                if (error := message.error()) is not None:
-                    if _at_the_end(error, wanted, message.offset()):
+                records = []
+                for message in run:
+                    if (error := message.error()) is None:
+                        records.append(message)
+                    elif _at_the_end(error, wanted, message.offset()):
                         finished.add(at)
-                elif wanted is not None:
-                    offset = message.offset()
-                    if offset < wanted.end:
-                        found.setdefault(at, []).append(message)
-                    if offset >= wanted.end - 1:
-                        finished.add(at)
+                if wanted is None or not records:
+                    continue
+                if records[-1].offset() >= wanted.end - 1:
+                    finished.add(at)
+                    records = [each for each in records if each.offset() < wanted.end]
+                if records:
+                    found.setdefault(at, []).extend(records)
             for at, held in found.items():
                 yield left[at], held
                 remaining -= len(held)

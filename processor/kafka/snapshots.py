@@ -132,5 +132,5 @@ class Snapshots:
         except DecodeError as error:
             raise SourceError(
                 f"cannot use {self.name}[{RECORDS}]@{offset}: {error.reason}",
-                hint="The topic holds what no ikebana of this version wrote.",
+                hint="Another version of ikebana, or another program, has written to the topic.",
             ) from None

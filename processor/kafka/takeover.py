@@ -124,22 +124,31 @@ class _Brokers:
         self._sink = {**settings.kafka, **settings.sink_kafka}
         self._admin = client.admin(settings.kafka)
         self._reader = Reader(settings.kafka)
+        self._holds = False
+        # By shard, an offset behind all that others have committed before they were fenced.
+        self._ends: dict[int, int] = {}
 
     def hold_lease(self) -> None:
         self.lease = self._transactions(markers.driver_id(self._birth.id))
+        self._holds = True
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
         return topics.describe(self._admin, names)
 
     def last_lease(self) -> Lease | None:
-        return markers.last_lease(self._reader, self._plan.markers_topic)
+        topic = self._plan.markers_topic
+        end = self.lease.end_of(topic, 0) if self._holds else None
+        return markers.last_lease(self._reader, topic, end)
 
     def fence(self, shard: int) -> _Claimant:
+        topic = self._plan.markers_topic
         fenced = self._transactions(markers.task_id(self._birth.id, shard))
-        return _Claimant(fenced, self._plan.markers_topic)
+        self._ends[shard] = fenced.end_of(topic, markers.partition_of(shard))
+        return _Claimant(fenced, topic)
 
     def last_marker(self, shard: int) -> Marker | None:
-        return markers.last_marker(self._reader, self._plan.markers_topic, shard)
+        end = self._ends.get(shard)
+        return markers.last_marker(self._reader, self._plan.markers_topic, shard, end)
 
     def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
         return shown(self._admin, self._reader, output, existing)

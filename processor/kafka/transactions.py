@@ -3,13 +3,17 @@
 The order makes it safe: first fence the former holder of the transactional id, *then* read
 what was committed, then begin a transaction.  Between reading and committing nobody else can
 commit without fencing us.
+
+What was committed is read up to an offset that `end_of` has asked for.  A broker that was
+replaced as a partition's leader, and has not heard of it, still answers readers: with the end
+and the records that the partition had then.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import OutputMessage
@@ -25,6 +29,8 @@ from ikebana.processor.kafka.client import (
 from ikebana.processor.rows.rows import KeyedUpdate
 
 _REQUEST_S = 10.0
+# The key of records that are only written for their offsets.
+_LOOK = b"look"
 _FENCED = {
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
@@ -78,6 +84,35 @@ class TransactionalProducer:
                 PATIENCE_S,
             )
         )
+
+    def end_of(self, topic: str, partition: int) -> int:
+        """Return an offset behind everything that was committed to a partition before this call.
+
+        It is that of a record, which is aborted.  Only the leader can have it acknowledged by
+        the other replicas, so a reader that comes this far has read all of it.
+
+        Raises:
+            FencedError: a newer holder of the transactional id has taken over.
+            AwayError: the brokers were away for too long.
+        """
+        told: list[Message] = []
+        self._begun_s = None
+        self._guarded(self._producer.begin_transaction)
+        self._begun_s = monotonic()
+        record = {"value": b"", "key": _LOOK, "partition": partition}
+        enqueue(self._producer, topic, **record, on_delivery=lambda _, m: told.append(m))
+        self._producer.flush(self._timeout_s)
+        self._guarded(
+            lambda: patiently(
+                lambda: self._producer.abort_transaction(_REQUEST_S),
+                f"transaction {self.id}",
+                PATIENCE_S,
+            )
+        )
+        if not told or told[0].error() is not None:
+            why = told[0].error().str() if told else "no answer"
+            raise AwayError(f"could not write to {topic}[{partition}]: {why}")
+        return int(told[0].offset())
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return their number."""

@@ -10,6 +10,7 @@ released as several updates.
 import operator
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from itertools import islice
 
 import msgspec
 
@@ -69,6 +70,32 @@ def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[Keyed
     if least < known or (least > known and (released or later)):
         store.put(_LEAST, _packed(least))
     return [KeyedUpdate(*at, diff) for at, total in due.items() for diff in pieces(total)]
+
+
+def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[KeyedUpdate], bytes]:
+    """Release about `most` of the updates of one time, in order of their places.
+
+    Return them, and the place at which the next portion starts; the first one starts at b"".
+    """
+    held, at = Part(store, _HELD), _packed(time)
+    found: list[KeyedUpdate] = []
+    released: list[bytes] = []
+    after = start
+    for place, entry in held.scan(at, start):
+        if len(found) >= most:
+            break
+        found += _held_by(place, entry)
+        released.append(place)
+        after = place[_TIME_BYTES:] + b"\x00"
+    for place in released:
+        held.delete(place)
+    return found, after
+
+
+def has_more(store: Store, time: int, most: int, start: bytes) -> bool:
+    """Whether more than `most` entries of one time lie at or after the place `start`."""
+    later = Part(store, _HELD).scan(_packed(time), start)
+    return next(islice(later, most, None), None) is not None
 
 
 def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:

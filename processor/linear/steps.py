@@ -87,42 +87,74 @@ def where(*conditions: str) -> Sql:
 
 
 def select(columns: Mapping[str, str] | None = None, **named: str) -> Sql:
-    """Replace the value by an object of these SQL expressions, by name."""
+    """Replace the value by an object of these SQL expressions, by name.
+
+    >>> select(amount="quantity * price").select
+    (('amount', 'quantity * price'),)
+    """
     return Sql(select=tuple({**(columns or {}), **named}.items()))
 
 
 def project(*columns: str) -> Sql:
-    """Keep only these columns of the value."""
+    """Keep only these columns of the value.
+
+    >>> project("product").select
+    (('product', '"product"'),)
+    """
     return Sql(select=tuple((name, _quoted(name)) for name in columns))
 
 
 def rekey(expression: str) -> Sql:
-    """Replace the key by a SQL expression; `{'a': a, 'b': b}` is a key of two columns."""
+    """Replace the key by a SQL expression; `{'a': a, 'b': b}` is a key of two columns.
+
+    >>> rekey("customer").key
+    'customer'
+    """
     return Sql(key=expression)
 
 
 def unnest(name: str, expression: str) -> Sql:
-    """Replace each datum by one for each element of a list, as a column of that name."""
+    """Replace each datum by one for each element of a list, as a column of that name.
+
+    >>> unnest("line", "lines").flat_map
+    ('line', 'lines')
+    """
     return Sql(flat_map=(name, expression))
 
 
 def valid_between(lower: str | None, upper: str | None) -> Sql:
-    """Keep data from `lower` (included) until `upper` (excluded), both SQL; None is no bound."""
+    """Keep data from `lower` (included) until `upper` (excluded), both SQL; None is no bound.
+
+    >>> valid_between("begins", None).valid_from
+    'begins'
+    """
     return Sql(valid_from=lower, valid_until=upper)
 
 
 def map_(function: Function) -> Call:
-    """Replace each datum by `function(data)`; data are pairs (key, value)."""
+    """Replace each datum by `function(data)`; data are pairs (key, value).
+
+    >>> map_("shop:renamed").function
+    'shop:renamed'
+    """
     return Call("map", function)
 
 
 def filter_(function: Function) -> Call:
-    """Keep the data for which `function(data)` is true."""
+    """Keep the data for which `function(data)` is true.
+
+    >>> filter_("shop:is_large").kind
+    'filter'
+    """
     return Call("filter", function)
 
 
 def flat_map(function: Function) -> Call:
-    """Replace each datum by all that `function(data)` yields."""
+    """Replace each datum by all that `function(data)` yields.
+
+    >>> flat_map("shop:lines").kind
+    'flat_map'
+    """
     return Call("flat_map", function)
 
 
@@ -130,6 +162,9 @@ def explode(function: Function) -> Call:
     """Replace each datum by the `(data, diff)` that `function(data)` yields.
 
     The diffs multiply that of the update; they may be zero or negative.
+
+    >>> explode("shop:weighted").kind
+    'explode'
     """
     return Call("explode", function)
 
@@ -142,12 +177,19 @@ def join_function(function: Function, *, moves_time: bool = True) -> Call:
     times are None.
 
     Source of the method: `join_function` of differential dataflow's `dogsdogsdogs`.
+
+    >>> join_function("shop:due").moves_time
+    True
     """
     return Call("join_function", function, moves_time)
 
 
 def negate() -> Negate:
-    """Negate every diff."""
+    """Negate every diff.
+
+    >>> negate()
+    Negate()
+    """
     return Negate()
 
 

@@ -3,7 +3,7 @@
 A tree is a value: what changes it returns another one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ikebana.processor.linear.syntax import Node, select_of, written
@@ -104,12 +104,3 @@ def conjuncts(node: Node | None) -> Iterator[Node]:
             yield from conjuncts(child)
     else:
         yield node
-
-
-def struct_text(fields: Iterable[tuple[str, str]]) -> str:
-    """SQL of a struct of named expressions."""
-    return (
-        "{"
-        + ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': {sql}" for name, sql in fields)
-        + "}"
-    )

@@ -171,7 +171,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
         if output.name in edit.added and output.topic in topics:
             yield Problem(
                 path,
-                f'writes to topic "{output.topic}", which has been of '
+                f'writes to topic "{output.topic}", which has been the topic of '
                 f'"{shown(topics[output.topic])}" in another format or under that name',
                 "Give it a topic that no output has had",
             )

@@ -66,6 +66,9 @@ class EventTime(msgspec.Struct, frozen=True):
 
     With the clock `transaction`, the topic `transactions` has the number of changes of each
     transaction, and the frontier passes a transaction when all of them have been read.
+
+    >>> EventTime(of="ordered", ahead_ms=5).latest(now_ms=100)
+    105
     """
 
     of: str | None = None

@@ -176,7 +176,7 @@ def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
 
     Rows of an upsert are in the shard of its key as long as no step changes the key.  Rows of
     an input in `mode: diffs` are sent to the shard of the key that its steps make.  All
-    others go through an exchange, which is the loopback topic.
+    others go through an exchange, which is the exchange topic.
     """
     sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
     for path in paths(plan, inlet.source):

@@ -59,7 +59,7 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
 
 
 def has_hops(plan: Plan) -> bool:
-    """Whether any updates go through the loopback topic."""
+    """Whether any updates go through the exchange topic."""
     return any(edge.hops for edge in edges(plan).values())
 
 

@@ -179,16 +179,10 @@ class Intake:
         found = self._messages.rows_at_once(messages, ignored)
         if found is None:
             found = list(self._messages.found(messages, origin, ignored))
-        dates: Sequence[int | str] = [times[at] for at, _ in found]
-        greatest, of_columns = None, False
-        latecomers: list[tuple[int, int]] = []
-        if self._event is not None:
-            of_columns = self._event.of_columns
-            dated = self._dated(found, messages, dating)
-            dates, greatest = dated.times, dated.greatest
-            ignored += Counter({"late": dated.late})
-            latecomers = [(messages[found[at][0]].offset, by) for at, by in dated.latecomers]
-        for (at, changes), time in zip(found, dates, strict=True):
+        dated = self._dated(found, messages, times, dating)
+        ignored += Counter({"late": dated.late})
+        of_columns = self._event is not None and self._event.of_columns
+        for (at, changes), time in zip(found, dated.times, strict=True):
             record: bytes | None = None
             if isinstance(changes, Bad):
                 record = changes.record
@@ -209,12 +203,23 @@ class Intake:
                 errors.append(KeyedUpdate(None, record, placed, 1))
         updates, strange = self._without_strange(updates, origins, messages, origin)
         by_branch, failed = through(self._branches, updates)
-        return Made(by_branch, errors + strange + failed, ignored, greatest, latecomers)
+        latecomers = [(messages[found[at][0]].offset, by) for at, by in dated.latecomers]
+        errors += strange + failed
+        return Made(by_branch, errors, ignored, dated.greatest, latecomers)
 
-    def _dated(self, found: Found, messages: Sequence[Message], dating: Dating | None) -> Dated:
-        """The event times of messages."""
-        assert self._event is not None and dating is not None, "event time without a batch"  # noqa: PT018
-        return self._event.of_rows(*_rows_to_date(found, messages), dating)
+    def _dated(
+        self,
+        found: Found,
+        messages: Sequence[Message],
+        times: Sequence[int],
+        dating: Dating | None,
+    ) -> Dated:
+        """The event times of messages, or their own `times` without event time."""
+        if self._event is None:
+            return Dated([times[at] for at, _ in found])
+        assert dating is not None, "event time without a batch"
+        bounds = dating.of([messages[at].offset for at, _ in found])
+        return self._event.of_rows(*_rows_to_date(found, messages), bounds)
 
     def _without_strange(
         self,

@@ -1,7 +1,7 @@
-"""Messages of an output's own topic, which an edit takes back: negated updates of the output.
+"""Messages of an output's own topic, which are taken back: negated updates of the output.
 
-They count at the last time that is closed when the edit begins, as all that is taken back, and go
-to the shard of their key, where what the new plan has in their place mostly comes to lie, too.
+They count as all that is taken back by an edit, or when the state is made anew, and go to the
+shard of their key, where what the new plan has in their place mostly comes to lie, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ def taken_back(
 
     Raises: SourceError, if a message has no updates of times before the edit's.
     """
-    facts = next(o.traits.facts for o in plan.outputs if o.name == piece.output)
+    facts = next(o.traits.facts for o in plan.published if o.name == piece.output)
     read = _update if facts is None else partial(_facts, facts())
     rows = [Updates([piece.output], [], [], [], [], counted=True) for _ in range(shards)]
     found = (update for message in messages for update in read(piece, message))
@@ -48,10 +48,10 @@ def _as_of(piece: OwnRange, updates: Iterable[KeyedUpdate]) -> Iterator[KeyedUpd
         if update.time >= piece.time:
             raise SourceError(
                 f"cannot take back {piece.topic}[{piece.partition}]: its time {update.time} is "
-                f"not before {piece.time}, at which the edit of the plan begins",
+                f"not before {piece.time}, where all that the pipeline has written ends",
                 hint="Something other than this pipeline has written to the topic.",
             )
-        yield update._replace(time=piece.time - 1)
+        yield update if update.time >= piece.open else update._replace(time=piece.at)
 
 
 def _update(piece: OwnRange, message: Message) -> list[KeyedUpdate]:

@@ -11,7 +11,7 @@ from ikebana.processor.linear.chain import Chain
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.messages import Message, Origin, record_of
 from ikebana.processor.rows.rows import KeyedUpdate, Partial
-from ikebana.processor.timing.event_time import Bounds, Dating, EventTimes
+from ikebana.processor.timing.event_time import Dating, EventTimes
 
 
 @dataclass(slots=True)
@@ -141,9 +141,7 @@ def date(
         for at, value in enumerate(decoded.values)
     ]
     clocks = [by_offset[offset].timestamp for offset in decoded.offsets]
-    bounds = [Bounds(dating.lower, dating.latest)] * len(rows)
-    if dating.judged:
-        bounds = [dating.at(offset) for offset in decoded.offsets]
+    bounds = dating.of(decoded.offsets)
     dated = event.of_rows(decoded.keys, rows, clocks, bounds)
     times = decoded.times = []
     placed: list[int] = []

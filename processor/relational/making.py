@@ -52,6 +52,13 @@ class Relation:
         """The type of a column, or of the key."""
         return self.types.get(column, self.key)
 
+    def free_column(self, name: str) -> str:
+        """A name that no column has: this one, or this one with underscores behind it."""
+        taken = {column.lower() for column in self.types}
+        while name in taken:
+            name += "_"
+        return name
+
 
 class Known:
     """The inputs and operators of a pipeline that others may be made of.

@@ -18,7 +18,7 @@ _COUNT = "n"
 
 def distinct(making: Making, source: Relation, what: str = "distinct") -> Relation:
     """Each row once, as often as it may be there; the row is its own key."""
-    count = _free(_COUNT, source)
+    count = source.free_column(_COUNT)
     # A count below zero is of rows that have been retracted more often than inserted.
     once = Sql(where=(f"{quoted(count)} > 0",))
     return making.reduce(source, what, _by_row(source), [(count, "count(*)")], once)
@@ -71,7 +71,7 @@ def _of_two(
 ) -> Relation:
     """Both sides together, each row marked by its side; the counts say what is left of it."""
     left, right = alike(making, (left, right))
-    side = _free("side", left)
+    side = left.free_column("side")
     marked = [
         making.select(
             each, f"{operation}.{name}", [*((c, quoted(c)) for c in left.types), (side, mark)]
@@ -79,7 +79,7 @@ def _of_two(
         for each, name, mark in ((left, "left", "true"), (right, "right", "NULL::BOOLEAN"))
     ]
     both = making.together(f"{operation}.both", *marked)
-    lefts, rows = _free("lefts", left), _free("rows", left)
+    lefts, rows = left.free_column("lefts"), left.free_column("rows")
     counts = [(lefts, f"count({quoted(side)})"), (rows, "count(*)")]
     in_left = f"greatest({quoted(lefts)}, 0)"
     in_right = f"greatest({quoted(rows)} - {quoted(lefts)}, 0)"
@@ -97,13 +97,6 @@ def _of_two(
 
 def _by_row(source: Relation) -> list[tuple[str, str, str]]:
     return [(name, quoted(name), kind) for name, kind in source.types.items()]
-
-
-def _free(name: str, source: Relation) -> str:
-    taken = {column.lower() for column in source.types}
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _listed(source: Relation) -> str:

@@ -60,7 +60,9 @@ def grouped(
             continue
         inner = [each for each in nodes(call["arguments"]) if is_aggregate(each)]
         if inner:
-            raise QueryError("an aggregate of an aggregate", inner[0].get("query_location"))
+            raise QueryError(
+                "an aggregate of an aggregate is not supported", inner[0].get("query_location")
+            )
         own = without(item.alias, call)
         parts = parts_of(own, lambda sql: types_of([sql], columns)[0])
         for text in parts.aggregates:

@@ -159,7 +159,7 @@ class Subqueries:
         for condition in conditions:
             if aliases_of(condition) - aliases:
                 raise QueryError(
-                    "a subquery that reads the query around the query around it is not supported",
+                    "a subquery that reads a query two levels around it is not supported",
                     condition.get("query_location"),
                 )
 

@@ -35,12 +35,12 @@ def hopping(making: Making, source: Relation, over: str, every: int, size: int) 
             "as long as size",
             "every",
         )
-    moment = _free("moment", source)
+    moment = source.free_column("moment")
     timed = _timed(making, source, over, moment)
     at = quoted(moment)
     last = f"({at} - (({at} % {every}) + {every}) % {every})"
     first = f"({last} - ((({size - 1} - ({at} - {last})) // {every}) * {every}))"
-    window = _free("window", source)
+    window = source.free_column("window")
     starts = f"[{last}]" if every == size else f"range({first}, {last} + 1, {every})"
     start = f"make_timestamp({quoted(window)})"
     end = f"make_timestamp({quoted(window)} + {size})"
@@ -60,7 +60,7 @@ def sessions(
     for column in partition:
         if column not in source.types:
             raise MakingError(f'there is no column "{column}"', "partition")
-    moment = _free("moment", source)
+    moment = source.free_column("moment")
     timed = _timed(making, source, over, moment)
     found = _sessions(making, timed, moment, gap, partition)
     row, of = "r", "s"
@@ -81,10 +81,10 @@ def _sessions(
     making: Making, timed: Relation, moment: str, gap: int, partition: Sequence[str]
 ) -> Relation:
     """The sessions of each partition, in microseconds."""
-    times = _free("times", timed)
+    times = timed.free_column("times")
     by = [(name, quoted(name), timed.types[name]) for name in partition]
     listed = making.reduce(timed, "times", by, [(times, f"list({quoted(moment)})")])
-    ts, session = quoted(times), quoted(_free("session", timed))
+    ts, session = quoted(times), quoted(timed.free_column("session"))
     own = [(name, quoted(name)) for name in partition]
     starts = f"list_filter({ts}, lambda t_, i_: i_ = 1 OR t_ - {ts}[i_ - 1] >= {gap})"
     ends = f"list_filter({ts}, lambda t_, i_: i_ = len({ts}) OR {ts}[i_ + 1] - t_ >= {gap})"
@@ -93,7 +93,7 @@ def _sessions(
         "cut",
         Sql(select=(*own, (times, f"CAST({ts} AS BIGINT[])"))),
         Sql(
-            flat_map=(_free("session", timed), f"list_zip({starts}, {ends})"),
+            flat_map=(timed.free_column("session"), f"list_zip({starts}, {ends})"),
             select=(*own, (START, f"{session}[1]"), (END, f"{session}[2] + {gap}")),
         ),
     )
@@ -119,10 +119,3 @@ def _require(source: Relation) -> None:
     for name in (START, END):
         if name in {column.lower() for column in source.types}:
             raise MakingError(f'"{source.name}" has a column "{name}" already')
-
-
-def _free(name: str, source: Relation) -> str:
-    taken = {column.lower() for column in source.types}
-    while name in taken:
-        name += "_"
-    return name

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
+from ikebana.processor.rows.rebuilding import Rebuilding
 from ikebana.processor.rows.rows import Errors, Facts, Ignored, Seen, Truncate, Updates, Upserts
 
 SCHEMA = "label int, chunk binary"
@@ -23,7 +24,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     the same tick.
 
     * `adopted`: all shards have committed this batch already, so its records are not read again.
-    * `hops_from`: the offset, by shard, at which the batch begins to read the loopback topic.
+    * `hops_from`: the offset, by shard, at which the batch begins to read the exchange topic.
     * `hydrating`: the new joins that still lack rows from before they began, each with the time
       at which it begins; with `hydrates`, this batch gives them a portion of those rows, or of
       the state if it `fills`.
@@ -31,6 +32,9 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     * `editing`: the frontier of the edit of the plan that is in progress, 0 if none is; with
       `fills`, this batch takes a portion of the state through the old and the new plan, and if
       it is `filled`, the batch before has taken the last one.
+    * `writes`, `wrote`: the outputs that stand at the edit's time and write a portion, and those
+      that did in the batch before.
+    * `rebuilding`: the state that is made anew, of a checkpoint that was lost.
     * `edits`: how often the plan has been edited.
     * `began`: the joins that have begun at the frontier of the edit, with an earlier edit.
     """
@@ -52,6 +56,9 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     edits: int = 0
     began: tuple[str, ...] = ()
     filled: bool = False
+    writes: tuple[str, ...] = ()
+    wrote: tuple[str, ...] = ()
+    rebuilding: Rebuilding | None = None
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

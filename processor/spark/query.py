@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,7 @@ from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing import again
 from ikebana.processor.timing.reach import Standing
+from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.watching.batch_report import BatchReport, report
 
 _LOOK_EVERY_S = 0.1
@@ -97,33 +99,43 @@ class Running:
         return told and logged.batch == logged.committed
 
 
+class Callbacks(NamedTuple):
+    """What is called on the way.
+
+    `on_batch` gets each committed batch, and `on_step` the steps of the start.  `on_begin` is
+    called right before the query starts; from then on it has to be ended between two batches.  If
+    the plan or the number of shards differs from the last run, `on_edit` gets the changes.
+    `on_trigger` gets all triggers, also those that found nothing to do.
+    """
+
+    on_batch: Callable[[BatchReport], None]
+    on_step: Callable[[str], None]
+    on_begin: Callable[[], None]
+    on_edit: Callable[[EditPlan], None] = lambda _: None
+    on_trigger: Told | None = None
+
+
 def start(
     spark: Spark | GivenSpark,
     plan: Plan,
     settings: Settings,
+    callbacks: Callbacks,
     *,
     once: bool,
-    on_batch: Callable[[BatchReport], None],
-    on_step: Callable[[str], None],
-    on_begin: Callable[[], None],
-    on_edit: Callable[[EditPlan], None] = lambda _: None,
-    on_trigger: Told | None = None,
     own: int = 0,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
-    `opening.opened` says what comes before the query, and which plan it runs.  If the plan or the
-    number of shards differs from the last run, `on_edit` gets the changes.  `on_begin` is called
-    right before the query starts; from then on it has to be ended between two batches.
-    `on_trigger` also gets triggers that found nothing to do.  `own` is the incarnation that this
-    run had before it is restarted.
+    `opening.opened` says what comes before the query, and which plan it runs.  `own` is the
+    incarnation that this run had before it is restarted.
 
     Raises:
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
     # From here on the plan is sent to other processes.
-    found = opened(checked(plan).portable(), settings, on_step=on_step, on_edit=on_edit, own=own)
+    portable, on_step = checked(plan).portable(), callbacks.on_step
+    found = opened(portable, settings, on_step=on_step, on_edit=callbacks.on_edit, own=own)
     plan, birth, taken = found.plan, found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()
@@ -140,12 +152,13 @@ def start(
     local = settings.local_directory or _local_directory(spark, settings)
     job = _job(found, settings, labels, local, edit)
     # A query that only finishes something is over before there is anything to tell.
-    told = listen(running, on_trigger) if on_trigger and not found.finishes else None
+    on_trigger = None if found.finishes else callbacks.on_trigger
+    told = None if on_trigger is None else listen(running, on_trigger)
     on_step("starting the query")
-    on_begin()
+    callbacks.on_begin()
     ends = once or found.finishes
     # Where inputs were read from snapshots, nothing is known of the times before.
-    sink = _Sink(job, taken, settings, on_batch, begin=birth.begin)
+    sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
     parts = found.layout, stop, job, context.uiWebUrl, taken.waiting, told
     return Running(query, *parts, precedes=found.precedes)
@@ -181,8 +194,15 @@ def _source_config(
         finishes=found.finishes,
         exchanges=_exchanges(found.plan, edit),
         own_kafka=dict(settings.kafka),
-        read_back={} if edit is None else edit.read_back,
+        read_back=_read_back(found.plan, last, edit),
     )
+
+
+def _read_back(plan: Plan, last: SourceOffset, edit: Edit | None) -> dict[str, str]:
+    """The outputs that are read out of their own topics, by topic."""
+    if last.rebuilding is not None:
+        return {output.topic: output.name for output in plan.published}
+    return {} if edit is None else edit.read_back
 
 
 def _job(
@@ -209,7 +229,7 @@ def _job(
 
 
 def _exchanges(plan: Plan, edit: Edit | None) -> bool:
-    """Whether anything goes through the loopback topic; an edit also runs joins of before."""
+    """Whether anything goes through the exchange topic; an edit also runs joins of before."""
     return any(progress.has_hops(each) for each in (plan, *([edit.before] if edit else ())))
 
 
@@ -290,7 +310,13 @@ class _Sink:
         faults.point("before_progress", batch)
         if batch > self._published:
             progress_topic.publish(
-                job.plan, self._lease, self._admin, markers, self._new, self._begin
+                job.plan,
+                self._lease,
+                self._admin,
+                markers,
+                self._new,
+                self._begin,
+                progress_topic.ends_before(job.plan, job.kafka, markers),
             )
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)

@@ -83,7 +83,6 @@ _LOCAL_FILES = {
         "FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4
@@ -242,6 +241,8 @@ class Spark:
             for key, value in self._jvm.options.items():
                 builder = builder.config(key, value)
             session: SparkSession = builder.getOrCreate()
+            if is_local(self._settings.checkpoint):
+                write_no_checksums(session)
         except Exception as error:
             raise SparkStartError(
                 f"could not start Spark: {str(error).splitlines()[0]}", hint=self._kept_log()
@@ -275,6 +276,19 @@ class Spark:
         finally:
             if workers is not None:
                 workers.end(within_s)
+
+
+def write_no_checksums(session: SparkSession) -> None:
+    """Let the driver's JVM write files on this machine without checksum files beside them.
+
+    Hadoop has one object for local files, which all of the JVM share.  Its class has to stay:
+    Spark's state store copies files by it, and fails with another one.
+    """
+    files = session._jvm.org.apache.hadoop.fs.FileSystem.getLocal(
+        session._jsc.hadoopConfiguration()
+    )
+    files.setWriteChecksum(False)
+    files.setVerifyChecksum(False)
 
 
 def owners(settings: Settings) -> int:

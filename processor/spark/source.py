@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ikebana.codecs.snapshot_record import topic_of
-from ikebana.processor.deciding.commits import hydrated_in, replaced
+from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
 from ikebana.processor.kafka import client, inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
@@ -71,7 +71,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
 
     `adopted` is the digest of a batch that all shards have committed.  `released` are the parts
     of the state that no operator owns any more.  A run that `finishes` reads nothing, and makes
-    batches as long as anything is on its way.  With `exchanges`, there is a loopback topic to
+    batches as long as anything is on its way.  With `exchanges`, there is an exchange topic to
     read.  While the file `stop` exists, no batch is
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
     of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
@@ -169,17 +169,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._tell(last, look)
         now_ms = time.time_ns() // 1_000_000
         beats = self._beats.is_due(last.batch, last.upper, now_ms, time.monotonic())
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         minted = reclock.mint(
             config.plan,
             msgspec.structs.replace(last, topic_ids=found.ids),
             look,
-            limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            now_ms=now_ms,
-            heartbeat=self._target is None and beats,
-            first=first,
-            edits=config.edits,
-            standing=config.standing,
-            finishes=config.finishes,
+            reclock.Trigger(now_ms, most, self._target is None and beats, first),
+            reclock.Edited(config.edits, config.standing, config.finishes),
         )
         return minted if minted.batch != last.batch else None
 
@@ -221,10 +217,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             look = look._replace(known=known, closed=closed)
         if config.edits > last.edits:
             look = look._replace(own=own_reading.begun(config.own_kafka, config.read_back))
-        if last.hydrating or last.fills:
+        if last.hydrating or last.editing:
             reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)
-            look = look._replace(hydrated=hydrated_in(told, last.batch, shards))
+            look = look._replace(
+                hydrated=hydrated_in(told, last.batch, shards), large=large_in(told, last.batch)
+            )
         return found, look
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
@@ -236,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if known is None:
             return False
         look = look._replace(known={**look.known, **known})
-        found = reclock.mint(self._config.plan, last, look, limit=None, now_ms=0)
+        found = reclock.mint(self._config.plan, last, look, reclock.Trigger(0))
         return found.batch != last.batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
@@ -266,6 +264,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 edits=after.edits,
                 began=after.begun_at_edit,
                 filled=after.filled,
+                writes=tuple(after.writes),
+                wrote=tuple(after.wrote),
+                rebuilding=after.rebuilding and after.rebuilding.for_shards(),
             )
         )
         pieces: list[Slice] = []

@@ -57,18 +57,10 @@ def run(
         def start(on_begin: Callable[[], None], own: int) -> Running:
             # Its processes come up while we look at the topics.
             ours.begin()
-            running = query.start(
-                ours,
-                plan,
-                settings,
-                once=once,
-                on_batch=watcher.batch,
-                on_step=watcher.step,
-                on_edit=watcher.edit,
-                on_begin=on_begin,
-                on_trigger=on_trigger,
-                own=own,
+            callbacks = query.Callbacks(
+                watcher.batch, watcher.step, on_begin, watcher.edit, on_trigger
             )
+            running = query.start(ours, plan, settings, callbacks, once=once, own=own)
             on_start(running)
             if not running.precedes:
                 watcher.step("waiting for records")

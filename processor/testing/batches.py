@@ -9,8 +9,10 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.processor.batch import hops
+from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.batch.editing import Editing, output_intervals
+from ikebana.processor.batch.rebuilt import standing
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.evolution import (
     begun,
@@ -41,6 +43,7 @@ from ikebana.processor.reading.update_intake import intake_of
 from ikebana.processor.rows.envelope import Records, Tick, pack, unpack
 from ikebana.processor.rows.placing import owner_of
 from ikebana.processor.testing.looking import Asked, look_at
+from ikebana.processor.testing.recovery import after_loss
 from ikebana.processor.testing.restarts import Unfinished, born, rescaled
 from ikebana.processor.testing.topics import Topics
 from ikebana.processor.timing import again, own_topics, reclock
@@ -102,6 +105,9 @@ class Batches:
         self._most = exchange
         self._news = Learned([], [])
         self._hydrated: frozenset[str] = frozenset()
+        self._large: frozenset[str] = frozenset()
+        self._ahead: dict[str, dict[int, int]] = {}
+        """The ends before the first portion, of outputs that write what they get in portions."""
         self._unfinished: Unfinished | None = None
         self._schemas = found_schemas(schemas)
         self._open()
@@ -144,6 +150,24 @@ class Batches:
         if shards != before:
             self.stores = rescaled(self.stores, shards)
 
+    def _lose(self, written: Plan) -> None:
+        """Lose the checkpoint, and begin to make the state of a plan anew of the topics."""
+        last = self.last if self._unfinished is None else self._unfinished.after
+        self.plan = self._written = written
+        self.written.expect(written)
+        for topic in written.topics:
+            self.topics.create(topic)
+        self._begins = {t: dict.fromkeys(self.topics.ends(t), 0) for t in written.topics}
+        self._running, shards = self.plan, len(self.stores)
+        hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
+        parts = self.plan, self.topics, self.frontiers, self._begins, hops
+        self.last = after_loss(*parts, last.batch, last.upper)
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self._birth = self._next = self._unfinished = None
+        self._finishes, self._news = False, Learned([], [])
+        self._hydrated = self._large = frozenset()
+        self._ahead.clear()
+
     def _is_over(self) -> bool:
         """Whether what comes before the plan of now is done: it is finished, or has caught up."""
         if self._next is None or not is_settled(self.last):
@@ -182,16 +206,15 @@ class Batches:
                 begins=again.begins(plan, again.first_offsets(self._begins, before)),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 hydrated=self._hydrated,
+                large=self._large,
                 own=self._own(before),
             ),
-            limit=asked.limit,
-            now_ms=now_ms,
-            heartbeat=asked.heartbeat,
-            first=asked.first,
-            most_hops=self._most,
-            edits=0 if self._birth is None else self._birth.edits,
-            standing=self._standing(before),
-            finishes=self._finishes,
+            reclock.Trigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
+            reclock.Edited(
+                0 if self._birth is None else self._birth.edits,
+                self._standing(before),
+                self._finishes,
+            ),
         )
         if after.batch == before.batch:
             return None
@@ -219,11 +242,14 @@ class Batches:
                     store,
                     rows[shard],
                     intervals,
-                    hydrating=after.hydrating,
-                    hydrates=after.hydrates,
-                    released=() if after.fills else self.released,
-                    editing=self._editing(after),
-                    owns=owner_of(shard, len(self.stores)),
+                    Beside(
+                        hydrating=after.hydrating,
+                        hydrates=after.hydrates,
+                        released=() if after.fills else self.released,
+                        editing=self._editing(after),
+                        rebuilding=after.rebuilding,
+                        owns=owner_of(shard, len(self.stores)),
+                    ),
                 )
                 batch.computed(shard, made)
 
@@ -249,7 +275,10 @@ class Batches:
     def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
         """What a batch reads of the topics of outputs, by shard."""
         editing = self._editing(after)
-        for piece in own_topics.ranges(editing.edit.read_back if editing else {}, after):
+        outputs = editing.edit.read_back if editing else {}
+        if after.rebuilding is not None:
+            outputs = {output.topic: output.name for output in self._running.published}
+        for piece in own_topics.ranges(outputs, after):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
             given = [message for message in held if message is not None]
             for shard, chunk in taken_back(self._running, piece, given, len(self.stores)):
@@ -261,7 +290,16 @@ class Batches:
         if edit is None:
             return None
         began = frozenset(after.begun_at_edit)
-        return Editing(edit, after.editing, after.edits, after.fills, began, after.filled)
+        return Editing(
+            edit,
+            after.editing,
+            after.edits,
+            after.fills,
+            began,
+            after.filled,
+            frozenset(after.writes),
+            frozenset(after.wrote),
+        )
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
         """The rows that each shard gets in a batch."""
@@ -286,6 +324,7 @@ class Batches:
         """Publish the results of a batch from all shards."""
         intervals = again.intervals(self._running, batch.before, batch.after)
         closed = output_intervals(self._running, intervals, self._editing(batch.after))
+        closed = standing(closed, batch.after.rebuilding)
         news = Learned([], [])
         for made in emitted:
             news.seen.extend(made.seen)
@@ -294,12 +333,22 @@ class Batches:
                 self._exchange[at].append(pack(row))
         self._news = news
         self._hydrated = frozenset.intersection(*(frozenset(made.hydrated) for made in emitted))
+        self._large = frozenset(name for made in emitted for name in made.large)
         self.waiting = sum(made.waiting for made in emitted)
         messages = self.written.take(self._running, emitted, closed)
+        ends = {output.name: self.topics.ends(output.topic) for output in self._running.published}
         for output in self._running.published:
             for key, value, headers in messages[output.name]:
                 self.topics.send(output.topic, key, value, headers=headers)
             times = [u.time for made in emitted for u in made.updates[output.name]]
+            if output.name in batch.after.writes:
+                # Nobody is told of a portion.
+                self._ahead.setdefault(output.name, ends[output.name])
+                assert set(times) <= {batch.after.editing}, (output.name, times)
+                times = []
+            elif self._ahead.pop(output.name, None) is not None:
+                before = sum(made.written_before[output.name] for made in emitted)
+                times += [batch.after.editing] * before
             self._close(output, closed[output.name], batch.after.batch, times)
 
     def _close(self, output: Output, interval: Interval, batch: int, times: Sequence[int]) -> None:
@@ -308,7 +357,7 @@ class Batches:
         assert all(time in interval for time in times), (output.name, interval, times)
         self.frontiers[output.name] = interval.upper
         lower, upper, topic = interval.lower, interval.upper, output.topic
-        ends, count = self.topics.ends(topic), len(times)
+        ends, count = self._ahead.get(output.name, self.topics.ends(topic)), len(times)
         self.topics.publish(
             ProgressRecord("c", "p", topic, batch, lower, upper, count, ends, "changes")
         )

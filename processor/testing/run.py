@@ -139,6 +139,14 @@ class Run(Batches):
             )
         self._open()
 
+    def recover(self, pipeline: Plan | Planned | None = None) -> None:
+        """Lose the checkpoint, and go on as after `ikebana recover`, or as another pipeline.
+
+        The next batches make the state anew, and write what is missing to the outputs.
+        """
+        self._lose(self._written if pipeline is None else plan_of(pipeline))
+        self._open()
+
     def updates(self, output: str) -> list[Update[Any]]:
         """The updates of an output so far: `((key, value), time, diff)`, consolidated.
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.arrangements.frontier import Interval
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
@@ -33,11 +34,12 @@ def step_of(last: SourceOffset, look: Look, edits: int) -> EditStep:
         # A checkpoint without a batch has no state to fill from.
         return EditStep(last.upper, fills=last.upper > 0, goes_on=True)
     if last.fills:
-        # Without all that was in the loopback topic, a batch may have missed what is on its way.
+        # Without all that was in the exchange topic, a batch may have missed what is on its way.
         is_done = last.hydrates and FILLED in look.hydrated and not own_topics.left(last.own)
         return EditStep(last.editing, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
-    is_open = min(last.frontiers.values(), default=last.upper) <= last.editing
+    least = min(last.frontiers.values(), default=last.upper)
+    is_open = bool(last.writes) or least <= last.editing
     return EditStep(last.editing if is_open else 0, fills=False, goes_on=False)
 
 
@@ -45,6 +47,23 @@ def own_of(last: SourceOffset, look: Look, edits: int, limit: int | None, *, rea
     """What the batch after `last`, which fills, takes back out of the topics of outputs."""
     own = look.own if edits > last.edits else last.own
     return own_topics.advanced(own, limit if reads else 0)
+
+
+def writing(
+    plan: Plan, last: SourceOffset, look: Look, edit: EditStep, frontiers: Mapping[str, int]
+) -> list[str]:
+    """Find the outputs that could go on after the edit, and have too much for one batch.
+
+    `frontiers` are those of the operators after the batch.
+    """
+    if edit.fills or not edit.at or not look.large:
+        return []
+    begin = progress.beginning(last.frontiers)
+    of = {name: Interval(last.frontiers.get(name, begin), at) for name, at in frontiers.items()}
+    going_on = progress.output_intervals(plan, of)
+    return sorted(
+        name for name in look.large if name in going_on and going_on[name].upper > edit.at
+    )
 
 
 def without_former_parts(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:

@@ -73,8 +73,13 @@ class Dating(NamedTuple):
     latest: int | None
     judged: Sequence[Judged] = ()
 
-    def at(self, offset: int) -> Bounds:
-        """The bounds for the message at an offset."""
+    def of(self, offsets: Sequence[int]) -> list[Bounds]:
+        """The bounds for each of the messages at these offsets."""
+        if not self.judged:
+            return [Bounds(self.lower, self.latest)] * len(offsets)
+        return [self._at(offset) for offset in offsets]
+
+    def _at(self, offset: int) -> Bounds:
         place = bisect_right(self.judged, offset, key=attrgetter("first")) - 1
         if place >= 0 and offset <= (found := self.judged[place]).last:
             return Bounds(found.lower, found.latest)
@@ -90,8 +95,8 @@ class Dated(NamedTuple):
     """
 
     times: list[int | str]
-    late: int
-    greatest: int | None
+    late: int = 0
+    greatest: int | None = None
     ahead: Sequence[int] = ()
     latecomers: Sequence[tuple[int, int]] = ()
 
@@ -115,11 +120,9 @@ class EventTimes:
         keys: Sequence[bytes | None],
         rows: Sequence[bytes | None],
         clocks: Sequence[int | None],
-        bounds: Sequence[Bounds] | Dating,
+        bounds: Sequence[Bounds],
     ) -> Dated:
-        """Compute the times of rows; `clocks` are the timestamps of their messages.
-
-        `bounds` are those of each row, or of all.
+        """Compute the times of rows within their bounds; `clocks` are their messages' timestamps.
 
         A row is None for a tombstone, which has no columns.  Its time is the timestamp of its
         message, and does not move the frontier.
@@ -138,8 +141,6 @@ class EventTimes:
                 told[which[index]] = "event time is null" if begin is None else begin
             for index, _, reason in failed:
                 told[which[index]] = f"event time: {reason}"
-        if isinstance(bounds, Dating):
-            bounds = [Bounds(bounds.lower, bounds.latest)] * len(rows)
         return self._placed(told, own, bounds)
 
     def _placed(

@@ -23,7 +23,9 @@ Ends = Mapping[str, Mapping[int, tuple[int, int]]]
 class OwnRange(NamedTuple):
     """Offsets of an output's own topic, or of its snapshots, that a batch takes back.
 
-    All of its updates are of times before `time`, at which the edit begins.
+    All of its updates are of times before `time`, at which the edit begins, or the state that is
+    made anew.  Those of times before `open` are closed, and count at the time `at`; later ones
+    are taken back at their own times.
     """
 
     output: str
@@ -32,6 +34,8 @@ class OwnRange(NamedTuple):
     start: int
     end: int
     time: int
+    open: int
+    at: int
 
 
 def to_read(
@@ -82,4 +86,12 @@ def ranges(outputs: Mapping[str, str], after: SourceOffset) -> Iterator[OwnRange
     for topic, by in sorted(after.own.items()):
         for partition, at in sorted(by.items()):
             if at.to > at.start:
-                yield OwnRange(named[topic], topic, partition, at.start, at.to, after.editing)
+                name = named[topic]
+                yield OwnRange(name, topic, partition, at.start, at.to, *_times(name, after))
+
+
+def _times(name: str, after: SourceOffset) -> tuple[int, int, int]:
+    rebuilding, time = after.rebuilding, after.editing
+    if rebuilding is None:
+        return time, time, time - 1
+    return rebuilding.begin, rebuilding.stands[name], rebuilding.begin

@@ -7,7 +7,8 @@ reads and the ways to make times, `slices` what follows for each partition, and 
 an edit of the plan goes on.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -15,129 +16,229 @@ import msgspec
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.rebuilding import Rebuilding, under_way
 from ikebana.processor.timing.again import learned_again
 from ikebana.processor.timing.edit_steps import (
+    EditStep,
     at_their_ends,
     began,
     hydrating,
     own_of,
     step_of,
     without_former_parts,
+    writing,
 )
 from ikebana.processor.timing.input_times import InputTimes, topic_key
-from ikebana.processor.timing.own_topics import left
-from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
+from ikebana.processor.timing.own_topics import advanced, left
+from ikebana.processor.timing.source_offset import Own, Positions, SourceOffset, is_settled
 from ikebana.processor.timing.taking import Look, Taken, dated, timed
 
-# A message of the loopback topic has thousands of updates, so this is a large batch.
+# A message of the exchange topic has thousands of updates, so this is a large batch.
 MOST_HOPS = 400
+
+
+class Trigger(NamedTuple):
+    """What a trigger asks for: a batch of about `limit` records (None: all) at this time of day.
+
+    With a `heartbeat`, time moves on although nothing is read.  The `first` batch of a checkpoint
+    is minted in any case.  If the exchange topic has more than `most_hops` messages, a batch
+    takes a portion of them.
+    """
+
+    now_ms: int
+    limit: int | None = None
+    heartbeat: bool = False
+    first: bool = False
+    most_hops: int = MOST_HOPS
+
+
+class Edited(NamedTuple):
+    """How often the plan has been edited, and how a start goes on with the last edit.
+
+    The operators that are `standing` wait at the time of the edit until they have been filled
+    from the state; all others go on.  A run that `finishes` what is on its way reads nothing.
+    """
+
+    edits: int = 0
+    standing: Collection[str] = ()
+    finishes: bool = False
+
+
+NOT_EDITED = Edited()
 
 
 def mint(
     plan: Plan,
     last: SourceOffset,
     look: Look,
-    *,
-    limit: int | None,
-    now_ms: int,
-    heartbeat: bool = False,
-    first: bool = False,
-    most_hops: int = MOST_HOPS,
-    edits: int = 0,
-    standing: Collection[str] = (),
-    finishes: bool = False,
+    trigger: Trigger,
+    edited: Edited = NOT_EDITED,
 ) -> SourceOffset:
-    """Mint the next batch after `last`, of about `limit` records; `last` if there is none.
+    """Mint the next batch after `last`; it is `last` if there is none.
 
     There is a batch if there is anything to read, or while an operator is behind, in which case
     time may stand still.  These batches may read nothing:
 
-    * With ingest times, a `heartbeat` moves time on.
-    * The `first` batch of a checkpoint: Spark runs one in any case, and every shard needs its
+    * With ingest times, a heartbeat moves time on.
+    * The first batch of a checkpoint: Spark runs one in any case, and every shard needs its
       tick.
     * With ingest and offset times, the batch after new joins have been hydrated closes the time
       at which their old rows become visible.
 
-    If the loopback topic has more than `most_hops` messages, the batch takes a portion of them
-    and nothing else, and no operator that they go to moves.
-
-    `edits` is how often the plan has been edited.  After an edit, the operators that are
-    `standing` wait at its time until they have been filled from the state; all others go on.
-
-    The keywords are what a trigger, a start and an edit ask for.  A run that `finishes` what is
-    on its way reads nothing; there is no batch once all is settled.
+    A batch that takes a portion of the exchange topic takes nothing else, and no operator that
+    the messages go to moves.  A run that finishes has no batch any more once all is settled.
+    While the state is made anew, a batch reads no more than what that takes.
     """
-    if finishes and is_settled(last):
+    if edited.finishes and is_settled(last):
         return last
-    edit = step_of(last, look, edits)
-    before = last = without_former_parts(plan, last, edits)
-    at_ends = at_their_ends(plan, last, look.ends) if edits > last.edits else {}
-    if at_ends:
-        last = msgspec.structs.replace(last, positions={**last.positions, **at_ends})
-    hops = _hops(last, look, most_hops)
-    # Messages in the loopback topic may still belong to a new join's first time.
-    joins = hydrating(plan, last, look.hydrated if hops.all else frozenset())
-    taken = Taken({}, {}, last.upper, 0, {})
-    if not hops.all or (finishes and (edit.fills or plan.is_dated)):
-        # Only what is on its way.
-        pass
-    elif plan.is_dated:
-        taken = dated(plan, last, look, limit)
-    else:
-        # Rows from before a join are published when their time is closed, even if no records come.
-        closes = bool(last.hydrating) and not joins
-        beats = (heartbeat or first) and plan.time == "ingest"
-        shows = bool(edit.at) and not edit.fills
-        moves = closes or (not finishes and (shows or beats))
-        taken = timed(plan, last, look, 0 if finishes else limit, now_ms, moves=moves)
-    waits = {joined(plan).begins(join) for join in joins} | set(standing if edit.fills else ())
-    frontiers = progress.advance_frontiers(
-        progress.edges(plan), last.frontiers, taken.upper, all_hops=hops.all, standing=waits
-    )
-    begin = progress.beginning(last.frontiers)
-    own = own_of(before, look, edits, limit, reads=hops.all) if edit.fills else {}
-    positions, begins = _positions(last, taken), {**_begins(last, taken), **at_ends}
-    known = {**_read(_of(plan, {**last.known, **look.known})), **taken.known}
-    moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
-    # After hydration one more batch logs that it is complete.
-    goes_on = moved or taken.reads or taken.upper != last.upper or last.hydrating or joins
-    if hops.all and not goes_on and not first and not edit.goes_on:
-        return last
-    return SourceOffset(
-        batch=last.batch + 1,
-        lower=last.upper,
-        upper=taken.upper,
-        positions=positions,
-        plan=plan.fingerprint(),
-        frontiers=frontiers,
-        begins=begins,
-        firsts=_firsts(plan, before, begins),
-        topic_ids=last.topic_ids,
-        behind=taken.behind + left(own),
-        hops={**last.hops, **hops.to},
-        known=learned_again(plan, last, known, positions, taken.upper),
-        now=now_ms if plan.is_dated else 0,
-        hydrating=joins,
-        # Portions go through the loopback topic: no more of them before it is empty.
-        hydrates=(bool(joins) or edit.fills) and hops.all,
-        edits=max(edits, last.edits),
-        editing=edit.at,
-        fills=edit.fills,
-        began=began(last, frontiers, edit),
-        filled=last.fills and not edit.fills,
-        own=own,
-    )
+    batch = _Next.after(plan, last, look, trigger, edited)
+    taken = batch.taken()
+    frontiers = batch.frontiers(taken.upper)
+    writes = writing(plan, batch.last, look, batch.edit, frontiers)
+    if not trigger.first and not batch.goes_on(taken, frontiers, writes):
+        return batch.last
+    return batch.minted(taken, frontiers, writes)
 
 
 class _Hops(NamedTuple):
-    """The offsets, by shard, up to which a batch reads the loopback topic; whether that is all."""
+    """The offsets, by shard, up to which a batch reads the exchange topic; whether that is all."""
 
     to: dict[int, int]
     all: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """A batch that is being minted: what is asked for, and what follows before anything is read.
+
+    `before` is the last batch without what an edited plan no longer has; `last` is the same with
+    the positions `at_ends` of topics that an edit adds and reads from their ends.  `joins` are
+    those that are not hydrated yet, with the times at which they begin.
+    """
+
+    plan: Plan
+    look: Look
+    trigger: Trigger
+    edited: Edited
+    before: SourceOffset
+    last: SourceOffset
+    at_ends: Positions
+    edit: EditStep
+    hops: _Hops
+    joins: dict[str, int]
+    rebuilding: Rebuilding | None
+
+    @classmethod
+    def after(
+        cls, plan: Plan, last: SourceOffset, look: Look, trigger: Trigger, edited: Edited
+    ) -> "_Next":
+        """Take an edit into account, and choose the share of the exchange topic."""
+        rebuilding = under_way(last.rebuilding)
+        if rebuilding is not None:
+            look = look._replace(ends=rebuilding.readable(look.ends))
+            edited = edited._replace(finishes=False)
+            trigger = trigger._replace(heartbeat=False)
+        edit = step_of(last, look, edited.edits)
+        before = without_former_parts(plan, last, edited.edits)
+        at_ends = at_their_ends(plan, before, look.ends) if edited.edits > last.edits else {}
+        last = before
+        if at_ends:
+            last = msgspec.structs.replace(before, positions={**before.positions, **at_ends})
+        hops = _hops(last, look, trigger.most_hops)
+        # Messages in the exchange topic may still belong to a new join's first time.
+        joins = hydrating(plan, last, look.hydrated if hops.all else frozenset())
+        return cls(
+            plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilding
+        )
+
+    def taken(self) -> Taken:
+        """Choose the offsets of the input topics, and how far time goes with them."""
+        plan, last, edit, trigger = self.plan, self.last, self.edit, self.trigger
+        finishes = self.edited.finishes
+        if not self.hops.all or (finishes and (edit.fills or plan.is_dated)):
+            # Only what is on its way.
+            return Taken({}, {}, last.upper, 0, {})
+        if plan.is_dated:
+            return dated(plan, last, self.look, trigger.limit)
+        # Rows from before a join are published when their time is closed, even without records.
+        closes = bool(last.hydrating) and not self.joins
+        beats = (trigger.heartbeat or trigger.first) and plan.time == "ingest"
+        shows = bool(edit.at) and not edit.fills
+        moves = closes or (not finishes and (shows or beats))
+        if self.rebuilding is not None:
+            moves |= last.upper <= self.rebuilding.begin
+        limit = 0 if finishes else trigger.limit
+        return timed(plan, last, self.look, limit, trigger.now_ms, moves=moves)
+
+    def frontiers(self, upper: int) -> dict[str, int]:
+        """Advance the frontiers of all operators that do not wait for a join or an edit."""
+        waits = {joined(self.plan).begins(join) for join in self.joins}
+        if self.edit.fills:
+            waits |= set(self.edited.standing)
+        return progress.advance_frontiers(
+            progress.edges(self.plan),
+            self.last.frontiers,
+            upper,
+            all_hops=self.hops.all,
+            standing=waits,
+        )
+
+    def goes_on(self, taken: Taken, frontiers: Mapping[str, int], writes: Sequence[str]) -> bool:
+        """Whether anything is read, or anything moves, so that there is a batch at all."""
+        last = self.last
+        begin = progress.beginning(last.frontiers)
+        moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
+        # After hydration one more batch logs that it is complete.
+        is_under_way = bool(
+            last.hydrating or self.joins or last.writes or writes or self.rebuilding
+        )
+        goes_on = moved or taken.reads or taken.upper != last.upper or is_under_way
+        return goes_on or self.edit.goes_on or not self.hops.all
+
+    def minted(self, taken: Taken, frontiers: dict[str, int], writes: list[str]) -> SourceOffset:
+        """Compose the offset that is logged."""
+        plan, last, edit, all_hops = self.plan, self.last, self.edit, self.hops.all
+        own: Own = {}
+        if edit.fills:
+            limit = self.trigger.limit
+            own = own_of(self.before, self.look, self.edited.edits, limit, reads=all_hops)
+        positions, begins = _positions(last, taken), {**_begins(last, taken), **self.at_ends}
+        known = {**_read(_of(plan, {**last.known, **self.look.known})), **taken.known}
+        if (rebuilding := self.rebuilding) is not None:
+            own = advanced(last.own, self.trigger.limit if all_hops else 0)
+            is_level = all_hops and not left(own) and progress.is_level(frontiers)
+            rebuilding = rebuilding.after(positions, taken.upper, is_level=is_level)
+        return SourceOffset(
+            batch=last.batch + 1,
+            lower=last.upper,
+            upper=taken.upper,
+            positions=positions,
+            plan=plan.fingerprint(),
+            frontiers=frontiers,
+            begins=begins,
+            firsts=_firsts(plan, self.before, begins),
+            topic_ids=last.topic_ids,
+            behind=taken.behind + left(own),
+            hops={**last.hops, **self.hops.to},
+            known=learned_again(plan, last, known, positions, taken.upper),
+            now=self.trigger.now_ms if plan.is_dated else 0,
+            hydrating=self.joins,
+            # Portions go through the exchange topic: no more of them before it is empty.
+            hydrates=(bool(self.joins) or edit.fills) and all_hops,
+            edits=max(self.edited.edits, last.edits),
+            editing=edit.at,
+            fills=edit.fills,
+            began=began(last, frontiers, edit),
+            filled=last.fills and not edit.fills,
+            own=own,
+            writes=writes,
+            wrote=[name for name in last.writes if name not in writes],
+            rebuilding=rebuilding,
+        )
+
+
 def _hops(last: SourceOffset, look: Look, most: int) -> _Hops:
-    """Choose the offsets up to which the loopback topic is read: a share of each if many wait."""
+    """Choose the offsets up to which the exchange topic is read: a share of each if many wait."""
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
     if backlog > most:

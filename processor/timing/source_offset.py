@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ikebana.processor.planning import progress
+from ikebana.processor.rows.rebuilding import Rebuilding, under_way
 from ikebana.processor.timing.input_times import InputTimes
 
 # Left out of the digest while they are empty: markers of older checkpoints lack these fields.
@@ -23,6 +24,9 @@ _ADDED_LATER = (
     "filled",
     "firsts",
     "own",
+    "writes",
+    "wrote",
+    "rebuilding",
 )
 
 # By topic, by partition.
@@ -52,7 +56,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     * `firsts`: the first offsets that were read of topics that an edit has added.
     * `topic_ids`: the ids of the topics, by which a topic that was made anew is recognized.
     * `behind`: the number of offsets that are left for later batches.
-    * `hops`: the offsets up to which the loopback topic is read, by shard.
+    * `hops`: the offsets up to which the exchange topic is read, by shard.
     * `known`: the knowledge about inputs with times of their own.
     * `now`: the clock, if times are dated, else 0.
     * `hydrating`: the new joins that still lack rows from before they began, with the time at
@@ -65,7 +69,11 @@ class SourceOffset(msgspec.Struct, frozen=True):
       Several edits may be made at one frontier, one after the other.
     * `filled`: the batch after the last portion, from which on what stood at the edit's time
       goes on.
-    * `own`: while an edit fills, what it takes back out of the topics of outputs.
+    * `own`: while an edit fills, or the state is made anew, what is taken back out of the topics
+      of outputs.
+    * `writes`: the outputs that stand at the edit's time and write a portion of what they get at
+      it; `wrote`: those that did in the batch before, and are closed by this one.
+    * `rebuilding`: the state that is made anew, of a checkpoint that was lost.
     """
 
     batch: int
@@ -89,6 +97,9 @@ class SourceOffset(msgspec.Struct, frozen=True):
     filled: bool = False
     firsts: Positions = {}
     own: Own = {}
+    writes: list[str] = []
+    wrote: list[str] = []
+    rebuilding: Rebuilding | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that Spark logs."""
@@ -120,4 +131,5 @@ def is_settled(last: SourceOffset) -> bool:
     All portions of an earlier edit, and of new joins, are then done.  The time of the edit need
     not be closed: outputs hold its updates, and the next edit adds to them.
     """
-    return progress.is_level(last.frontiers) and not last.hydrating and not last.fills
+    is_under_way = last.hydrating or last.fills or last.writes or under_way(last.rebuilding)
+    return progress.is_level(last.frontiers) and not is_under_way

@@ -31,12 +31,13 @@ class Look(NamedTuple):
 
     * `ends`, `begins`: the last and the first offsets of the input topics; `begins` at least of
       the partitions that the last batch does not know.
-    * `hops`: the end offsets of the loopback topic, by shard.
+    * `hops`: the end offsets of the exchange topic, by shard.
     * `known`: the knowledge about inputs with times of their own.
     * `closed`: the progress records of diff topics, by input.
     * `hydrated`: the new joins that have all rows from before they began, and `FILLED` if the
       last batch has finished the portions of an edit.
     * `own`: what an edit that is to begin reads of the topics of outputs.
+    * `large`: the outputs that have more at the time of an edit than a batch should write.
     """
 
     ends: Positions
@@ -46,6 +47,7 @@ class Look(NamedTuple):
     closed: Mapping[str, Sequence[Closed]] = {}
     hydrated: Set[str] = frozenset()
     own: Mapping[str, Mapping[int, Span]] = {}
+    large: Set[str] = frozenset()
 
 
 class Taken(NamedTuple):

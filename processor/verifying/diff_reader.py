@@ -9,8 +9,9 @@ the end of its first batch are then that batch, recognised by its times, and a *
 which there are no counts.  This module asks no broker and verifies nothing; `verify` does.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -137,20 +138,37 @@ def portions(
         yield portion
 
 
-def split(portion: Portion, updates: Iterable[PlacedUpdate]) -> list[ClosedBatch]:
-    """Assign each update of a portion to its batch."""
-    bounds: dict[int, list[int]] = {partition: [] for partition in portion.ends()}
+def split(portion: Portion, runs: Iterable[Sequence[PlacedUpdate]]) -> list[ClosedBatch]:
+    """Assign each update of a portion to its batch.
+
+    A run has updates of one partition, and runs of a partition follow each other, in order of
+    offsets.
+    """
+    bounds: dict[int, list[int]] = {partition: [] for partition in sorted(portion.ends())}
     reached = portion.starts
     for record in portion.batches:
         reached = _advanced(reached, record)
         for partition, ends in bounds.items():
             ends.append(reached.get(partition, 0))
-    found: list[list[PlacedUpdate]] = [[] for _ in portion.batches]
-    for update in updates:
-        found[bisect_right(bounds[update.partition], update.offset)].append(update)
-    for held in found:
-        held.sort(key=_by_time_and_place)
-    return [ClosedBatch(*batch) for batch in zip(portion.batches, found, strict=True)]
+    by_partition: dict[int, list[list[PlacedUpdate]]] = {
+        partition: [[] for _ in portion.batches] for partition in bounds
+    }
+    for run in runs:
+        begin = 0
+        while begin < len(run):
+            first = run[begin]
+            ends = bounds[first.partition]
+            batch = bisect_right(ends, first.offset)
+            end = bisect_left(run, ends[batch], begin, key=_offset)
+            by_partition[first.partition][batch] += run[begin:end]
+            begin = end
+    found = []
+    for batch, record in enumerate(portion.batches):
+        held = list(chain.from_iterable(pieces[batch] for pieces in by_partition.values()))
+        # The sort is stable: updates of a time stay in order of partition and offset.
+        held.sort(key=_time)
+        found.append(ClosedBatch(record, held))
+    return found
 
 
 def split_history(
@@ -177,4 +195,5 @@ def _of(record: ProgressRecord) -> tuple[object, ...]:
     return record.checkpoint, record.batch, record.lower, record.upper, record.count
 
 
-_by_time_and_place = itemgetter(2, 4, 5)
+_time = itemgetter(2)
+_offset = itemgetter(5)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from ikebana.codecs.change import Column
     from ikebana.errors import ConfigError, IkebanaError, PlanError
     from ikebana.processor.building.collection import Collection
+    from ikebana.processor.building.event_time import event_time
     from ikebana.processor.building.loading import load
-    from ikebana.processor.building.pipeline import Pipeline, event_time
+    from ikebana.processor.building.pipeline import Pipeline
     from ikebana.processor.building.rows import Sql
     from ikebana.processor.building.topic import Topic
     from ikebana.processor.evaluate import Evaluation, evaluate
@@ -47,8 +48,9 @@ _HOMES = {
     "codecs.change": ("Column",),
     "errors": ("ConfigError", "IkebanaError", "PlanError"),
     "processor.building.collection": ("Collection",),
+    "processor.building.event_time": ("event_time",),
     "processor.building.loading": ("load",),
-    "processor.building.pipeline": ("Pipeline", "event_time"),
+    "processor.building.pipeline": ("Pipeline",),
     "processor.building.rows": ("Sql",),
     "processor.building.topic": ("Topic",),
     "processor.evaluate": ("Evaluation", "evaluate"),

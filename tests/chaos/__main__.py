@@ -14,13 +14,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from random import Random
 
 from chaos import report, rounds
-from chaos.brokers import proxied
-from chaos.disks import small_disks
 from chaos.life import Life
+from chaos.lives import Lasting, living, ordered
+from chaos.plans import PLANS, Plan
 from chaos.scenario import Scenario, scenarios
+from chaos.served import Served
 
 
 def _chosen(only: str) -> list[Scenario]:
@@ -40,50 +40,43 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def run(chosen: list[Scenario], seeds: list[int], file: Path | None) -> int:
-    """One life for each seed, in which all scenarios come in an order of its own."""
-    wrong = 0
+def run(
+    chosen: list[Scenario], seeds: list[int], file: Path | None, lasting: Lasting, plan: Plan
+) -> int:
+    """Lives for each seed, in which the scenarios come in an order of its own."""
     for seed in seeds:
-        order = sorted(chosen, key=lambda s: s.kind == "clock")
-        if len(order) > 1:
-            Random(seed).shuffle(order)
-            # What clocks need slows everything that comes after.
-            order.sort(key=lambda s: s.kind == "clock")
-        folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-"))
-        with small_disks(folder), proxied() as (broker, proxy):
-            life = Life(folder, broker, proxy, seed)
-            try:
+        for order in ordered(chosen, seed):
+            folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-"))
+            with living(order[0].kind, folder, seed, lasting, plan) as life:
                 for one in order:
-                    begun = time.monotonic()
-                    result = life.go(one)
-                    if file is not None:
-                        report.append(file, result)
-                    print(
-                        f"{result.outcome:6} {one.name:38} seed {seed}  recovered in "
-                        f"{result.recovery_s:5.1f} s of {time.monotonic() - begun:5.1f}  "
-                        f"{result.did}  {result.said}",
-                        flush=True,
-                    )
-                    if result.outcome == "WRONG":
-                        wrong += 1
-                        _keep(folder, f"{folder}-{one.name}-{seed}")
+                    if not _is_right(life, one, file):
                         # What is wrong once stays wrong.
                         life.close()
-                        return _told(wrong, folder)
-            finally:
-                life.close()
-        shutil.rmtree(folder, ignore_errors=True)
-    return _told(wrong, None)
+                        _keep(folder, kept := f"{folder}-{one.name}-{seed}")
+                        print(f"verdict: WRONG, see {kept}", flush=True)
+                        return 1
+            shutil.rmtree(folder, ignore_errors=True)
+    print("verdict: exact", flush=True)
+    return 0
+
+
+def _is_right(life: Life | Served, one: Scenario, file: Path | None) -> bool:
+    begun = time.monotonic()
+    result = life.go(one)
+    if file is not None:
+        report.append(file, result)
+    print(
+        f"{result.outcome:6} {one.name:38} seed {life.seed}  recovered in "
+        f"{result.recovery_s:5.1f} s of {time.monotonic() - begun:5.1f}  "
+        f"{result.did}  {result.said}  {' / '.join(result.restarted)}",
+        flush=True,
+    )
+    return result.outcome != "WRONG"
 
 
 def _keep(folder: Path, place: str) -> None:
     """Copy what a life has left, with what is on its small disks."""
     subprocess.run(["cp", "-r", str(folder), place], capture_output=True, check=False)
-
-
-def _told(wrong: int, folder: Path | None) -> int:
-    print("verdict:", "exact" if not wrong else f"WRONG, see {folder}-*", flush=True)
-    return 1 if wrong else 0
 
 
 def main() -> int:
@@ -96,6 +89,9 @@ def main() -> int:
     one.add_argument("--only", default="", help="names or classes, separated by commas")
     one.add_argument("--seeds", default="1", help="such as 1-3,7")
     one.add_argument("--report", type=Path, help="add a JSON line for each")
+    one.add_argument("--plan", default="upsert", choices=PLANS, help="what the pipeline computes")
+    one.add_argument("--max-batch", type=int, default=6, help="seconds a transaction may last")
+    one.add_argument("--longer", type=float, default=3, help="seconds that faults last beyond")
     rounds.add_arguments(commands.add_parser("rounds", help=rounds.__doc__.partition("\n")[0]))
     made = commands.add_parser("table", help="make a table of reports")
     made.add_argument("files", nargs="+", type=Path)
@@ -106,7 +102,9 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     match given.command:
         case "scenarios":
-            return run(_chosen(given.only), _numbers(given.seeds), given.report)
+            lasting = Lasting(given.max_batch, given.longer)
+            chosen, plan = _chosen(given.only), PLANS[given.plan]
+            return run(chosen, _numbers(given.seeds), given.report, lasting, plan)
         case "rounds":
             return rounds.run(given)
         case "table":

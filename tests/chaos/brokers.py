@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from chaos.proxy import Proxy
+from chaos.small_disks import small
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import Broker, free_port
 from ikebana.processor.kafka.broker_jars import jars
@@ -15,6 +16,7 @@ from ikebana.processor.kafka.broker_jars import jars
 # Transactions that time out are aborted within a second of it.
 _QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 _PROXIED = "PROXIED"
+_DISK_MB = 512
 
 
 class ProxiedBroker(Broker):
@@ -45,9 +47,12 @@ def proxied(settings: Mapping[str, str] | None = None) -> Iterator[tuple[Proxied
     folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-broker-"))
     broker = ProxiedBroker(folder, settings or {})
     try:
-        broker.start()
-        with Proxy(broker.proxy_port, broker.behind) as proxy:
-            yield broker, proxy
+        with small(folder, _DISK_MB):
+            try:
+                broker.start()
+                with Proxy(broker.proxy_port, broker.behind) as proxy:
+                    yield broker, proxy
+            finally:
+                broker.stop()
     finally:
-        broker.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from chaos.life import Life, Wrong
+from chaos.life import Life
+from chaos.runs import Wrong
 from chaos.scenario import Scenario, scenario
 
 _JUMPED_S = 5.0
@@ -29,8 +30,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 def _jump(name: str, does: str, *seconds: int) -> Scenario:
     def act(life: Life) -> None:
-        if not life.environment:
-            life.environment = environment(life.folder)
+        if "CHAOS_CLOCK" not in life.environment:
+            life.environment |= environment(life.folder)
             life.kill()
             life.start()
             life.goes_on()

@@ -1,53 +1,8 @@
 """Disks that are full for a while: the checkpoint's, that of local databases, the broker's."""
 
-import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-
-from chaos.life import Life, Wrong
+from chaos.life import Life
 from chaos.scenario import Scenario, scenario
-
-
-@contextmanager
-def small(folder: Path, megabytes: int) -> Iterator[None]:
-    """Mount a small file system in memory at a folder, where this process may do that."""
-    folder.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=700", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    try:
-        yield
-    finally:
-        if done.returncode == 0:
-            subprocess.run(["umount", "-l", str(folder)], check=False)
-
-
-@contextmanager
-def small_disks(folder: Path) -> Iterator[None]:
-    """Small file systems for the checkpoint and the local databases in a folder."""
-    with ExitStack() as stack:
-        for name in ("checkpoint", "local"):
-            stack.enter_context(small(folder / name, 96))
-        yield
-
-
-@contextmanager
-def full(folder: Path) -> Iterator[None]:
-    """Fill the file system of a folder to the last byte for the length of a `with` block."""
-    if not os.path.ismount(folder):
-        raise Wrong(f"{folder} is no file system of its own: mounting one needs root")
-    ballast = folder / "ballast"
-    try:
-        with ballast.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(1 << 16))
-            except OSError:
-                pass
-        yield
-    finally:
-        ballast.unlink()
+from chaos.small_disks import full
 
 
 def _full(name: str, of: str, does: str) -> Scenario:
@@ -78,7 +33,7 @@ def disk_full_at_start(life: Life) -> None:
     life.kill()
     with full(life.folder / "checkpoint"):
         life.start()
-        life.ended(30)
+        life.runs.ended(30)
 
 
 @scenario(
@@ -91,4 +46,19 @@ def disk_of_local_databases_full_at_start(life: Life) -> None:
     life.kill()
     with full(life.folder / "local"):
         life.start()
-        life.ended(30)
+        life.runs.ended(30)
+
+
+@scenario(
+    "disk",
+    does="the disk of the broker is full",
+    ends="there is space again, and another start of it if it has ended",
+    accepts=("exact", "ended"),
+)
+def disk_of_broker(life: Life) -> None:
+    with full(life.broker.data):
+        life.wait(life.stopped_s)
+    if not life.broker.alive:
+        life.did.append("the broker ended")
+        life.broker.kill()
+        life.broker.start()

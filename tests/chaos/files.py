@@ -4,60 +4,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.life import Life, Wrong
+from chaos.damages import Damage, empty, put
+from chaos.life import Life
+from chaos.runs import Wrong
 from chaos.scenario import Scenario, scenario
-
-
-def _halved(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def _emptied(_: bytes) -> bytes:
-    return b""
-
-
-def _torn(content: bytes) -> bytes:
-    """The end is of zeros, as where a file's length is durable and its content is not."""
-    keep = len(content) // 2
-    return content[:keep] + bytes(len(content) - keep)
-
-
-# How a file may be changed; None means that it is gone.
-_DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
-    "truncated": _halved,
-    "emptied": _emptied,
-    "torn": _torn,
-    "flipped": None,
-    "deleted": None,
-}
-
-
-class _Damage:
-    """Damages one file; `mend` puts back what nobody has written anew since."""
-
-    def __init__(self, life: Life, path: Path) -> None:
-        how = life.choice.choice(list(_DAMAGES))
-        self._path = path
-        self._before = path.read_bytes()
-        self._after: bytes | None = None
-        if how == "flipped" and self._before:
-            bit = life.choice.randrange(len(self._before) * 8)
-            changed = bytearray(self._before)
-            changed[bit // 8] ^= 1 << bit % 8
-            self._after = bytes(changed)
-            how = f"bit {bit} flipped"
-        elif (change := _DAMAGES[how]) is not None:
-            self._after = change(self._before)
-        if self._after is None:
-            path.unlink()
-        else:
-            path.write_bytes(self._after)
-        life.did.append(f"{path.relative_to(life.folder)} {how}")
-
-    def mend(self) -> None:
-        now = self._path.read_bytes() if self._path.exists() else None
-        if now == self._after and self._path.parent.is_dir():
-            self._path.write_bytes(self._before)
 
 
 def _ended(life: Life) -> None:
@@ -79,7 +29,7 @@ def _last(life: Life, log: str) -> list[Path]:
 
 
 def _wipe(life: Life) -> None:
-    _empty(life.folder / "local")
+    empty(life.folder / "local")
 
 
 def _damaged(
@@ -93,7 +43,7 @@ def _damaged(
             _wipe(life)
         if not (found := pick(life)):
             raise Wrong("there is no such file")
-        damage = _Damage(life, life.choice.choice(found))
+        damage = Damage(life, life.choice.choice(found))
         life.start()
         life.goes_on()
         damage.mend()
@@ -133,7 +83,7 @@ def file_local_database(life: Life) -> None:
     _ended(life)
     found = sorted(p for p in (life.folder / "local").rglob("*") if p.is_file())
     for path in life.choice.sample(found, min(3, len(found))):
-        _Damage(life, path)
+        Damage(life, path)
 
 
 @scenario(
@@ -144,7 +94,7 @@ def file_local_database(life: Life) -> None:
 def file_local_database_in_use(life: Life) -> None:
     found = sorted(p for p in (life.folder / "local").rglob("*.sst") if p.is_file())
     for path in life.choice.sample(found, min(3, len(found))):
-        _Damage(life, path)
+        Damage(life, path)
     life.wait(1)
     for process in life.processes("owner"):
         process.kill()
@@ -158,7 +108,7 @@ def file_old_local_database(life: Life) -> None:
     life.start()
     life.goes_on()
     _ended(life)
-    _put(old, local)
+    put(old, local)
 
 
 @scenario(
@@ -172,7 +122,7 @@ def file_old_checkpoint(life: Life) -> None:
     new = _aged(life, place, "checkpoint")
     if life.goes_on():
         raise Wrong("it went on with an old checkpoint")
-    _put(new, place)
+    put(new, place)
 
 
 @scenario(
@@ -189,7 +139,7 @@ def file_old_part(life: Life) -> None:
     if life.goes_on():
         shutil.rmtree(new)
     else:
-        _put(new, place)
+        put(new, place)
 
 
 def _aged(life: Life, place: Path, name: str) -> Path:
@@ -202,22 +152,6 @@ def _aged(life: Life, place: Path, name: str) -> Path:
     life.goes_on()
     _ended(life)
     shutil.copytree(place, new)
-    _put(old, place)
+    put(old, place)
     life.start()
     return new
-
-
-def _empty(place: Path) -> None:
-    """Remove what a folder holds; the folder itself may be where a file system begins."""
-    for path in place.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _put(copy: Path, place: Path) -> None:
-    """Replace what a folder holds."""
-    _empty(place)
-    shutil.copytree(copy, place, dirs_exist_ok=True)
-    shutil.rmtree(copy)

@@ -2,7 +2,8 @@
 
 import time
 
-from chaos.life import RECOVERS_S, Life, Wrong
+from chaos.life import RECOVERS_S, Life
+from chaos.runs import Wrong
 from chaos.scenario import scenario
 from support.process_trees import kill
 from support.waiting import patient
@@ -24,7 +25,7 @@ def _start_over_it(life: Life) -> None:
 def kill_driver(life: Life) -> None:
     life.at_some_moment()
     life.run.kill_driver()
-    life.killed()
+    life.runs.killed()
     _start_over_it(life)
 
 

@@ -1,10 +1,8 @@
 """A broker, a pipeline under load, whoever runs it now, and the judgement after each fault."""
 
-import signal
-import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,30 +10,25 @@ import psutil
 from click.testing import CliRunner
 from confluent_kafka import KafkaException
 
+from chaos import dumps
 from chaos.brokers import ProxiedBroker
+from chaos.cluster import NODES, Cluster
+from chaos.going import gone
+from chaos.plans import EDITED, UPSERT, Plan
 from chaos.proxy import Proxy
-from chaos.scenario import Outcome, Result, Scenario
+from chaos.runs import Runs, Wrong, wait
+from chaos.scenario import Result, Scenario
+from chaos.starved import Standstill
 from ikebana.processor.cli.main import cli
 from ikebana.processor.spark import owner
 from support.output_judge import judge, offsets, truth_of
-from support.pipeline_processes import Load, Pipeline, Run, create
+from support.pipeline_processes import Load, Pipeline, Run, create, ends_of
 from support.process_trees import name_of
-from support.waiting import patient, wait_until
+from support.waiting import patient
 
-# Kafka aborts a transaction after this; what is stopped is stopped for longer.
-_MAX_BATCH_S = 6
-_LONGER_S = 3.0
 # Longer than a pipeline waits for brokers, and starts.
 RECOVERS_S = 180.0
-# What a killed driver leaves notices its end by and by.
-LEAVES_S = 60.0
 SOURCE = "upserts"
-_DONE = 0
-_ENDS = 3
-
-
-class Wrong(Exception):
-    """What must not be."""
 
 
 class Life:
@@ -44,29 +37,32 @@ class Life:
     def __init__(
         self,
         folder: Path,
-        broker: ProxiedBroker,
-        proxy: Proxy,
+        brokers: ProxiedBroker | Cluster,
+        proxy: Proxy | None,
         seed: int,
-        *,
-        max_batch_s: int = _MAX_BATCH_S,
-        longer_s: float = _LONGER_S,
+        max_batch_s: int,
+        longer_s: float,
+        plan: Plan = UPSERT,
     ) -> None:
         self.stopped_s = max_batch_s + longer_s
         """How long faults last that last longer than a transaction may."""
         self.held_s = longer_s
         """How long others last."""
         self.folder = folder
-        self.broker = broker
-        self.proxy = proxy
+        self.brokers = brokers
+        self._proxy = proxy
         self.seed = seed
-        self.servers = broker.bootstrap_servers
+        self.servers = brokers.bootstrap_servers
+        replicas = NODES if isinstance(brokers, Cluster) else 1
         self.choice = Random(seed)
         self.did: list[str] = []
-        self.environment: dict[str, str] = {}
+        self._stacks = folder / "stands-still.txt"
+        self.environment = dumps.environment(self._stacks)
+        """What the pipeline is started with."""
         # Every second life has a time for each record.
         self.pipeline = Pipeline(
             folder,
-            broker.proxied_servers,
+            brokers.proxied_servers,
             "chaos",
             SOURCE,
             "ingest" if seed % 2 else "offset",
@@ -77,79 +73,78 @@ class Life:
                 "restarts": 1000,
             },
             limit=4000,
+            replicas=replicas,
+            plan=plan.sections,
         )
-        create(self.servers, SOURCE, 3)
-        self._run: Run | None = None
-        self._killed = False
-        self._older: list[Run] = []
+        self.plan = plan
+        create(self.servers, SOURCE, 3, replicas=replicas)
+        self.runs = Runs(self._begun, self._stands_still)
         self._loads = 0
+
+    @property
+    def broker(self) -> ProxiedBroker:
+        """The only broker, behind a proxy."""
+        assert isinstance(self.brokers, ProxiedBroker), "a scenario for one broker"
+        return self.brokers
+
+    @property
+    def proxy(self) -> Proxy:
+        """What the pipeline connects to the only broker through."""
+        assert self._proxy is not None, "a scenario for one broker"
+        return self._proxy
+
+    @property
+    def cluster(self) -> Cluster:
+        """The three brokers."""
+        assert isinstance(self.brokers, Cluster), "a scenario for three brokers"
+        return self.brokers
 
     @property
     def run(self) -> Run:
         """Who runs the pipeline now."""
-        assert self._run is not None, "nobody has run it yet"
-        return self._run
+        return self.runs.now
 
     def go(self, scenario: Scenario, *, judged: bool = True) -> Result:
         """Bring about a fault under load, see the pipeline recover, and judge all of it."""
-        self.choice = Random(f"{scenario.name} {self.seed}")
-        self.did = []
-        result = Result(scenario.kind, scenario.name, self.seed, "WRONG", 0.0)
-        load = self._load()
+        return gone(self, scenario, judged=judged)
+
+    @contextmanager
+    def under_load(self) -> Iterator[None]:
+        """Send records for the length of a `with` block."""
+        self._loads += 1
+        seed = self.seed * 1000 + self._loads
+        load = Load(self.servers, SOURCE, keys=200, rate=60, seed=seed)
+        load.start()
         try:
-            self._closed()
-            scenario.act(self)
-            result.recovery_s, said = self._closed()
-            load.stop()
-            if judged:
-                self.judge()
-        except (AssertionError, Wrong, KafkaException, psutil.Error) as error:
-            result.said = str(error)
-            self.close()
-        else:
-            result.said = " / ".join(said)
-            result.outcome = "ended" if said else "exact"
-            if result.outcome not in scenario.accepts:
-                result.outcome, result.said = "WRONG", f"it {result.outcome}: {result.said}"
-        finally:
-            load.give_up()
-        result.did = ", ".join(self.did)
-        return result
+            yield
+        except BaseException:
+            # How the load ends is no error of a scenario that has failed for another reason.
+            with suppress(AssertionError):
+                load.stop()
+            raise
+        load.stop()
 
     def start(self) -> Run:
         """Start the pipeline anew."""
-        if self._run is not None:
-            self._older.append(self._run)
-        self._run = self.pipeline.start(environment=self.environment)
-        self._killed = False
-        return self._run
+        return self.runs.start()
 
-    def killed(self) -> None:
-        """Remember that the run did not end by itself."""
-        self._killed = True
+    def edit(self) -> None:
+        """Change the plan, for the next start."""
+        self.plan = EDITED[self.plan.name]
+        self.pipeline = replace(self.pipeline, plan=self.plan.sections)
+        self.did.append(f"to {self.plan.name}")
 
     def kill(self) -> None:
         """Kill all processes of the run."""
-        self.run.kill()
-        self.killed()
+        self.runs.kill()
 
     def stop(self) -> None:
         """End the run between two batches."""
-        if self.run.poll() is None:
-            status = self.run.stop()
-            if status != _DONE:
-                raise Wrong(f"asked to stop, it ended with status {status}: {self._last_words()}")
-        self.run.kill()
-        self.killed()
+        self.runs.stop()
 
     def close(self) -> None:
         """Leave nothing running."""
-        for run in [*self._older, *([] if self._run is None else [self._run])]:
-            for process in run.family.alive():
-                with suppress(psutil.Error):
-                    process.resume()
-            run.kill()
-        self._killed = True
+        self.runs.close()
 
     def processes(self, what: str) -> list[psutil.Process]:
         """The processes of the run: its `driver`, `jvm`, `worker`s, `owner`s, or `all`."""
@@ -179,45 +174,22 @@ class Life:
             raise Wrong(f"there was no {what}")
         return self.choice.choice(found)
 
-    @contextmanager
-    def paused(self, processes: Iterable[psutil.Process]) -> Iterator[None]:
-        """Stop processes for the length of a `with` block."""
-        stopped = list(processes)
-        if not stopped:
-            raise Wrong("there was nothing to stop")
-        for process in stopped:
-            with suppress(psutil.Error):
-                process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for process in stopped:
-                with suppress(psutil.Error):
-                    process.send_signal(signal.SIGCONT)
-
     def goes_on(self) -> bool:
         """Wait until the run closes a time, or ends; whether it has closed one."""
-        before, begun = self.closed_times(), time.monotonic()
+        before, still = self.closed_times(), Standstill(self.run.family.alive)
         while self.run.poll() is None:
             now = self.closed_times()
             if 0 <= before < now:
                 return True
             before = max(before, 0) if now >= 0 else before
-            if time.monotonic() - begun > patient(RECOVERS_S):
-                raise Wrong(f"it hangs, without a batch for {RECOVERS_S:.0f} s: {self.run.text}")
+            if still.seconds() > patient(RECOVERS_S):
+                raise self._stands_still(f"without a batch for {patient(RECOVERS_S):.0f} s")
             self.wait(0.1)
         return False
 
-    def ended(self, within_s: float) -> bool:
-        """Wait for the end of the run; whether it has ended by then."""
-        deadline = time.monotonic() + patient(within_s)
-        while self.run.poll() is None and time.monotonic() < deadline:
-            self.wait(0.1)
-        return self.run.poll() is not None
-
     def wait(self, seconds: float) -> None:
         """Let a fault last."""
-        threading.Event().wait(seconds)
+        wait(seconds)
 
     def at_some_moment(self) -> None:
         """Let a fault begin anywhere in a batch."""
@@ -232,53 +204,44 @@ class Life:
             return sum(found.values())
         return -1
 
-    def _closed(self) -> tuple[float, list[str]]:
+    def recovered(self) -> tuple[float, list[str]]:
         """Wait until another time is closed; the seconds that took, and how runs have ended."""
-        said: list[str] = []
-        begun = time.monotonic()
-        while self._run is None or not self.goes_on():
-            if self._run is not None and not self._killed:
-                said.append(self._mourned())
-            if len(said) >= _ENDS:
-                raise Wrong("it ended again and again: " + " / ".join(said))
-            self.start()
-            begun = time.monotonic()
-        return time.monotonic() - begun, said
+        return self.runs.until(self.goes_on)
 
     def _all_read(self) -> None:
-        try:
-            self.pipeline.wait_until_read(RECOVERS_S)
-        except AssertionError:
-            if self.run.poll() is None:
-                raise
-            raise Wrong(f"it ended later: {self._mourned()}") from None
+        still = Standstill(self.run.family.alive)
+        ends = ends_of(self.servers, [SOURCE])
+        upper: int | None = None
+        while upper is None or not self._is_closed(upper):
+            if upper is None and self.pipeline.has_read(ends):
+                upper = self.pipeline.logged_upper()
+            if self.run.poll() is not None:
+                raise Wrong(f"it ended later: {self.runs.mourned()}")
+            if still.seconds() > patient(RECOVERS_S):
+                raise self._stands_still(f"with records to read for {patient(RECOVERS_S):.0f} s")
+            self.wait(0.1)
 
-    def _mourned(self) -> str:
-        """Tell how a run has ended by itself.
+    def _begun(self) -> Run:
+        return self.pipeline.start(environment=self.environment)
 
-        Raises:
-            Wrong: it had no name for the reason.
-        """
-        text, status = self.run.text, self.run.poll()
-        if "Traceback" in text or not (said := self._last_words()):
-            raise Wrong(f"it ended with status {status} and no named error: {text}")
-        return said
+    def _is_closed(self, upper: int) -> bool:
+        """Whether the output has come to a frontier of the source: exchanges take batches."""
+        progress = self.pipeline.progress()
+        return bool(progress) and progress[-1].upper >= upper
 
-    def _last_words(self) -> str:
-        said = [line for line in self.run.text.splitlines() if line.startswith("ikebana: ")]
-        return said[-1].removeprefix("ikebana: ") if said else ""
-
-    def _nothing_left(self) -> None:
-        """What runs did not survive is gone, by itself."""
-        for run in self._older:
-            if run.poll() is None:
-                continue
-            try:
-                wait_until(lambda run=run: not run.family.alive(), LEAVES_S, "")  # type: ignore[misc]
-            except AssertionError:
-                left = [" ".join(p.cmdline())[:100] for p in run.family.alive()]
-                raise Wrong(f"processes are left over: {left}") from None
-        self._older = [run for run in self._older if run.poll() is None]
+    def _stands_still(self, how: str) -> Wrong:
+        """Write down where all processes stand; the error for it."""
+        topics = [SOURCE, "chaos.markers", *self.pipeline.topics]
+        facts: dict[str, object] = {
+            "how": how,
+            "batches logged": self.pipeline.log("offsets")[-3:],
+        }
+        facts["batches done"] = self.pipeline.log("commits")[-3:]
+        with suppress(KafkaException):
+            facts["ends"] = offsets(self.servers, topics, committed_only=False)
+            facts["last stable offsets"] = offsets(self.servers, topics, committed_only=True)
+        dumps.dump(self.run.family.alive(), facts, self._stacks)
+        return Wrong(f"it stands still, {how}; see {self._stacks}: {self.run.text}")
 
     def judge(self) -> None:
         """Let the pipeline read everything, and compare it with what it should be.
@@ -287,14 +250,14 @@ class Life:
             Wrong: it differs, or processes are left over.
         """
         self._all_read()
-        self._nothing_left()
+        self.runs.nothing_left()
         bad = {
             topic: found
             for topic, truth in (
-                (self.pipeline.target, truth_of(self.servers, SOURCE)),
+                (self.pipeline.target, self.plan.truth(truth_of(self.servers, SOURCE))),
                 ("chaos.errors", {}),
             )
-            if (found := judge(self.servers, topic, truth))
+            if (found := judge(self.servers, topic, truth, may_stand=self.plan.may_stand))
         }
         if bad:
             raise Wrong(f"the output is wrong: {bad}")
@@ -302,26 +265,3 @@ class Life:
         done = CliRunner().invoke(cli, options)
         if done.exit_code != 0:
             raise Wrong(f"ikebana check: {done.output}")
-
-    def _load(self) -> "_Load":
-        self._loads += 1
-        load = _Load(self.servers, SOURCE, keys=200, rate=60, seed=self.seed * 1000 + self._loads)
-        load.start()
-        return load
-
-
-class _Load(Load):
-    """A load whose end is no error of a scenario that has failed for another reason."""
-
-    def give_up(self) -> None:
-        """End it, however it ends."""
-        with suppress(AssertionError):
-            self.stop()
-
-
-def outcome_counts(results: Iterable[Result]) -> dict[Outcome, int]:
-    """How many scenarios came to what."""
-    counts: dict[Outcome, int] = {}
-    for result in results:
-        counts[result.outcome] = counts.get(result.outcome, 0) + 1
-    return counts

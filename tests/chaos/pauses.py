@@ -1,13 +1,14 @@
 """SIGSTOP for longer than transactions and sessions last, then SIGCONT."""
 
-from chaos.life import Life, Wrong
+from chaos.life import Life
+from chaos.runs import Wrong, paused
 from chaos.scenario import Scenario, scenario
 
 
 def _stopping(what: str, does: str) -> Scenario:
     def act(life: Life) -> None:
         life.at_some_moment()
-        with life.paused(life.processes(what)):
+        with paused(life.processes(what)):
             life.wait(life.stopped_s)
 
     act.__name__ = f"stop_{what}"
@@ -26,7 +27,7 @@ def _replacing(name: str, what: str, does: str) -> Scenario:
     def act(life: Life) -> None:
         life.at_some_moment()
         older = life.run
-        with life.paused(life.processes(what)):
+        with paused(life.processes(what)):
             life.start()
             if not life.goes_on():
                 raise Wrong(f"the newer one ended: {life.run.text}")

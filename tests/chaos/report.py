@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -26,8 +27,10 @@ def read(files: Iterable[Path]) -> list[Result]:
 def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
     """A row for each scenario that was run: runs, seeds, outcomes, recovery times."""
     by_name: dict[str, list[Result]] = defaultdict(list)
+    joined: dict[str, list[Result]] = defaultdict(list)
     for result in results:
-        by_name[result.name].append(result)
+        has_joins = result.plan != "upsert" and result.kind != "edit"
+        (joined if has_joins else by_name)[result.name].append(result)
     rows = [
         "| class | fault | ends by | runs (seeds) | went on exactly | ended by name, then exact "
         "| wrong | recovery s, median (most) |",
@@ -36,10 +39,13 @@ def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
     for name, scenario in known.items():
         if found := by_name.get(name):
             rows.append(_row(scenario, found))
-    runs = sum(map(len, by_name.values()))
-    wrong = sum(result.outcome == "WRONG" for each in by_name.values() for result in each)
-    seeds = _ranges({result.seed for each in by_name.values() for result in each})
-    rows += ["", f"{runs} faults in {len(by_name)} scenarios, seeds {seeds}; {wrong} wrong."]
+        if found := joined.get(name):
+            rows.append(_row(replace(scenario, does=f"{scenario.does}; with joins"), found))
+    every = [one for each in (*by_name.values(), *joined.values()) for one in each]
+    wrong = sum(result.outcome == "WRONG" for result in every)
+    seeds = _ranges({result.seed for result in every})
+    names = len(by_name.keys() | joined.keys())
+    rows += ["", f"{len(every)} faults in {names} scenarios, seeds {seeds}; {wrong} wrong."]
     return "\n".join(rows)
 
 

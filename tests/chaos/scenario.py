@@ -1,14 +1,15 @@
 """What a scenario is, and what came of one."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeVar
 
-if TYPE_CHECKING:
-    from chaos.life import Life
-
-Kind = Literal["kill", "stop", "network", "transaction", "file", "disk", "clock"]
+Kind = Literal[
+    "kill", "stop", "network", "transaction", "file", "disk", "clock", "cluster", "serve", "edit"
+]
 Outcome = Literal["exact", "ended", "WRONG"]
+# What a scenario is for: a pipeline, or a server of its output.
+L = TypeVar("L")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Scenario:
     kind: Kind
     does: str
     ends: str
-    act: "Callable[[Life], None]"
+    act: Callable[[Any], None]
     accepts: tuple[Outcome, ...] = ("exact",)
 
 
@@ -45,6 +46,10 @@ class Result:
     """The error with which the run ended, or what is wrong."""
     did: str = ""
     """What was chosen, where the scenario chooses."""
+    restarted: list[str] = field(default_factory=list)
+    """After what the run has started its query again."""
+    plan: str = "upsert"
+    """Of what pipeline the run was."""
 
     def plain(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -56,10 +61,10 @@ _ALL: dict[str, Scenario] = {}
 
 def scenario(
     kind: Kind, *, does: str, ends: str, accepts: tuple[Outcome, ...] = ("exact",)
-) -> "Callable[[Callable[[Life], None]], Scenario]":
+) -> Callable[[Callable[[L], None]], Scenario]:
     """Make a scenario of a function, named after it, and list it."""
 
-    def made(act: "Callable[[Life], None]") -> Scenario:
+    def made(act: Callable[[L], None]) -> Scenario:
         name = act.__name__.strip("_").replace("_", "-")
         _ALL[name] = found = Scenario(name, kind, does, ends, act, accepts)
         return found
@@ -69,6 +74,17 @@ def scenario(
 
 def scenarios() -> dict[str, Scenario]:
     """All scenarios by name."""
-    from chaos import clocks, disks, files, kills, links, pauses, transactions  # noqa: F401
+    from chaos import (  # noqa: F401
+        clocks,
+        disks,
+        edits,
+        files,
+        kills,
+        links,
+        pauses,
+        replicas,
+        servers,
+        transactions,
+    )
 
     return dict(_ALL)

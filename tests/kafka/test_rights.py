@@ -98,16 +98,9 @@ def refused(pipe: Pipeline) -> AccessError:
 
     plan, settings = pipeline.read(pipe.file(), environ=os.environ)
     with Spark(settings, plan.name) as spark:
+        nobody = query.Callbacks(lambda _: None, lambda _: None, lambda: None)
         with pytest.raises(AccessError) as raised:
-            query.start(
-                spark,
-                plan,
-                settings,
-                once=True,
-                on_batch=lambda _: None,
-                on_step=lambda _: None,
-                on_begin=lambda: None,
-            )
+            query.start(spark, plan, settings, nobody, once=True)
         assert not spark.alive
     return raised.value
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.batch import editing, hydrating
+from ikebana.processor.batch import editing, hydrating, written_ahead
 from ikebana.processor.checkpoint import parts as kept
 from ikebana.processor.checkpoint.evolution import edit_of
 from ikebana.processor.planning.plan import ERRORS
@@ -191,8 +191,11 @@ class Edited:
             lowers += [logged.lower] * (logged.positions[topic].get(0, 0) - len(lowers))
         self.taken_back |= {*logged.own}
         if logged.edits > self.edits:
-            self.edits = logged.edits
             self.since |= dict.fromkeys(self.changed, logged.lower)
+            if self.run._running.backfills:
+                # The outputs of before go on, and time does, until all has been read again.
+                return
+            self.edits = logged.edits
             self.unlike -= self.alike
             self.changed.clear()
 
@@ -306,13 +309,13 @@ def live(data: st.DataObject, domain: Domain, choice: Random, drawn: Drawn) -> N
 @contextmanager
 def portions(size: int) -> Iterator[None]:
     """Let edits and new joins go through state in small portions."""
-    were = editing.PORTION, hydrating.PORTION, kept._RELEASED
-    editing.PORTION, hydrating.PORTION = size, size
+    were = editing.PORTION, hydrating.PORTION, kept._RELEASED, written_ahead.PORTION
+    editing.PORTION, hydrating.PORTION, written_ahead.PORTION = size, size, size
     kept._RELEASED = 10 * size
     try:
         yield
     finally:
-        editing.PORTION, hydrating.PORTION, kept._RELEASED = were
+        editing.PORTION, hydrating.PORTION, kept._RELEASED, written_ahead.PORTION = were
 
 
 def collection(run: Run, output: str, as_of: int | None = None) -> Collection:

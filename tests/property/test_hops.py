@@ -1,7 +1,7 @@
 """Hops: operators in several shards, each at its own frontier, as one plain computation.
 
 The shell is played without Spark and Kafka: batches are minted, decoded and cut into
-shards as in a running pipeline, and the loopback topic is a list a shard.
+shards as in a running pipeline, and the exchange topic is a list a shard.
 """
 
 from collections import Counter
@@ -169,7 +169,7 @@ def test_depths_are_the_hops_on_the_way() -> None:
 
 
 def test_an_offset_goes_through_the_log_and_back() -> None:
-    """With the positions in the loopback topic."""
+    """With the positions in the exchange topic."""
     offset = SourceOffset(3, 1, 2, {"a": {0: 4}}, "p", hops={0: 7, 1: 9})
 
     assert SourceOffset.from_json(msgspec.json.decode(msgspec.json.encode(offset.to_json()))) == (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.processor.rows.placing import OWN
-from ikebana.processor.timing.reclock import mint
+from ikebana.processor.timing.reclock import Trigger, mint
 from ikebana.processor.timing.slices import slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset
 from ikebana.processor.timing.taking import Look
@@ -54,7 +54,7 @@ class Log:
     def mint(self, limit: int | None, now_ms: int) -> SourceOffset:
         """Mint the next batch; in the offset domain there may be none."""
         look = Look(self.ends, self.begins)
-        new = mint(self.plan, self.last, look, limit=limit, now_ms=now_ms, heartbeat=True)
+        new = mint(self.plan, self.last, look, Trigger(now_ms, limit, heartbeat=True))
         if new.batch != self.last.batch:
             self.minted.append(new)
         return new
@@ -288,7 +288,7 @@ def test_the_upper_is_one_millisecond_after_the_clock_or_the_last_upper(
 
     look = Look({"a": {0: 1}}, {})
 
-    assert mint(plan, last, look, limit=None, now_ms=now_ms, heartbeat=True).upper == upper
+    assert mint(plan, last, look, Trigger(now_ms, heartbeat=True)).upper == upper
 
 
 OFFSET = SourceOffset(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.arrangements.update import Update, accumulate, consolidate
+from ikebana.arrangements.update import accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.kernels import reduce
@@ -19,6 +19,7 @@ from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.relation_batches import pairs
 from support.stores import entries
 from support.strategies import cuts, json_data, unhurried, written
 
@@ -234,11 +235,6 @@ def expected_errors(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[by
             if value is not None and not taken(value):
                 found[key, aggregate.name] += n
     return {at: n for at, n in found.items() if n}
-
-
-def pairs(updates: Iterable[KeyedUpdate]) -> list[Update[tuple[bytes, bytes]]]:
-    """Updates of (key, value)."""
-    return [Update((key or b"", value), time, diff) for key, value, time, diff in updates]
 
 
 def negated(updates: Iterable[KeyedUpdate], time: int) -> list[KeyedUpdate]:

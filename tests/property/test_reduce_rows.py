@@ -17,6 +17,7 @@ from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.relation_batches import pairs
 from support.stores import entries, reopened
 from support.strategies import cuts, unhurried
 
@@ -98,11 +99,6 @@ def expected(
         else:
             values.update((key, value) for value in given)
     return values, failed
-
-
-def pairs(updates: Iterable[KeyedUpdate]) -> list[Update[tuple[bytes, bytes]]]:
-    """Updates of (key, value)."""
-    return [Update((key or b"", value), time, diff) for key, value, time, diff in updates]
 
 
 def failing(updates: Iterable[KeyedUpdate]) -> list[Update[bytes]]:

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import pytest
 from hypothesis import assume, given, settings
@@ -105,7 +106,8 @@ def verified(topic: Topic, most: int = 1_000_000, *, complete: bool = True) -> V
             history, found = split_history(portion.batches[0], found)
             verifier.feed(history)
             middle = False
-        for batch in split(portion, found):
+        found.sort(key=attrgetter("partition", "offset"))
+        for batch in split(portion, [[update] for update in found]):
             verifier.feed(batch)
     return verifier
 

@@ -146,6 +146,38 @@ def test_a_run_that_has_died_is_finished_before_an_edit(
         assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
 
 
+def test_much_of_an_edit_is_written_in_portions_and_read_at_once(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Also if the run dies when one shard has written a portion, and the other has not."""
+    servers, name = broker.bootstrap_servers, topic_name("shop")
+    create(servers, f"{name}.orders", 2)
+    orders = {key: {"customer": key % 5, "amount": key} for key in range(40_000)}
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows)
+    few = sections(name, 39_000, {"n": "count(*)"}, joined=False)
+    pipeline = replace(written(tmp_path, servers, name, {}, limit=40_000), sections=few)
+    pipeline.drained()
+    last = progress_of(servers, f"{name}.large")[-1]
+
+    # Two batches go through the state, and the third writes the first portion.
+    edited = replace(pipeline, sections=sections(name, -1, {"n": "count(*)"}, joined=False))
+    with edited.start("--once", fault=f"after_commit:{last.batch + 3}:1:all") as run:
+        run.wait(120)
+    assert run.once.exists()
+    edited.drained()
+
+    assert shown(servers, f"{name}.large") == counted(list(orders.items()))
+    totals = [(customer, {"n": 8_000}) for customer in range(5)]
+    assert shown(servers, f"{name}.totals") == counted(totals)
+    records = [r for r in progress_of(servers, f"{name}.large") if r.batch > last.batch]
+    (whole,) = [record for record in records if record.updates]
+    assert (whole.lower, whole.updates) == (last.upper, 39_001)
+    before = [record for record in records if record.batch < whole.batch]
+    assert len(before) > 3
+    assert {record.upper for record in before} == {last.upper}
+
+
 @pytest.mark.parametrize("point", ["before_rescaled", "after_rescaled"])
 def test_another_number_of_shards_is_taken_up_by_a_start(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, point: str

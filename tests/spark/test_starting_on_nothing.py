@@ -76,15 +76,8 @@ class Ran:
         if self._spark is None:
             self._spark = self._opened.enter_context(Spark(read.settings, self._prefix))
         found: list[BatchReport] = []
-        running = query.start(
-            self._spark,
-            read.plan,
-            read.settings,
-            once=True,
-            on_batch=found.append,
-            on_step=at_step or quietly,
-            on_begin=quietly,
-        )
+        callbacks = query.Callbacks(found.append, at_step or quietly, quietly)
+        running = query.start(self._spark, read.plan, read.settings, callbacks, once=True)
         running.wait(lambda: False)
         return found
 

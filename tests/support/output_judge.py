@@ -149,11 +149,14 @@ def truth_of(servers: str, topic: str) -> dict[bytes, bytes]:
     return {key: value for key, value in last.items() if value is not None}
 
 
-def judge(servers: str, target: str, truth: Mapping[bytes, bytes]) -> dict[str, int]:
+def judge(
+    servers: str, target: str, truth: Mapping[bytes, bytes], *, may_stand: bool = False
+) -> dict[str, int]:
     """Count what is wrong with an output; nothing is wrong with an empty answer.
 
     Batches whose progress records were deleted are taken on trust, their updates are
-    not.
+    not.  With `may_stand` a batch may close no time of the output, as behind an exchange or in
+    an edit.
     """
     records = settled(servers, target)
     progress = progress_of(servers, target)
@@ -162,7 +165,9 @@ def judge(servers: str, target: str, truth: Mapping[bytes, bytes]) -> dict[str, 
         bad["gap in progress"] += after.batch != before.batch + 1 or after.lower != before.upper
         bad["ends go back"] += any(after.ends[p] < end for p, end in before.ends.items())
         bad["another checkpoint"] += after.checkpoint != before.checkpoint
-    bad["empty interval"] = sum(one.lower >= one.upper for one in progress)
+    for one in progress:
+        stands = may_stand and one.updates == 0
+        bad["empty interval"] += one.lower > one.upper or (one.lower == one.upper and not stands)
     _placed(records, progress, bad)
     _accumulated(records, truth, bad)
     return {what: count for what, count in bad.items() if count}
@@ -174,7 +179,7 @@ def _placed(records: list[Message], progress: list[Progress], bad: Counter[str])
     first = progress[0].lower if progress else 0
     counts: Counter[int] = Counter()
     for record in records:
-        when, _ = _time_and_diff(record)
+        when, _ = time_and_diff(record)
         at = bisect_right(uppers, when)
         if at == len(uppers):
             bad["beyond the frontier"] += 1
@@ -191,7 +196,7 @@ def _accumulated(records: list[Message], truth: Mapping[bytes, bytes], bad: Coun
     changes: dict[bytes, dict[int, Counter[bytes]]] = defaultdict(lambda: defaultdict(Counter))
     seen: Counter[tuple[bytes, bytes, int]] = Counter()
     for record in records:
-        when, diff = _time_and_diff(record)
+        when, diff = time_and_diff(record)
         key, value = record.key(), record.value()
         changes[key][when][value] += diff
         seen[key, value, when] += 1
@@ -207,6 +212,6 @@ def _accumulated(records: list[Message], truth: Mapping[bytes, bytes], bad: Coun
     bad["accumulated differs"] = len(set(last.items()) ^ set(truth.items()))
 
 
-def _time_and_diff(record: Message) -> tuple[int, int]:
+def time_and_diff(record: Message) -> tuple[int, int]:
     headers = dict(record.headers() or ())
     return int(headers["time"]), int(headers["diff"])

@@ -54,6 +54,8 @@ class Pipeline:
     settings: Mapping[str, Any] = field(default_factory=dict)
     limit: int = 500
     output: str = ""
+    replicas: int = 1
+    plan: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -86,6 +88,7 @@ class Pipeline:
             "operators": {"current": {"upsert": "changes"}},
             "outputs": {"out": {"from": "current", "topic": self.target}},
             "time": self.domain,
+            **self.plan,
         }
         own = {"heartbeat": "500ms", "retained_batches": 1000, **self.settings}
         return self.around(sections, **own)
@@ -97,6 +100,7 @@ class Pipeline:
             **sections,
             "kafka": {"bootstrap.servers": self.servers},
             "source": {"max_records_per_batch": self.limit},
+            **({"sink": {"replication_factor": self.replicas}} if self.replicas > 1 else {}),
             "run": {
                 "checkpoint": str(self.place),
                 "local_directory": str(self.folder / "local"),
@@ -126,7 +130,7 @@ class Pipeline:
         environment["TMPDIR"] = str(self.folder)
         # Where functions of steps are found, here and in Spark's workers.
         tests = Path(__file__).parents[1]
-        paths = [str(tests), str(tests.parent / "examples"), os.environ.get("PYTHONPATH", "")]
+        paths = [str(tests), str(tests.parent / "examples"), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
         log = log.with_name(f"run-{log.name}.log")
@@ -156,17 +160,23 @@ class Pipeline:
     def wait_until_read(self, timeout_s: float = START_S) -> None:
         """Return when the last batch has read the input up to its present end."""
         ends = ends_of(self.servers, [self.source])
+        wait_until(lambda: self.has_read(ends), timeout_s, f"{self.source} read up to {ends}")
 
-        def read() -> bool:
-            positions = self.logged_positions(-1)
-            return all(
-                positions.get(f"{topic}[{partition}]", 0) >= end
-                for (topic, partition), end in ends.items()
-            )
+    def has_read(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        """Whether the last batch that is done has read the input up to some ends."""
+        logged, done = self.log("offsets"), set(self.log("commits"))
+        last = max((at for at, batch in enumerate(logged) if batch in done), default=None)
+        positions = {} if last is None else self.logged_positions(last)
+        return all(
+            positions.get(f"{topic}[{partition}]", 0) >= end
+            for (topic, partition), end in ends.items()
+        )
 
-        wait_until(read, timeout_s, f"{self.source} read up to {ends}")
-        last = max(self.log("offsets"))
-        wait_until(lambda: last in self.log("commits"), timeout_s, f"commit of batch {last}")
+    def logged_upper(self) -> int:
+        """The frontier of the source after the last batch that is logged."""
+        last = self.log("offsets")[-1]
+        lines = (self.place / "offsets" / str(last)).read_text().splitlines()
+        return int(json.loads(lines[2])["upper"])
 
     def log(self, kind: str) -> list[int]:
         """The batches in Spark's `offsets` or `commits` log."""
@@ -351,6 +361,28 @@ class Load(threading.Thread):
         assert self.error is None, self.error
 
     def _send(self) -> None:
+        producer = self._producer()
+        begun, choice = time.monotonic(), self._random
+        each = max(1, min(200, int(self._rate / 5)))
+        while not self._end.is_set():
+            producer.begin_transaction()
+            for key, value in upserts(each, self._keys, choice):
+                producer.produce(self._topic, key=key, value=value)
+            if choice.random() < 0.1:
+                producer = self._aborted(producer, each)
+                continue
+            try:
+                insist(producer.commit_transaction)
+            except KafkaException as error:
+                # The broker was away for too long: nothing of it counts.
+                if not error.args[0].txn_requires_abort() and not error.args[0].fatal():
+                    raise
+                producer = self._aborted(producer, each)
+                continue
+            self.sent += each
+            self._end.wait(max(0.0, begun + self.sent / self._rate - time.monotonic()))
+
+    def _producer(self) -> Producer:
         producer = Producer(
             {
                 "bootstrap.servers": self._servers,
@@ -361,31 +393,23 @@ class Load(threading.Thread):
                 "compression.type": "lz4",
             }
         )
-        producer.init_transactions(60)
-        begun, choice = time.monotonic(), self._random
-        each = max(1, min(200, int(self._rate / 5)))
-        while not self._end.is_set():
-            producer.begin_transaction()
-            for key, value in upserts(each, self._keys, choice):
-                producer.produce(self._topic, key=key, value=value)
-            if choice.random() < 0.1:
-                _insist(producer.abort_transaction)
-                self.aborted += each
-                continue
-            try:
-                _insist(producer.commit_transaction)
-            except KafkaException as error:
-                # The broker was away for too long: nothing of it counts.
-                if not error.args[0].txn_requires_abort():
-                    raise
-                _insist(producer.abort_transaction)
-                self.aborted += each
-                continue
-            self.sent += each
-            self._end.wait(max(0.0, begun + self.sent / self._rate - time.monotonic()))
+        insist(producer.init_transactions)
+        return producer
+
+    def _aborted(self, producer: Producer, count: int) -> Producer:
+        """Abort a transaction; whoever sends the next one."""
+        self.aborted += count
+        try:
+            insist(producer.abort_transaction)
+        except KafkaException as error:
+            # A broker that was killed while it ended the transaction may have ended it.
+            if not error.args[0].fatal():
+                raise
+            return self._producer()
+        return producer
 
 
-def _insist(end: Callable[[float], object]) -> None:
+def insist(end: Callable[[float], object]) -> None:
     """End a transaction, over broker failures; asked again, librdkafka goes on with it."""
     while True:
         try:
@@ -442,11 +466,16 @@ def admin_of(servers: str) -> AdminClient:
 
 
 def create(
-    servers: str, topic: str, partitions: int, settings: Mapping[str, str] | None = None
+    servers: str,
+    topic: str,
+    partitions: int,
+    settings: Mapping[str, str] | None = None,
+    *,
+    replicas: int = 1,
 ) -> None:
     """Create a topic and wait until it can be written."""
     admin = admin_of(servers)
-    new = NewTopic(topic, partitions, 1, config=dict(settings or {}))
+    new = NewTopic(topic, partitions, replicas, config=dict(settings or {}))
     admin.create_topics([new])[topic].result(30)
 
     def led() -> bool:

@@ -1,4 +1,4 @@
-"""What tests of arrangements share: courses of batches, and what a relation is by definition."""
+"""What tests of arrangements and reductions share: batches, and relations by definition."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Update
 from ikebana.processor.kernels.half_join import LookupRow, Match
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -81,6 +82,11 @@ def lookups(draw: st.DrawFn, since: int, upper: int) -> list[LookupRow]:
         LookupRow(key, at, time, diff, sees_equal and time < upper)
         for at, (key, time, diff, sees_equal) in enumerate(drawn)
     ]
+
+
+def pairs(updates: Iterable[KeyedUpdate]) -> list[Update[tuple[bytes, bytes]]]:
+    """Updates of (key, value)."""
+    return [Update((key or b"", value), time, diff) for key, value, time, diff in updates]
 
 
 def accumulated(

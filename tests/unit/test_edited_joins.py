@@ -187,6 +187,23 @@ def test_an_output_by_key_gets_it_in_the_shard_of_the_key() -> None:
     judge(run, BEHIND + by_key.replace("from: named", "from: few"))
 
 
+def test_what_an_output_by_key_got_by_an_edit_can_be_taken_back() -> None:
+    """Later changes of a key come to its shard, which has to have shown what the key has."""
+    after = FIRST + "  latest: {from: named, topic: latest, format: upsert}\n"
+    run = started(FIRST, shards=3)
+    edited(run, after)
+    judge(run, after)
+    for number in range(13):
+        run.topics.send("orders", b"%d" % number, None, timestamp=20)
+
+    run.read()
+
+    shown = {message.key: message.value for message in run.messages("latest")}
+    left = {key for key, value in shown.items() if value is not None}
+    assert left == {key for key, _ in collection(run, "latest")}
+    assert shown.keys() - left >= {b"5", b"6", b"8", b"9", b"12"}
+
+
 @pytest.mark.parametrize("moment", range(8))
 def test_a_death_anywhere_changes_nothing(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while results are on their way between shards; one of two had committed."""

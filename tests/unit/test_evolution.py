@@ -212,7 +212,7 @@ def test_a_new_output_does_not_write_where_an_older_one_wrote() -> None:
     new = plan_of(SECOND, outputs=(*shown[:2], Output("second", "second", "first", "upsert")))
 
     with pytest.raises(
-        CheckpointError, match='writes to topic "first", which has been of "first"'
+        CheckpointError, match='writes to topic "first", which has been the topic of "first"'
     ):
         evolved(born(plan_of(FIRST)), new)
 

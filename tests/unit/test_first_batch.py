@@ -13,7 +13,7 @@ from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.processor.timing.diff_input import Closed
-from ikebana.processor.timing.reclock import mint
+from ikebana.processor.timing.reclock import Trigger, mint
 from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.timing.taking import Look
 from ikebana.testing import Run, Topics
@@ -205,7 +205,7 @@ def test_a_first_batch_of_nothing_is_a_batch(kind: Kind) -> None:
     look = Look({topic: {0: 0} for topic in start.positions}, {})
 
     def minted(after: SourceOffset, *, first: bool) -> SourceOffset:
-        return mint(kind.plan, after, look, limit=5, now_ms=NOW, first=first)
+        return mint(kind.plan, after, look, Trigger(NOW, 5, first=first))
 
     assert minted(start, first=False) == start
     found = minted(start, first=True)

@@ -327,3 +327,20 @@ def test_ranges_of_one_partition_are_read_one_after_the_other(
         found.setdefault(at, []).extend(message.offset() for message in messages)
 
     assert found == {ranges[0]: [0, 1, 2], ranges[2]: [7, 8]}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._DESTROY_BROKER,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_a_broker_of_several_that_is_lost_may_come_back(code: int) -> None:
+    """librdkafka calls none of these retriable, wherever they come from."""
+    error = KafkaException(KafkaError(code))
+
+    assert isinstance(client.away(error), AwayError)
+    assert client.away_in(f"Exception: {error!r}") is not None

@@ -10,9 +10,9 @@ from ikebana.codecs.progress import pack_times
 from ikebana.processor.rows.rows import Seen
 from ikebana.processor.timing import diff_input, event_time
 from ikebana.processor.timing.diff_input import Closed, Span
-from ikebana.processor.timing.event_time import Dating, EventTimes
+from ikebana.processor.timing.event_time import Bounds, EventTimes
 from ikebana.processor.timing.input_times import Learned, learned
-from ikebana.processor.timing.reclock import mint
+from ikebana.processor.timing.reclock import Edited, Trigger, mint
 from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.timing.taking import Look
 from support.histories import WITH_PAIRS, offset, record
@@ -66,7 +66,7 @@ def test_how_far_the_read_limit_lets_go(lower: int, limit: int | None, expected:
 def test_the_greatest_time_is_not_the_last() -> None:
     """R9. Times come in no order; the frontier is made of the greatest."""
     known = event_time.merged({"t": {0: 5, 1: 7}}, {"t": {0: 3, 1: 9}, "u": {0: 1}})
-    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], Dating(0, None))
+    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], [Bounds(0, None)] * 3)
 
     assert known == {"t": {0: 5, 1: 9}, "u": {0: 1}}
     assert dated.greatest == 9
@@ -74,7 +74,8 @@ def test_the_greatest_time_is_not_the_last() -> None:
 
 def test_the_greatest_time_of_a_tombstone_moves_nothing() -> None:
     """R9. Nor does one that is too far ahead."""
-    found = EventTimes(None).of_rows([None] * 3, [b"{}", b"{}", None], [4, 90, 9], Dating(0, 50))
+    rows = [b"{}", b"{}", None]
+    found = EventTimes(None).of_rows([None] * 3, rows, [4, 90, 9], [Bounds(0, 50)] * 3)
 
     assert found.times == [4, "event time is too far ahead of the clock", 9]
 
@@ -130,7 +131,7 @@ def test_a_batch_that_takes_a_portion_of_what_hops_reads_nothing_else() -> None:
     """R2, R13. The source waits, time stands still, and every shard takes some."""
     last = hopping()
 
-    found = mint(WITH_PAIRS, last, TO_READ, limit=None, now_ms=99, most_hops=2)
+    found = mint(WITH_PAIRS, last, TO_READ, Trigger(99, most_hops=2))
 
     assert found.batch == last.batch + 1
     assert found.positions == last.positions
@@ -143,17 +144,17 @@ def test_what_is_finished_reads_nothing_and_ends() -> None:
     """What has hopped is taken, and time stands still, until all operators are level."""
     last = hopping(frontiers={**hopping().frontiers, "pairs": 1})
 
-    found = mint(WITH_PAIRS, last, TO_READ, limit=None, now_ms=99, finishes=True)
+    found = mint(WITH_PAIRS, last, TO_READ, Trigger(99), Edited(finishes=True))
 
     assert found.batch == last.batch + 1
     assert found.positions == last.positions
     assert (found.upper, found.hops, found.behind) == (last.upper, {0: 1, 1: 9}, 46)
-    assert mint(WITH_PAIRS, hopping(), TO_READ, limit=None, now_ms=99, finishes=True) == hopping()
+    assert mint(WITH_PAIRS, hopping(), TO_READ, Trigger(99), Edited(finishes=True)) == hopping()
 
 
 def test_the_last_portion_lets_the_source_go_on() -> None:
     """R13. What is left fits into the batch."""
-    found = mint(WITH_PAIRS, hopping(), TO_READ, limit=None, now_ms=99, most_hops=10)
+    found = mint(WITH_PAIRS, hopping(), TO_READ, Trigger(99, most_hops=10))
 
     assert found.hops == {0: 1, 1: 9}
     assert found.positions == {"orders": {0: 50}}
@@ -169,20 +170,20 @@ def test_the_last_portion_lets_the_source_go_on() -> None:
 def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
     *, most: int, hydrates: bool, left: dict[str, int]
 ) -> None:
-    """R16. In portions: what is found goes through the loopback topic."""
+    """R16. In portions: what is found goes through the exchange topic."""
     last = hopping(hydrating={"pairs": 4}, hydrates=True)
 
-    found = mint(WITH_PAIRS, last, TO_READ, limit=None, now_ms=99, most_hops=most)
+    found = mint(WITH_PAIRS, last, TO_READ, Trigger(99, most_hops=most))
 
     assert (found.hydrates, found.hydrating) == (hydrates, left)
 
 
 @pytest.mark.parametrize(("most", "left"), [(10, {}), (9, {"pairs": 4})])
 def test_a_new_join_has_begun_when_what_it_got_is_taken(most: int, left: dict[str, int]) -> None:
-    """R16. What is still in the loopback topic may be of its first time."""
+    """R16. What is still in the exchange topic may be of its first time."""
     last = hopping(hydrating={"pairs": 4}, hydrates=True)
     look = TO_READ._replace(hydrated={"pairs"})
 
-    found = mint(WITH_PAIRS, last, look, limit=None, now_ms=99, most_hops=most)
+    found = mint(WITH_PAIRS, last, look, Trigger(99, most_hops=most))
 
     assert found.hydrating == left

@@ -223,7 +223,7 @@ def test_a_new_join_has_begun_when_all_shards_say_so(
 
 
 def test_only_the_last_batch_tells_of_new_joins() -> None:
-    """R16. What is in the loopback topic since then is not read yet."""
+    """R16. What is in the exchange topic since then is not read yet."""
     told = [marker(0, 3, hydrated=["a"]), marker(1, 2, hydrated=["a"])]
 
     assert hydrated_in(told, 3, shards=2) == set()

@@ -12,9 +12,10 @@ from confluent_kafka import KafkaException, Producer
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
+from ikebana.processor.configuring.operator_part import OperatorPart
 from ikebana.processor.configuring.part import Part
 from ikebana.processor.configuring.pipeline import Pipeline, parse, read
-from ikebana.processor.configuring.pipeline_file import OperatorPart, PipelineFile
+from ikebana.processor.configuring.pipeline_file import PipelineFile
 from ikebana.processor.configuring.settings import (
     OWNED_KAFKA,
     OWNED_SPARK,

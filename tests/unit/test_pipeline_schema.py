@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ikebana.errors import PlanError
 from ikebana.processor.cli.main import cli
+from ikebana.processor.configuring.operator_kinds import operators
 from ikebana.processor.configuring.pipeline import _schema_errors
 from ikebana.processor.configuring.pipeline_file import PipelineFile
 from ikebana.processor.configuring.pipeline_yaml import read_yaml
@@ -45,7 +46,7 @@ def refused_later(document: dict[str, Any]) -> bool:
     read = PipelineFile.model_validate(document)
     try:
         for name, part in read.operators.items():
-            part.operators(name)
+            operators(part, name)
         read.settings(bootstrap_servers="b:1", checkpoint="c")
     except (PlanError, SettingsError):
         return True

@@ -71,13 +71,26 @@ def test_what_fails_every_time_is_raised_in_the_end(most: int) -> None:
 
 
 def test_what_fails_now_and_then_may_do_so_for_ever() -> None:
-    """Restarts of more than an hour ago don't count, neither for the number nor the pause."""
+    """Restarts of more than an hour ago do not count for the number."""
     clock, attempt = failing(50, each_takes_s=WINDOW_S / 2 + 1)
     pauses: list[float] = []
 
     persistently(attempt, Restarts(2), clock, lambda _, pause_s: pauses.append(pause_s))
 
-    assert pauses == [1, *[2] * 49]
+    assert pauses == [1] * 50
+
+
+@pytest.mark.parametrize(("each_takes_s", "pauses"), [(59, [1, 2, 4, 8]), (61, [1, 1, 1, 1])])
+def test_a_run_that_went_on_for_a_while_is_started_again_soon(
+    each_takes_s: float, pauses: list[float]
+) -> None:
+    """What it lost an hour's work ago says nothing of the next failure."""
+    clock, attempt = failing(4, each_takes_s)
+    told: list[float] = []
+
+    persistently(attempt, Restarts(10), clock, lambda _, pause_s: told.append(pause_s))
+
+    assert told == pauses
 
 
 @given(

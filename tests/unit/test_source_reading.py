@@ -86,7 +86,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
     held = [(ROW % (table, f'{{"id":{at}}}')).encode() for at, table in enumerate("abbc")]
     before = SourceOffset(-1, 0, 0, {"t": {0: 1}}, plan.fingerprint())
     look = Look({"t": {0: 4}}, {})
-    after = reclock.mint(plan, before, look, limit=None, now_ms=5_000)
+    after = reclock.mint(plan, before, look, reclock.Trigger(5_000))
     fetching = Fetching(held)
     config = SourceConfig(
         plan=plan,

@@ -15,19 +15,21 @@ from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.session import is_news, spark_settings
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 KAFKA = {"bootstrap.servers": "b:1"}
 
 
 @pytest.mark.parametrize("checkpoint", ["state", "/var/state", "file:///var/state", "file:/var/s"])
 def test_files_of_a_local_checkpoint_are_written_without_other_programs(checkpoint: str) -> None:
-    """Hadoop's usual class runs chmod and readlink for each."""
+    """Spark's usual manager runs chmod and readlink for each.
+
+    The class of local files stays Hadoop's own: Spark's state store casts to it.
+    """
     options = spark_settings(Settings(checkpoint=checkpoint, kafka=KAFKA), "p")
 
-    assert options[FILE_SYSTEM] == "org.apache.hadoop.fs.RawLocalFileSystem"
+    assert options[FILE_MANAGER].endswith(".FileSystemBasedCheckpointFileManager")
     assert options["spark.sql.streaming.checkpoint.fileChecksum.enabled"] == "false"
-    assert options["spark.sql.streaming.checkpointFileManagerClass"].endswith(
-        ".FileSystemBasedCheckpointFileManager"
-    )
+    assert FILE_SYSTEM not in options
 
 
 @pytest.mark.parametrize("checkpoint", ["s3a://bucket/state", "hdfs://h/state", "gs://b/state"])
@@ -35,17 +37,17 @@ def test_files_of_another_checkpoint_are_sparks_matter(checkpoint: str) -> None:
     """An object store has ways of its own to make a file appear as a whole."""
     options = spark_settings(Settings(checkpoint=checkpoint, kafka=KAFKA), "p")
 
-    assert FILE_SYSTEM not in options
     assert not [name for name in options if name.startswith("spark.sql.streaming.checkpoint")]
 
 
 def test_a_user_may_want_hadoops_usual_files() -> None:
     """Each of these settings is a default."""
-    usual = {FILE_SYSTEM: "org.apache.hadoop.fs.LocalFileSystem"}
+    prefix = "org.apache.spark.sql.execution.streaming.checkpointing"
+    usual = {FILE_MANAGER: f"{prefix}.FileContextBasedCheckpointFileManager"}
 
     options = spark_settings(Settings(checkpoint="state", kafka=KAFKA, spark=usual), "p")
 
-    assert options[FILE_SYSTEM] == usual[FILE_SYSTEM]
+    assert options[FILE_MANAGER] == usual[FILE_MANAGER]
 
 
 def test_the_folder_of_a_run_is_made_when_it_is_needed_and_removed(

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases
+from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
 from ikebana.arrangements.run import Change, Head, Run
 from ikebana.arrangements.shard import Shard, opened
+from ikebana.arrangements.store import Store
 
 
 @pytest.fixture
@@ -208,6 +209,31 @@ def test_a_base_brings_no_older_copy_up_to_date(tmp_path: Path) -> None:
 
     with opened(files, local, Manifest("ours", 0, 2, [base])) as shard:
         assert scanned(shard) == [(b"k", b"2")]
+
+
+def test_a_copy_that_another_process_gave_back_is_not_built_upon(tmp_path: Path) -> None:
+    """R12. A stand-in is damaged while the shard's own folder is free, with an older state."""
+    files = Folder.at(str(tmp_path), "shards")
+    theirs = LocalDatabases(tmp_path / "local", "ours")
+    ours = OpenDatabases(tmp_path / "local", "ours", 1)
+    old = runs.write(files, Head("ours", 0, 0, 1, ["old"]), [(b"gone", b"1")], "delta")
+    base = runs.write(files, Head("ours", 0, 0, 2, ["old", "new"]), [(b"k", b"2")], "base")
+    # They hold the folder meanwhile, so we have one beside it.
+    with (
+        opened(files, theirs, Manifest("ours", 0, 1, [old])),
+        opened(files, ours, Manifest("ours", 0, 2, [base])),
+    ):
+        pass
+
+    def damaged_once(store: Store) -> list[tuple[bytes, bytes]]:
+        if not met:
+            met.append(True)
+            raise LocalDamageError("a bit")
+        return list(store.scan(b""))
+
+    met: list[bool] = []
+    with opened(files, ours, Manifest("ours", 0, 2, [base])) as shard:
+        assert shard.attempt(damaged_once) == [(b"k", b"2")]
 
 
 def scanned(shard: Shard) -> list[tuple[bytes, bytes]]:

@@ -221,7 +221,7 @@ def test_a_batch_is_what_lies_between_two_ends() -> None:
     (portion,) = portions(records, {}, 100)
 
     assert portion.starts.get(1, 0) == 0
-    assert split(portion, [added, new, old]) == [
+    assert split(portion, [[added], [old], [new]]) == [
         ClosedBatch(records[0], [old]),
         ClosedBatch(records[1], [new, added]),
     ]

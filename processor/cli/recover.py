@@ -1,0 +1,121 @@
+"""`ikebana recover`: make a checkpoint that is lost anew, from the topics of its pipeline."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ikebana.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from ikebana.processor.deciding.recovering import Left
+    from ikebana.processor.planning.edits_problems import Problem
+    from ikebana.processor.planning.plan import Plan
+
+
+@click.command("recover")
+@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option(
+    "--timeless",
+    multiple=True,
+    metavar="MACHINE",
+    help="A state machine whose steps do not depend on times. May be given again.",
+)
+@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+def recover_command(
+    file: Path,
+    *,
+    only_plan: bool,
+    timeless: tuple[str, ...],
+    bootstrap_servers: str | None,
+    checkpoint: str | None,
+) -> None:
+    """Make the lost checkpoint of PIPELINE anew, at run.checkpoint, which has to be empty.
+
+    It goes on with the same output topics. The next run reads all inputs again, and what the
+    outputs have had out of their own topics; they get the difference, and go on. Instances of the
+    lost checkpoint are refused from then on. What cannot be made anew exactly is refused, and
+    nothing is written.
+
+    Exit status 0: recovered, or with --plan that it can be. 1: it cannot be, for the reasons that
+    are printed.
+    """
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    from ikebana.processor.cli import finding
+    from ikebana.processor.deciding import recovering
+
+    plan, settings = finding.read(
+        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
+    )
+    plan, place = plan.portable(), Checkpoint(settings.checkpoint)
+    if place.birth() is not None:
+        raise _is_there(settings.checkpoint)
+    # Who made a mistake in the file does not wait for Kafka's client.
+    from ikebana.processor.kafka import recovering as on_brokers
+    from ikebana.processor.kafka import rights
+
+    left = on_brokers.look(plan, settings)
+    if left.lease is None:
+        raise _is_nothing(plan)
+    found = [*recovering.problems(plan, timeless), *recovering.problems_left(plan, left)]
+    for line in _lines(plan, left, found):
+        click.echo(line)
+    if found:
+        sys.exit(1)
+    topics = [output.topic for output in plan.published if output.topic in left.own]
+    rights.demand(plan, settings, max(settings.shards, len(left.markers)), topics)
+    if only_plan:
+        return
+    birth = on_brokers.recover(plan, settings, left, place)
+    click.echo(
+        f"\nrecovered as {birth.id} at {settings.checkpoint}, continues with batch "
+        f"{birth.first_batch}: `ikebana run {file}` makes the state anew"
+    )
+
+
+def _is_there(location: str) -> CheckpointError:
+    return CheckpointError(
+        f'cannot recover to "{location}": it has a checkpoint, which may be used',
+        hint="Run the pipeline. If that is refused, because the checkpoint is an old copy, "
+        "move it away or name another folder, and recover then.",
+    )
+
+
+def _is_nothing(plan: "Plan") -> CheckpointError:
+    return CheckpointError(
+        f'pipeline "{plan.name}" has nothing to recover: no instance has left anything in '
+        f'topic "{plan.markers_topic}"',
+        hint="Run it: it begins anew. If it has run before, these are other brokers, or the "
+        "topic was deleted; then use a new name of the pipeline and new output topics.",
+    )
+
+
+def _lines(plan: "Plan", left: "Left", found: "list[Problem]") -> list[str]:
+    """Say what is read, what outputs have, and what is in the way."""
+    assert left.lease is not None
+    lines = [f"pipeline {plan.name}, lost checkpoint {left.lease.checkpoint}", "", "inputs"]
+    for source in plan.inputs:
+        for topic in source.topics:
+            count = sum(end - left.begins[topic][p] for p, end in left.ends[topic].items())
+            policy = "compacted" if "compact" in left.policies[topic] else "whole"
+            gone = any(left.begins[topic].values())
+            kept = "its beginning is gone" if gone else policy
+            lines.append(f'  {source.name}  "{topic}" is read again, {count:,} offsets, {kept}')
+    lines += ["", "outputs"]
+    for output in plan.published:
+        stand, unclosed = left.stand(output.name), left.unclosed[output.name].count
+        had = sum(end - start for start, end in left.own.get(output.topic, {}).values())
+        told = f"closed up to {stand}, {had:,} offsets to take back"
+        if unclosed:
+            told += f", {unclosed:,} records of a batch that was not closed"
+        lines.append(f'  {output.name}  "{output.topic}" {told}')
+    lines += ["", f"the state is made anew at time {left.begin}, after batch {left.batch}"]
+    if found:
+        lines += ["", "cannot be recovered"]
+        for each in found:
+            lines += [f"  {each.path} {each.reason}", f"    {each.instead}."]
+    return lines

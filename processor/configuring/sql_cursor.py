@@ -1,0 +1,106 @@
+"""A place in the tokens of a statement of a SQL pipeline file, and how a statement is refused."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ikebana.processor.linear.tokens import Token
+
+
+class StatementError(Exception):
+    """A statement is refused; `at` is where in the text."""
+
+    def __init__(self, problem: str, at: int) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+
+
+class Cursor:
+    """A place in the tokens of one statement, at least one, which moves on as they are taken.
+
+    `form` is what a refusal says of the kind of statement, as soon as that is known.
+
+    Raises: StatementError, where a statement is refused, from all methods that take something.
+    """
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.form = ""
+
+    def name(self, wanted: str) -> str:
+        """Take a name, quoted or not."""
+        token = self.token(wanted)
+        if token.kind not in ("identifier", "keyword"):
+            self.at -= 1
+            self.refuse(wanted)
+        return named(token)
+
+    def long_name(self, wanted: str) -> str:
+        """A name that may have dots and dashes without being quoted."""
+        name = self.name(wanted)
+        while self.next_is(".", "-"):
+            name += self.token("").text + self.name("the rest of a name")
+        return name
+
+    def token(self, wanted: str) -> Token:
+        """Take the next token, which is `wanted`."""
+        if self.at == len(self.tokens):
+            self.refuse(wanted)
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def next_is(self, *texts: str) -> bool:
+        """Whether the next token is one of these."""
+        return self.at < len(self.tokens) and self.tokens[self.at].text.upper() in texts
+
+    def next_kind(self) -> str:
+        """The kind of the next token; "" at the end."""
+        return self.tokens[self.at].kind if self.at < len(self.tokens) else ""
+
+    def takes(self, word: str) -> bool:
+        """Take the next token if it is this one; whether it was."""
+        found = self.next_is(word)
+        self.at += found
+        return found
+
+    def expect(self, word: str) -> None:
+        """Take the next token, which has to be this one."""
+        if not self.takes(word):
+            self.refuse(f'"{word}"')
+
+    def place(self) -> int:
+        """Where the next token is."""
+        rest = self.tokens[self.at :]
+        return rest[0].at if rest else self.tokens[-1].end
+
+    def refuse(self, wanted: str) -> NoReturn:
+        """Refuse the statement: something else is `wanted` where the next token is."""
+        rest = self.tokens[self.at :]
+        found = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
+        remedy = f"; its form is {self.form}" if self.form else ""
+        raise StatementError(f"must have {wanted} where {found}{remedy}", self.place())
+
+    def ends(self) -> bool:
+        """Take what stands between the parts of a list, or ends it."""
+        if not self.takes(",") and not self.next_is(")"):
+            self.refuse('"," or ")"')
+        return self.takes(")")
+
+    def refuse_tail(self, token: Token) -> None:
+        """Refuse what goes on directly behind a value, such as the s of 10s."""
+        if self.at < len(self.tokens):
+            after = self.tokens[self.at]
+            if after.text not in (",", ")"):
+                raise StatementError(
+                    f"put the value that begins with {token.text} in single quotes", token.at
+                )
+
+
+def named(token: Token) -> str:
+    """The name that a token is, without its double quotes.  Raises: StatementError."""
+    if not token.text.startswith('"'):
+        return token.text
+    if len(token.text) < 2 or not token.text.endswith('"'):
+        raise StatementError("this name in double quotes has no end", token.at)
+    return token.text[1:-1].replace('""', '"')

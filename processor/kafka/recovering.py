@@ -1,0 +1,253 @@
+"""Recover a pipeline whose checkpoint is lost, on its brokers.
+
+`deciding.recovering` decides.  The steps and their order:
+
+1. look at all that is left, and refuse what cannot be recovered;
+2. fence the lost checkpoint's driver and tasks, and look again: from then on nobody adds to it;
+3. commit the next epoch and incarnation in the lease and in all markers, with the producers that
+   have fenced: an instance of the lost checkpoint that comes back finds them, and stops;
+4. write the metadata of the new checkpoint.
+
+The run that follows makes the state.  A death between 3 and 4 leaves what another `recover` finds
+as it was, but for the greater epoch.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from ikebana.codecs.cdcv2 import Progress
+from ikebana.errors import CheckpointError, SourceError
+from ikebana.processor.checkpoint.checkpoint import (
+    FORMAT_OF_RECOVERED,
+    Birth,
+    Checkpoint,
+    newborn,
+)
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.deciding import recovering
+from ikebana.processor.deciding.commits import Lease, first_marker
+from ikebana.processor.deciding.inputs import topics_refusal
+from ikebana.processor.deciding.recovering import Left, Unclosed
+from ikebana.processor.deciding.starting import Shown, lasting_topics
+from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.ground import faults
+from ikebana.processor.kafka import client, markers, own_reading, topics
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.takeover import commit_lease, shown
+from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.timing.own_topics import Ends
+from ikebana.processor.timing.recovering import recovered
+from ikebana.processor.verifying import diff_reader
+
+
+def look(plan: Plan, settings: Settings) -> Left:
+    """Read what is left of a pipeline; nothing is changed, and nobody is fenced.
+
+    What lies behind an open transaction is not seen: an instance that died may have left one.
+
+    Raises: IkebanaError, if the brokers do not answer or an input is missing.
+    """
+    client.reach({**settings.kafka, **settings.source_kafka})
+    return _looked(_Looking(plan, settings, is_fenced=False))
+
+
+def _looked(found: "_Looking") -> Left:
+    try:
+        return found.left()
+    finally:
+        found.close()
+
+
+def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) -> Birth:
+    """Make the metadata of a checkpoint that goes on where the lost one has ended.
+
+    `left` was found to have no problems; what has changed since is refused.
+
+    Raises:
+        CheckpointError: it can't be recovered any more.
+        FencedError: an instance of the lost checkpoint is starting at this moment.
+    """
+    assert left.lease is not None, "nothing is left to go on from"
+    sink = {**settings.kafka, **settings.sink_kafka}
+    lost, within_s = left.lease.checkpoint, settings.max_batch_s
+    driver = TransactionalProducer(dict(sink), markers.driver_id(lost), within_s)
+    tasks = {
+        shard: TransactionalProducer(dict(sink), markers.task_id(lost, shard), within_s)
+        for shard in left.markers
+    }
+    left = _looked(_Looking(plan, settings, is_fenced=True))
+    lease = left.lease
+    found = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
+    if lease is None or lease.checkpoint != lost or found:
+        raise CheckpointError(
+            f"what is left of pipeline {plan.name!r} has changed while it was recovered"
+            + "".join(f"; {each}" for each in found),
+            hint="Look again with --plan.",
+        )
+    birth = _birth(plan, settings, left, lease)
+    after = Lease(
+        birth.id,
+        birth.epoch,
+        lease.incarnation + 1,
+        f"{socket.gethostname()}:{os.getpid()}",
+        {name: left.topic_ids[name] for name in lasting_topics(plan) if name in left.topic_ids},
+    )
+    commit_lease(driver, plan, after)
+    for shard, task in tasks.items():
+        marker = first_marker(birth, plan, shard)
+        retired = shard >= birth.shards
+        marker = replace(marker, incarnation=after.incarnation, retired=retired)
+        commit_marker(task, plan.markers_topic, marker)
+    faults.point("before_recovered", birth.epoch)
+    checkpoint.write(birth)
+    return birth
+
+
+def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
+    start = recovered(
+        plan,
+        recovering.rebuilding(plan, left),
+        batch=left.batch,
+        positions={topic: dict(left.begins[topic]) for topic in plan.topics},
+        topic_ids={topic: left.topic_ids[topic] for topic in plan.topics},
+        hops=left.hops,
+        own=left.own,
+    )
+    made = newborn(settings.checkpoint, plan, settings.shards, start)
+    return replace(
+        made,
+        id=lease.checkpoint,
+        epoch=lease.epoch + 1,
+        first_batch=left.batch + 1,
+        format=FORMAT_OF_RECOVERED,
+    )
+
+
+class _StableReader(Reader):
+    """A reader for whom partitions end before the first open transaction."""
+
+    def __init__(self, settings: Mapping[str, str], admin: AdminClient) -> None:
+        super().__init__(settings)
+        self._admin = admin
+
+    def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
+        """Read the first offset of a partition and its last stable one."""
+        low, _ = super().watermarks(topic, partition)
+        return low, topics.ends(self._admin, {topic: partition + 1})[topic][partition]
+
+
+class _Looking:
+    """What is asked of the brokers about a pipeline, once.
+
+    If its writers are fenced, no transaction is open, and all that they have written is read.
+    """
+
+    def __init__(self, plan: Plan, settings: Settings, *, is_fenced: bool) -> None:
+        self._plan, self._settings = plan, settings
+        self._is_fenced = is_fenced
+        self._admin: AdminClient = client.admin(settings.kafka)
+        self._inputs: AdminClient = client.admin({**settings.kafka, **settings.source_kafka})
+        self._reader = (
+            Reader(settings.kafka) if is_fenced else _StableReader(settings.kafka, self._admin)
+        )
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def left(self) -> Left:
+        plan = self._plan
+        read = topics.describe(self._inputs, plan.topics)
+        if (refusal := topics_refusal(list(plan.topics), read, {})) is not None:
+            raise refusal.error()
+        asked = {name: topic.partitions for name, topic in read.items()}
+        written = [t for output in plan.published for t in (output.topic, output.progress_topic)]
+        own = topics.describe(self._admin, [plan.markers_topic, plan.loopback_topic, *written])
+        markers_of, shards = plan.markers_topic, 0
+        lease = None
+        if markers_of in own:
+            shards = markers.shards_of(own[markers_of].partitions)
+            lease = markers.last_lease(self._reader, markers_of)
+        outputs = {o.name: shown(self._admin, self._reader, o, own) for o in plan.published}
+        had, lost = self._had(own)
+        return Left(
+            lease=lease,
+            markers={
+                shard: markers.last_marker(self._reader, markers_of, shard)
+                for shard in range(shards)
+            },
+            outputs=outputs,
+            unclosed={o.name: self._unclosed(o, outputs[o.name], lost) for o in plan.published},
+            lost=lost,
+            own=had,
+            begins=topics.beginnings(self._inputs, asked),
+            ends=topics.ends(self._inputs, asked),
+            policies={
+                name: topics.settings_of(self._inputs, name).get("cleanup.policy", "delete")
+                for name in asked
+            },
+            topic_ids={name: topic.id for name, topic in {**own, **read}.items()},
+            hops=self._hops(own),
+        )
+
+    def _had(self, existing: Mapping[str, Topic]) -> tuple[Ends, dict[str, str]]:
+        """What outputs have had in their topics, and why that cannot be read of some."""
+        found: dict[str, Mapping[int, tuple[int, int]]] = {}
+        lost = {}
+        for output in self._plan.published:
+            if output.topic not in existing or output.traits.codec is not None:
+                continue
+            try:
+                found |= own_reading.look(self._settings.kafka, [output.topic])
+            except SourceError as error:
+                lost[output.name] = error.message
+        return found, lost
+
+    def _unclosed(
+        self,
+        output: Output,
+        has: Shown,
+        lost: Mapping[str, str],
+    ) -> Unclosed:
+        """Count the records that an output has beyond what its progress says."""
+        if has.topic is None or output.name in lost or output.traits.codec is not None:
+            return Unclosed()
+        ask = topics.high_watermarks if self._is_fenced else topics.ends
+        ends = ask(self._admin, {output.topic: has.topic.partitions})
+        last = has.last
+        starts, stand = ({}, 0) if last is None else (last.ends, last.upper)
+        ranges = [
+            Range(output.topic, partition, starts.get(partition, 0), end)
+            for partition, end in ends[output.topic].items()
+            if end > starts.get(partition, 0)
+        ]
+        times = [
+            time
+            for at, messages in self._reader.read(ranges)
+            for message in messages
+            for time in _times(output, at, message)
+            if time >= stand
+        ]
+        return Unclosed(len(times), max(times, default=-1))
+
+    def _hops(self, existing: Mapping[str, Topic]) -> dict[int, int]:
+        """The ends of the loopback topic: what is there belongs to the lost state."""
+        name = self._plan.loopback_topic
+        if name not in existing:
+            return {}
+        return topics.high_watermarks(self._admin, {name: existing[name].partitions})[name]
+
+
+def _times(output: Output, at: Range, message: Message) -> list[int]:
+    """The times of the updates of a message."""
+    if output.traits.facts is None:
+        place = at.partition, message.offset()
+        value, headers = message.value(), message.headers()
+        return [diff_reader.decode(at.topic, place, message.key(), value, headers).time]
+    found = output.traits.facts().decode(message.value())
+    return [] if isinstance(found, Progress) else [fact[2] for fact in found.updates]

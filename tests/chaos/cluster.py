@@ -1,0 +1,138 @@
+"""Three brokers as one cluster, whose records survive the loss of any one of them.
+
+Each is controller and broker in one process, with its data in a folder of its own.  Every topic
+has three replicas, and records are acknowledged when two of them have them.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ikebana.processor.ground.java import find_java
+from ikebana.processor.kafka.broker import Broker, free_port
+from ikebana.processor.kafka.broker_format import META, random_id
+from ikebana.processor.kafka.broker_jars import jars
+
+NODES = 3
+_HEAP = "-Xmx256m"
+# Less than the seconds for which scenarios stop brokers, and more than a busy machine takes.
+_SETTINGS = {
+    "broker.heartbeat.interval.ms": "1000",
+    "broker.session.timeout.ms": "6000",
+    "controller.quorum.election.timeout.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "4000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    # A follower that stands still would hold up everything for half a minute.
+    "replica.lag.time.max.ms": "6000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.replication.factor": "3",
+}
+
+
+class Node(Broker):
+    """One of the brokers; `voters` has the ports of all controllers by number."""
+
+    jvm_options = (_HEAP,)
+
+    def __init__(
+        self, data: Path, number: int, voters: Mapping[int, int], cluster_id: str, java: Path
+    ) -> None:
+        super().__init__(data, free_port(), _SETTINGS, None, java, jars(java))
+        self.number = number
+        self._voters = voters
+        self._own_cluster = cluster_id
+
+    def launch(self) -> None:
+        """Start, and return before it serves clients: that takes two of three."""
+        if not self.alive:
+            self._hold_data()
+            self._write_files()
+            self._format()
+            self._launch()
+
+    def ready(self) -> None:
+        """Return when it serves clients."""
+        self._wait_until_ready()
+
+    def _write_files(self) -> None:
+        super()._write_files()
+        file = self.data / "broker.properties"
+        found = dict(line.split("=", 1) for line in file.read_text().splitlines())
+        own = f"CONTROLLER://127.0.0.1:{self._voters[self.number]}"
+        found["listeners"] = f"PLAINTEXT://{self.bootstrap_servers},{own}"
+        voters = (f"{number}@127.0.0.1:{port}" for number, port in self._voters.items())
+        found["controller.quorum.voters"] = ",".join(voters)
+        found["node.id"] = str(self.number)
+        file.write_text("".join(f"{key}={value}\n" for key, value in found.items()))
+
+    def _format(self) -> None:
+        super()._format()
+        meta = self._logs / META
+        text = re.sub(r"(?m)^node\.id=.*$", f"node.id={self.number}", meta.read_text())
+        meta.write_text(re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={self._own_cluster}", text))
+
+
+class Cluster:
+    """The three brokers, which can be started and stopped one by one."""
+
+    def __init__(self, data: Path) -> None:
+        java = find_java(os.environ)
+        voters = {number: free_port() for number in range(1, NODES + 1)}
+        name = random_id()
+        self.nodes = [Node(data / str(n), n, voters, name, java) for n in voters]
+        self.bootstrap_servers = ",".join(node.bootstrap_servers for node in self.nodes)
+        self.proxied_servers = self.bootstrap_servers
+        """Where the pipeline connects: nothing is between it and the brokers."""
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def start(self) -> None:
+        """Start those that do not run, and return when all serve clients."""
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            node.ready()
+
+    def kill(self) -> None:
+        """Kill all of them."""
+        for node in self.nodes:
+            node.kill()
+
+    def pids(self) -> list[int]:
+        """The processes of those that run."""
+        return [node.pid for node in self.nodes if node.pid is not None]
+
+    def leader_of(self, topic: str, partition: int = 0) -> Node:
+        """The broker that leads a partition now."""
+        found = self._admin.list_topics(topic, timeout=30).topics[topic].partitions[partition]
+        return next((node for node in self.nodes if node.number == found.leader), self.nodes[0])
+
+    def led_as_preferred(self) -> bool:
+        """Give each partition its preferred leader; whether that one is in sync everywhere."""
+        topics = self._admin.list_topics(timeout=30).topics.values()
+        every = [TopicPartition(t.topic, p) for t in topics for p in t.partitions]
+        self._admin.elect_leaders(ElectionType.PREFERRED, every).result(30)
+        topics = self._admin.list_topics(timeout=30).topics.values()
+        return all(p.leader == p.replicas[0] for t in topics for p in t.partitions.values())
+
+
+@contextmanager
+def clustered() -> Iterator[Cluster]:
+    """Run three brokers for the length of a `with` block."""
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-cluster-"))
+    made = Cluster(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,88 @@
+"""What is read of a broker that was replaced as leader, and has not heard of it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from chaos.cluster import NODES, Cluster, Node, clustered
+from chaos.runs import paused
+from ikebana.processor.kafka.markers import last_message
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.transactions import TransactionalProducer
+from support.output_judge import settled
+from support.pipeline_processes import create
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.full, pytest.mark.timeout(300)]
+_TOPIC = "records"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with clustered() as made:
+        yield made
+
+
+def process(node: Node) -> psutil.Process:
+    assert node.pid is not None
+    return psutil.Process(node.pid)
+
+
+def commit(servers: str, value: bytes) -> None:
+    """Commit a record in place of whoever held the transactional id."""
+    with TransactionalProducer({"bootstrap.servers": servers}, "held", 60).transaction() as sender:
+        sender.produce(_TOPIC, value, b"key")
+
+
+def elect(servers: str, before: Node) -> None:
+    """Return when somebody else leads the partition."""
+    client = Producer({"bootstrap.servers": servers, "log_level": 0})
+    wait_until(
+        lambda: (
+            client.list_topics(_TOPIC, timeout=10).topics[_TOPIC].partitions[0].leader
+            not in (-1, before.number)
+        ),
+        60,
+        "another leader",
+    )
+
+
+def test_what_was_committed_is_read_and_nothing_in_its_place(
+    cluster: Cluster,
+) -> None:
+    """R5. Who fences and then reads must not go on from an older record than the last."""
+    create(cluster.bootstrap_servers, _TOPIC, 1, replicas=NODES)
+    commit(cluster.bootstrap_servers, b"first")
+    deposed = cluster.leader_of(_TOPIC)
+    rest = [node for node in cluster.nodes if node is not deposed]
+    others = ",".join(node.bootstrap_servers for node in rest)
+    reader = Reader({"bootstrap.servers": deposed.bootstrap_servers})
+    found: list[bytes | None] = []
+
+    def read() -> None:
+        message = last_message(reader, _TOPIC, 0, end)
+        found.append(None if message is None else message.value())
+
+    assert [message.value() for message in settled(cluster.bootstrap_servers, _TOPIC)] == [
+        b"first"
+    ]
+    with ExitStack() as stack:
+        with paused([process(deposed)]):
+            elect(others, deposed)
+            commit(others, b"second")
+            now = TransactionalProducer({"bootstrap.servers": others}, "held", 60)
+            end = now.end_of(_TOPIC, 0)
+            # The one that was deposed cannot hear of it.
+            stack.enter_context(paused(list(map(process, rest))))
+        old = last_message(reader, _TOPIC, 0)
+        reading = threading.Thread(target=read)
+        reading.start()
+    reading.join()
+
+    assert old is not None
+    assert old.value() == b"first", "the broker has heard of it: this tests nothing"
+    assert found == [b"second"]

@@ -1,0 +1,231 @@
+"""What of a pipeline can be made anew without its checkpoint, and what is refused by its name."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ikebana import Plan
+from ikebana.arrangements.manifest import Manifest
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.deciding.commits import Lease, Marker
+from ikebana.processor.deciding.recovering import (
+    Left,
+    Unclosed,
+    problems,
+    problems_left,
+    rebuilding,
+)
+from ikebana.processor.deciding.starting import Shown
+from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.rows.rebuilding import Rebuilding
+from ikebana.processor.timing.recovering import recovered
+from ikebana.processor.timing.source_offset import is_settled
+
+SHOP = """
+pipeline: shop
+kafka: {bootstrap.servers: 'localhost:9092'}
+run: {checkpoint: ./c}
+inputs:
+  orders: {topic: orders, columns: {customer: BIGINT}}
+  customers: {topic: customers, columns: {name: VARCHAR}}
+  clicks: {topic: clicks, mode: append, columns: {n: BIGINT}}
+  events: {topic: events}
+operators:
+  order: {upsert: orders}
+  customer: {upsert: customers}
+  clicked: {linear: clicks, where: n > 1}
+  EXTRA
+outputs:
+  all: {from: order, topic: all FORMAT}
+  clicked: {from: clicked, topic: clicked}
+"""
+MACHINE = "status: {state_machine: events, step: 'machines:one_more'}"
+AS_OF = """found:
+    as_of_join: {o: order, c: customer}
+    on: [o.customer = c.key::BIGINT]
+    select: {name: c.name}
+"""
+TOPICS = ("orders", "customers", "clicks", "events")
+
+
+def plan_of(extra: str = "", form: str = "", text: str = SHOP) -> Plan:
+    text = text.replace("EXTRA", extra).replace("FORMAT", form)
+    return parse(text, "shop.yaml", environ={}).plan
+
+
+def progress(
+    topic: str, batch: int = 7, upper: int = 40, checkpoint: str = "id"
+) -> ProgressRecord:
+    return ProgressRecord(
+        checkpoint, "shop", topic, batch, upper - 1, upper, 3, {0: 9}, "collection"
+    )
+
+
+def left(plan: Plan, **other: Any) -> Left:
+    """What a pipeline leaves that has lost nothing but its checkpoint."""
+    outputs = {o.name: Shown(progress(o.topic), 0, Topic("t", 1)) for o in plan.published}
+    given: dict[str, Any] = {
+        "lease": Lease("id", 0, 1, "here", {o.topic: o.topic for o in plan.published}),
+        "markers": {},
+        "outputs": outputs,
+        "unclosed": {o.name: Unclosed() for o in plan.published},
+        "lost": {},
+        "own": {o.topic: {0: (0, 9)} for o in plan.published},
+        "begins": {topic: {0: 0} for topic in TOPICS},
+        "ends": {topic: {0: 5} for topic in TOPICS},
+        "policies": {},
+        "topic_ids": {o.topic: o.topic for o in plan.published},
+        "hops": {},
+    }
+    return Left(**{**given, **other})
+
+
+def marker(batch: int, upper: int) -> Marker:
+    return Marker(
+        checkpoint="id",
+        epoch=0,
+        incarnation=1,
+        shard=0,
+        batch=batch,
+        lower=upper - 2,
+        upper=upper,
+        offset="",
+        plan="",
+        records=0,
+        behind=0,
+        counts={},
+        manifest=Manifest("id", 0),
+    )
+
+
+def told(plan: Plan, found: Left) -> dict[str, str]:
+    return {each.path: each.reason for each in problems_left(plan, found)}
+
+
+def test_what_is_whole_has_no_problems() -> None:
+    plan = plan_of()
+    assert list(problems(plan)) == []
+    assert list(problems_left(plan, left(plan))) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "path", "reason"),
+    [
+        pytest.param(plan_of(MACHINE), "operators.status", "a state machine", id="machine"),
+        pytest.param(plan_of(AS_OF), "operators.found", "as of a time", id="as-of join"),
+        pytest.param(
+            plan_of(text=SHOP.replace("topic: customers,", "topic: customers, start: latest,")),
+            "inputs.customers",
+            "read from the end",
+            id="latest",
+        ),
+        pytest.param(
+            plan_of(
+                text=SHOP.replace("{topic: orders,", "{topic: orders, event_time: {clock: kafka},")
+            ),
+            "inputs.orders",
+            "times of its own",
+            id="event time",
+        ),
+    ],
+)
+def test_what_only_the_checkpoint_had_is_refused(plan: Plan, path: str, reason: str) -> None:
+    (found,) = problems(plan)
+    assert found.path == path
+    assert reason in found.reason
+    assert found.instead
+
+
+def test_a_machine_may_be_said_not_to_depend_on_times() -> None:
+    assert list(problems(plan_of(MACHINE), ["status"])) == []
+
+
+@pytest.mark.parametrize("name", TOPICS[:3])
+def test_an_input_that_has_lost_its_beginning_is_refused(name: str) -> None:
+    plan = plan_of()
+    begins = {**left(plan).begins, name: {0: 3}}
+    assert (
+        f"{name}[0] begins at offset 3" in told(plan, left(plan, begins=begins))[f"inputs.{name}"]
+    )
+
+
+def test_only_rows_by_key_may_come_of_a_compacted_topic() -> None:
+    plan = plan_of(MACHINE)
+    found = told(plan, left(plan, policies=dict.fromkeys(TOPICS, "compact")))
+    assert sorted(found) == ["inputs.clicks", "inputs.events"]
+
+
+def test_a_format_that_cannot_be_taken_back_needs_another_topic() -> None:
+    plan = plan_of(form=", format: upsert")
+    whole = left(plan)
+    assert "format upsert" in told(plan, whole)["outputs.all"]
+    outputs = {**whole.outputs, "all": Shown()}
+    ids = {topic: of for topic, of in whole.topic_ids.items() if topic != "all"}
+    lease = Lease("id", 0, 1, "here", ids)
+    assert told(plan, left(plan, outputs=outputs, topic_ids=ids, lease=lease)) == {}
+
+
+def test_outputs_that_cannot_go_on_are_refused() -> None:
+    plan = plan_of()
+    whole = left(plan)
+    other = {**whole.outputs, "all": Shown(progress("all", checkpoint="other"))}
+    assert "belongs to checkpoint other" in told(plan, left(plan, outputs=other))["outputs.all"]
+    gone = {**whole.outputs, "all": Shown(None, begins=4)}
+    assert "has lost its records" in told(plan, left(plan, outputs=gone))["outputs.all"]
+    lost = {"all": "the beginning is gone"}
+    assert told(plan, left(plan, lost=lost)) == {"outputs.all": "the beginning is gone"}
+    ids = {**whole.topic_ids, "all": "another"}
+    assert "made anew" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
+    del ids["all"]
+    assert "was deleted" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
+
+
+def test_facts_of_a_batch_that_was_not_closed_are_refused() -> None:
+    """How many a time has is in the topic itself, and counts what is taken back, too."""
+    plan = plan_of(form=", format: cdcv2-json")
+    unclosed = {**left(plan).unclosed, "all": Unclosed(2, 41)}
+    assert "not closed" in told(plan, left(plan, unclosed=unclosed))["outputs.all"]
+
+
+def test_it_begins_beyond_all_that_was_written() -> None:
+    plan = plan_of()
+    assert left(plan).begin == 40
+    assert left(plan, markers={0: marker(8, 47), 1: None}).begin == 47
+    assert left(plan, markers={0: marker(8, 47), 1: None}).batch == 7
+    unclosed = {**left(plan).unclosed, "all": Unclosed(2, 50)}
+    found = left(plan, unclosed=unclosed)
+    made = rebuilding(plan, found)
+    assert (made.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
+
+
+def test_it_ends_when_all_is_read_and_nothing_is_on_its_way() -> None:
+    made = Rebuilding(10, {"orders": {0: 5}}, {"all": 9})
+    assert not made.after({"orders": {0: 4}}, 12, is_level=True).ends
+    assert not made.after({"orders": {0: 5}}, 12, is_level=False).ends
+    assert not made.after({"orders": {0: 5}}, 10, is_level=True).ends
+    assert made.after({"orders": {0: 5}}, 11, is_level=True).ends
+
+
+def test_new_partitions_and_later_records_wait() -> None:
+    made = Rebuilding(10, {"orders": {0: 5}}, {})
+    ends = {"orders": {0: 8, 1: 2}, "customers": {0: 1}}
+    assert made.readable(ends) == {"orders": {0: 5}}
+
+
+def test_no_other_plan_goes_on_before_it_has_ended() -> None:
+    plan = plan_of()
+    start = recovered(
+        plan,
+        rebuilding(plan, left(plan)),
+        batch=7,
+        positions={topic: {0: 0} for topic in TOPICS},
+        topic_ids={},
+        hops={},
+        own={},
+    )
+    assert not is_settled(start)
+    assert start.rebuilding is not None
+    ended = msgspec.structs.replace(start.rebuilding, ends=True)
+    assert is_settled(msgspec.structs.replace(start, rebuilding=ended))
