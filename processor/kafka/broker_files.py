@@ -8,7 +8,8 @@ NODE = 1
 LOGS = "kafka"
 PROPERTIES = "broker.properties"
 
-_LOG4J_FILE = """\
+# What a JVM beside it, such as a worker of Kafka Connect, may use as well.
+LOG4J_FILE = """\
 appender.stdout.type = Console
 appender.stdout.name = stdout
 appender.stdout.layout.type = PatternLayout
@@ -88,7 +89,7 @@ def write_files(
     properties.write_text(
         "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(all_settings.items()))
     )
-    (data / "log4j2.properties").write_text(_LOG4J_FILE)
+    (data / "log4j2.properties").write_text(LOG4J_FILE)
 
 
 def java_command(

@@ -1,4 +1,4 @@
-"""The exchange topic: the exchange topic that moves updates between shards.
+"""The exchange topic (`loopback`), which moves updates between shards.
 
 It has one partition for each shard, and no retention.  The updates of a batch are readable when
 the batch is committed, and the next batch reads up to the high watermark, because no transaction

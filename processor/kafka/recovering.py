@@ -15,6 +15,7 @@ as it was, but for the greater epoch.
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import closing
 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
@@ -58,10 +59,8 @@ def look(plan: Plan, settings: Settings) -> Left:
 
 
 def _looked(found: "_Looking") -> Left:
-    try:
+    with closing(found):
         return found.left()
-    finally:
-        found.close()
 
 
 def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) -> Birth:

@@ -18,20 +18,12 @@ from cdc.fetched import LOGGING, WORKER, Jar, fetched, java
 from cdc.mariadb import MariaDb
 from cdc.postgres import Postgres
 from ikebana.processor.kafka.broker import free_port
+from ikebana.processor.kafka.broker_files import LOG4J_FILE
 from ikebana.processor.kafka.broker_jars import KAFKA_VERSION
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
 VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final"}
-
-_LOG4J_FILE = """\
-appender.stdout.type = Console
-appender.stdout.name = stdout
-appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = %d %p %c{1}: %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.stdout.ref = stdout
-"""
 
 _JVM_OPTIONS = child.java_options(
     384,
@@ -76,7 +68,7 @@ def running(
     lib = installed(kind)
     with child.temporary_folder("connect") as folder:
         port = free_port()
-        _write(folder / "log4j2.properties", _LOG4J_FILE)
+        _write(folder / "log4j2.properties", LOG4J_FILE)
         _write(folder / "worker.properties", _worker(servers, port))
         files = []
         for name, settings in connectors.items():

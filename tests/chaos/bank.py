@@ -13,6 +13,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.kafka import client, topics
 from support.output_judge import settled, time_and_diff
 from support.pipeline_processes import insist
+from support.sending import Sending
 
 TOPICS = ("here", "there")
 _EACH = 1_000
@@ -24,11 +25,11 @@ Account = tuple[str, int]
 Amounts = dict[Account, int]
 
 
-class Bank(threading.Thread):
+class Bank(Sending):
     """Closes times in both topics until it is stopped, some of them with moves."""
 
     def __init__(self, servers: str, seed: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         settings = {"bootstrap.servers": servers}
         self._admin = client.admin(settings)
         for topic in TOPICS:
@@ -38,9 +39,7 @@ class Bank(threading.Thread):
         self._name = f"bank-{seed}"
         self._producer = self._fresh()
         self._random = Random(seed)
-        self._end = threading.Event()
         self._lock = threading.Lock()
-        self.error: BaseException | None = None
         self._batches = 0
         self._upper = 0
         # When something has changed, and what was in the accounts from then on.
@@ -60,26 +59,15 @@ class Bank(threading.Thread):
         with self._lock:
             return self._states[bisect_right(self._changes, time) - 1]
 
-    def run(self) -> None:
-        """Move amounts until told to stop."""
-        try:
-            while not self._end.wait(0.1):
-                state = dict(self._states[-1])
-                for _ in range(_MOVES):
-                    one, other = self._random.sample(list(state), 2)
-                    amount = self._random.randrange(1, 100)
-                    state[one] -= amount
-                    state[other] += amount
-                self._close(state, self._upper + self._random.randrange(3))
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def stop(self) -> None:
-        """End between two times, and return when that is done."""
-        self._end.set()
-        self.join()
-        assert self.error is None, self.error
+    def _send(self) -> None:
+        while not self._end.wait(0.1):
+            state = dict(self._states[-1])
+            for _ in range(_MOVES):
+                one, other = self._random.sample(list(state), 2)
+                amount = self._random.randrange(1, 100)
+                state[one] -= amount
+                state[other] += amount
+            self._close(state, self._upper + self._random.randrange(3))
 
     def _close(self, state: Amounts, time: int) -> None:
         before = self._states[-1] if self._states else {}

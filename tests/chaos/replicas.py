@@ -29,6 +29,13 @@ def _others(life: Life) -> list[Node]:
     return chosen
 
 
+def _one_after_another(life: Life, end: Callable[[Node], object]) -> None:
+    for node in life.choice.sample(life.cluster.nodes, 3):
+        end(node)
+        life.cluster.start()
+        life.wait(life.choice.uniform(0, 2))
+
+
 def _killed(name: str, which: Callable[[Life], list[Node]], does: str) -> Scenario:
     def act(life: Life) -> None:
         life.at_some_moment()
@@ -82,18 +89,12 @@ def cluster_stop_leader_at_start(life: Life) -> None:
 
 @scenario("cluster", does="a restart of each of three brokers in turn", ends="by itself")
 def cluster_rolling_restart(life: Life) -> None:
-    for node in life.choice.sample(life.cluster.nodes, 3):
-        node.stop()
-        life.cluster.start()
-        life.wait(life.choice.uniform(0, 2))
+    _one_after_another(life, Node.stop)
 
 
 @scenario("cluster", does="SIGKILL of each of three brokers in turn", ends="their starts")
 def cluster_rolling_kill(life: Life) -> None:
-    for node in life.choice.sample(life.cluster.nodes, 3):
-        node.kill()
-        life.cluster.start()
-        life.wait(life.choice.uniform(0, 2))
+    _one_after_another(life, Node.kill)
 
 
 @scenario("cluster", does="leaders move away from a broker of three and back", ends="by itself")

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,6 +34,7 @@ from confluent_kafka.admin import (
 from ikebana.processor.spark import owner
 from support.output_judge import Progress, committed, progress_of
 from support.process_trees import Family, kill, name_of
+from support.sending import Sending
 from support.waiting import patient, wait_until
 
 START_S = 120.0
@@ -333,32 +333,17 @@ def _is_daemon(process: psutil.Process) -> bool:
     return name_of(process) == daemon or daemon in " ".join(process.cmdline())
 
 
-class Load(threading.Thread):
+class Load(Sending):
     """Upserts in transactions, some aborted, at a steady rate until it is stopped."""
 
     def __init__(self, servers: str, topic: str, *, keys: int, rate: float, seed: int = 1) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.sent = self.aborted = 0
-        self.error: BaseException | None = None
         self._servers = servers
         self._topic = topic
         self._rate = rate
         self._random = Random(seed)
         self._keys = keys
-        self._end = threading.Event()
-
-    def run(self) -> None:
-        try:
-            self._send()
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def stop(self) -> None:
-        """End between two transactions, and return when that is done."""
-        self._end.set()
-        self.join()
-        assert self.error is None, self.error
 
     def _send(self) -> None:
         producer = self._producer()
