@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
+import java_peers
+
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka import broker_jars
 
@@ -58,18 +60,6 @@ def _fetch(private: Path, log_file: Path) -> None:
         shutil.move(jar, private / "lib")
 
 
-def compiled(folder: Path) -> Path:
-    """The class of `SqlJob`, compiled into a folder."""
-    javac = find_java(os.environ).with_name("javac")
-    classes = folder / "classes"
-    subprocess.run(
-        [javac, "-d", classes, "-cp", f"{jars()}/*", _HERE / "SqlJob.java"],
-        check=True,
-        timeout=300,
-    )
-    return classes
-
-
 def statements(name: str, given: Mapping[str, str]) -> str:
     """An SQL file of ours, with what it leaves open filled in."""
     return Template((_HERE / f"{name}.sql").read_text()).substitute(given)
@@ -82,7 +72,11 @@ def command(folder: Path, name: str, sql: Sequence[str], parallelism: int) -> li
     opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
     return [
         *(str(find_java(os.environ)), "-Xmx2g", *opened),
-        *("-cp", f"{compiled(folder)}:{jars()}/*", "SqlJob"),
+        *(
+            "-cp",
+            f"{java_peers.compiled(_HERE / 'SqlJob.java', jars(), folder)}:{jars()}/*",
+            "SqlJob",
+        ),
         *(str(path), str(folder / name), str(parallelism)),
     ]
 

@@ -1,0 +1,245 @@
+"""The main job beside Kafka Streams and Flink: upserts become updates, in turns, in one run.
+
+    python bench/beside.py dense                       2,000,000 upserts over 200,000 keys
+    python bench/beside.py dense --records 10000000    so many that starts hardly count
+    python bench/beside.py sparse                      2,000,000 keys, then backlogs of 5,000
+    python bench/beside.py sparse --systems kafka-streams json/ingest --rounds 1
+
+All systems work exactly once, with a commit (Kafka Streams) or a checkpoint (Flink) a second, and
+run until they are ended.  A backlog's cost is the CPU of the whole process tree until the last of
+it is committed and a second longer; the first one's includes the start.  In each round every
+system runs once, in an order of its own, on a new output.  Ratios are those to the first of the
+systems in the same round.  `kafka-streams` writes what ikebana writes: values as they came, time
+and diff in headers; `kafka-streams/envelope` writes JSON objects with key, value, time and diff.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flink
+import generate
+import kafka_streams
+import msgspec
+from backlogs import Caught, Committed, Ends, Phase, Worker, newest, send
+from rich.console import Console
+from rich.table import Table
+from upsert import RUN, machine, pipeline, records_of, size
+
+from ikebana.codecs import canonical
+from ikebana.processor.kafka import broker
+
+_CONSOLE = Console()
+_SYSTEMS = (
+    "kafka-streams",
+    "kafka-streams/envelope",
+    "flink",
+    "json/ingest",
+    "bytes/ingest",
+    "json/offset",
+    "bytes/offset",
+)
+_QUIET_S = 2.0
+_decode = msgspec.json.Decoder().decode
+
+
+class Ran(NamedTuple):
+    """What a system took in a round: the first backlog with the start, and those after it."""
+
+    system: str
+    first: Phase
+    rest: list[Phase]
+    updates: int
+    local_mib: float
+    peak_mib: float
+    exact: bool
+
+    def figures(self) -> dict[str, float]:
+        """What is compared, by name."""
+        found = {
+            "CPU s/M, with the start": self.first.us_each,
+            "records/s, with the start": self.first.records / self.first.wall_s,
+        }
+        if self.rest:
+            cpu = [phase.cpu_s for phase in self.rest]
+            wall = [phase.wall_s for phase in self.rest]
+            records = sum(phase.records for phase in self.rest)
+            found |= {
+                "CPU s a backlog, median": statistics.median(cpu),
+                "CPU s/M, backlogs": sum(cpu) / records * 1e6,
+                "s a backlog, median": statistics.median(wall),
+                "s a backlog, p99": sorted(wall)[int(len(wall) * 0.99)],
+            }
+        return found | {"local MiB": self.local_mib, "peak MiB": self.peak_mib}
+
+
+def main() -> None:
+    """Run the systems in turns, and print their figures and ratios."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=["dense", "sparse"])
+    parser.add_argument("--systems", nargs="+", choices=_SYSTEMS, default=_SYSTEMS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--records", type=int, default=2_000_000, help="dense")
+    parser.add_argument("--keys", type=int, help="200,000; sparse: 2,000,000")
+    parser.add_argument("--backlogs", type=int, default=20, help="sparse")
+    parser.add_argument("--size", type=int, default=5_000, help="sparse: records of a backlog")
+    parser.add_argument("--shards", type=int, default=4)
+    args = parser.parse_args()
+    args.keys = args.keys or (200_000 if args.what == "dense" else 2_000_000)
+    rounds: list[list[Ran]] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="ikebana-bench-") as folder,
+        broker.running() as running,
+    ):
+        servers = running.bootstrap_servers
+        for at in range(args.rounds):
+            order = [*args.systems[at % len(args.systems) :], *args.systems]
+            source = f"in-{at}"
+            generate.make_topic(servers, source)
+            rounds.append([])
+            for number, system in enumerate(list(dict.fromkeys(order))):
+                # Backlogs add to the input, so each system has one of its own then.
+                if args.what == "sparse":
+                    source = f"in-{at}-{number}"
+                    generate.make_topic(servers, source)
+                if args.what == "sparse" or not number:
+                    _fill(servers, source, args)
+                place = Path(folder) / f"{system.replace('/', '-')}-{at}"
+                place.mkdir()
+                ran = _run(system, place, servers, source, args)
+                rounds[-1].append(ran)
+                _CONSOLE.print(system, ran.figures(), "exact" if ran.exact else "WRONG")
+    _write(args, rounds)
+    sys.exit(not all(ran.exact for each in rounds for ran in each))
+
+
+def _fill(servers: str, topic: str, args: argparse.Namespace) -> None:
+    dense = args.what == "dense"
+    records = generate.upserts(args.records, args.keys) if dense else generate.distinct(args.keys)
+    generate.fill(servers, topic, records)
+
+
+def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Namespace) -> Ran:
+    output = f"{folder.name}.diffs"
+    worker = _worker(system, folder, servers, source, output, args.shards)
+    dense = args.what == "dense"
+    first = worker.phase(args.records if dense else args.keys)
+    rest = []
+    for at in range(0 if dense else args.backlogs):
+        records = generate.upserts(args.size, args.keys, seed=at + 2)
+        send(servers, [(source, records)], worker.begin)
+        rest.append(worker.phase(args.size))
+    local = size(folder) / 2**20
+    worker.watched.process.terminate()
+    cost = worker.watched.wait(60)
+    updates, exact = _judged(servers, source, output, _of_flink if system == "flink" else _of_ours)
+    return Ran(system, first, rest, updates, round(local, 1), round(cost.peak_rss_mib), exact)
+
+
+def _worker(
+    system: str, folder: Path, servers: str, source: str, output: str, shards: int
+) -> Worker:
+    log, ends = folder / "log", Ends(servers, [output])
+    if system == "flink":
+        generate.make_topic(servers, output)
+        given = {"servers": servers, "source": source, "output": output, "group": output}
+        sql = [flink.statements("upsert", given)]
+        command = flink.command(folder, "flink", sql, 2)
+        return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)
+    if system.startswith("kafka-streams"):
+        generate.make_topic(servers, output)
+        form = "envelope" if system.endswith("envelope") else "headers"
+        command = kafka_streams.command(folder, servers, source, output, form)
+        return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)
+    value_format, time_domain = system.split("/")
+    path = pipeline(folder, folder.name, source, value_format, time_domain, shards)
+    checkpoint = folder / folder.name / "checkpoint"
+    caught = Caught(servers, checkpoint, [source], [output])
+    return Worker(
+        [*RUN, str(path), "--bootstrap-servers", servers],
+        log,
+        lambda: (ends(), newest(checkpoint)),
+        caught,
+        _QUIET_S,
+    )
+
+
+def _judged(
+    servers: str,
+    source: str,
+    output: str,
+    read: Callable[[Iterable[Any]], Iterator[tuple[bytes, int]]],
+) -> tuple[int, bool]:
+    """How many updates came out, and whether they accumulate to what the input says."""
+    truth: dict[bytes, bytes | None] = {}
+    for message in records_of(servers, source):
+        truth[message.key()] = message.value()
+    expected = Counter(_row(value) for value in truth.values() if value is not None)
+    updates = 0
+    rows: Counter[bytes] = Counter()
+    for row, diff in read(records_of(servers, output)):
+        rows[row] += diff
+        updates += 1
+    rows = Counter({row: count for row, count in rows.items() if count})
+    return updates, rows == expected
+
+
+def _row(value: bytes) -> bytes:
+    return canonical.canonical(value)
+
+
+def _of_ours(messages: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
+    for message in messages:
+        headers = message.headers()
+        if headers is None:
+            update = _decode(message.value())
+            yield _row(json.dumps(update["value"]).encode()), update["diff"]
+        else:
+            yield _row(message.value()), int(dict(headers)["diff"])
+
+
+def _of_flink(messages: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
+    for message in messages:
+        change = _decode(message.value())
+        gone = change["op"] == "d"
+        yield _row(json.dumps(change["before" if gone else "after"]).encode()), -1 if gone else 1
+
+
+def _write(args: argparse.Namespace, rounds: Sequence[Sequence[Ran]]) -> None:
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    path = results / f"beside-{args.what}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    rows = [[{**ran._asdict(), **ran.figures()} for ran in each] for each in rounds]
+    path.write_text(
+        json.dumps({"machine": machine(), "args": vars(args), "rounds": rows}, indent=1)
+    )
+    base = args.systems[0]
+    for name in rounds[0][0].figures():
+        shown = Table(name, "min", "median", "max", f"ratio to {base}: min", "median", "max")
+        for system in args.systems:
+            values, against = [], []
+            for each in rounds:
+                by_system = {ran.system: ran.figures()[name] for ran in each}
+                values.append(by_system[system])
+                against.append(by_system[system] / by_system[base])
+            shown.add_row(system, *_spread(values), *_spread(against))
+        _CONSOLE.print(shown)
+    _CONSOLE.print(f"written to {path}")
+
+
+def _spread(values: Sequence[float]) -> list[str]:
+    return [
+        f"{each:.3g}" if each < 1000 else f"{each:,.0f}"
+        for each in (min(values), statistics.median(values), max(values))
+    ]
+
+
+if __name__ == "__main__":
+    main()

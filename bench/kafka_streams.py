@@ -1,0 +1,61 @@
+"""Kafka Streams beside ikebana: its jars, fetched once, and the main job as a process.
+
+    python bench/kafka_streams.py        fetch only
+
+The jars are from Maven Central and are kept in the cache folder, 90 MB.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import java_peers
+
+from ikebana.processor.ground.java import find_java
+from ikebana.processor.kafka import broker_jars
+
+VERSION = broker_jars.KAFKA_VERSION
+_SOURCE = Path(__file__).parent / "peers" / "kafka_streams" / "ToDiffs.java"
+_FETCH_S = 900.0
+_IVY_FILE = f"""\
+<ivy-module version="2.0">
+  <info organisation="ikebana" module="kafka-streams"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka-streams" rev="{VERSION}" conf="default"/>
+    <dependency org="com.fasterxml.jackson.core" name="jackson-databind" rev="2.18.2"
+                conf="default"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="2.0.16" conf="default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def jars() -> Path:
+    """The folder of the jars, which are fetched if this is the first time."""
+    folder = broker_jars.jars_folder().with_name(f"kafka-streams-{VERSION}")
+    return broker_jars.once(folder, _fetch)
+
+
+def _fetch(private: Path, log_file: Path) -> None:
+    java = find_java(os.environ)
+    status = broker_jars.retrieve(java, _IVY_FILE, private, log_file, _FETCH_S)
+    if status != 0 or not list((private / "lib").glob("kafka-streams-*.jar")):
+        sys.exit(f"could not fetch Kafka Streams; see {log_file}")
+
+
+def command(folder: Path, servers: str, source: str, output: str, form: str) -> list[str]:
+    """The command that turns upserts of a topic into updates of another, until it is ended.
+
+    It is its output's consumer group, has its store in `folder`, and writes updates in a form:
+    `headers` or `envelope`.
+    """
+    classes = java_peers.compiled(_SOURCE, jars(), folder)
+    return [
+        *(str(find_java(os.environ)), "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        *("-cp", f"{classes}:{jars()}/*", "ToDiffs"),
+        *(servers, source, output, str(folder / "store"), str(os.cpu_count() or 1), form),
+    ]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{jars()}\n")
