@@ -217,6 +217,17 @@ def follow(
     iteration ends when the common frontier is at or beyond `until`, or, unless `wait`, when all
     that is closed now was given out; otherwise it waits for more.  Neither Spark nor Java is used.
 
+    An example::
+
+        with ikebana.follow("whereabouts", bootstrap_servers="localhost:9092", wait=False) as read:
+            changes = [
+                (update.key, update.value, update.time, update.diff)
+                for batch in read
+                for update in batch.updates
+            ]
+
+    A new value of a key makes two updates of one time: the old value has -1, the new one +1.
+
     Raises:
         ConfigError: the topics, a format, or the token are not right.
         SourceError: a topic does not exist, is no output, or lacks records that are needed.

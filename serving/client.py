@@ -47,7 +47,15 @@ def connect(
     """Connect to an `ikebana serve`, such as http://127.0.0.1:8080.
 
     `tls` says whom to trust and has our certificate, if the server asks for one; usually those
-    are trusted that the system trusts.
+    are trusted that the system trusts.  The connection has the reads of `ikebana.open`.
+
+    An example::
+
+        with ikebana.connect("http://127.0.0.1:8080") as served:
+            newest = served.newest("whereabouts")
+            values = served.get("whereabouts", b'"N12345"', as_of=newest)
+
+    `values` has the values of the key with their multiplicities, such as {b'"BOS"': 1}.
 
     Raises:
         ConfigError: the URL is none of HTTP.

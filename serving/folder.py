@@ -29,6 +29,14 @@ def open(  # noqa: A001 - it is `ikebana.open`
 
     Reads see what the writer has committed at most `refresh_s` seconds ago.
 
+    An example::
+
+        with ikebana.open("served") as served:
+            newest = served.newest("whereabouts")
+            values = served.get("whereabouts", b'"N12345"', as_of=newest)
+
+    `values` has the values of the key with their multiplicities, such as {b'"BOS"': 1}.
+
     Raises:
         ConfigError: there is no such folder.
     """

@@ -19,6 +19,24 @@ def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipe
     not name brokers or a checkpoint.  Its variables are read from `environ`, by default the
     environment of the process.
 
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import ikebana as ik
+    >>> text = '''
+    ... pipeline: shop
+    ... inputs: {stock: {topic: stock}}
+    ... operators: {current: {upsert: stock}}
+    ... outputs: {changes: {from: current, topic: stock.changes}}
+    ... '''
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "shop.yaml").write_text(text)
+    ...     shop = ik.load(Path(folder, "shop.yaml"))
+    >>> for update in shop.evaluate(stock=[("tea", 5, 0), ("tea", 4, 1)])["changes"]:
+    ...     print(*update)
+    ('tea', 5) 0 1
+    ('tea', 5) 1 -1
+    ('tea', 4) 1 1
+
     Raises:
         ConfigError: the file or module cannot be used; it lists every problem.
     """

@@ -62,7 +62,21 @@ class TopicOptions(msgspec.Struct, frozen=True):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format "ikebana" with a Spark session."""
+    """Register the format "ikebana" with a Spark session: outputs of pipelines as data frames.
+
+    An example::
+
+        ikebana.register(spark)
+        frame = (
+            spark.read.format("ikebana")
+            .option("kafka.bootstrap.servers", "localhost:9092")
+            .load("whereabouts")
+        )
+
+    A batch read is the collection of the topic as of its newest closed time, or of the option
+    `as_of`; a stream is of its updates.  Options that are missing or wrong are errors of the
+    read, not of this call.
+    """
     spark.dataSource.register(IkebanaTopic)
 
 

@@ -15,6 +15,7 @@ from ikebana.processor.kafka.broker import Broker
 from ikebana.serving.aligned import AlignedBatch
 from ikebana.serving.retention import USUAL
 from ikebana.serving.service import Service, Wanted
+from support.docstring_examples import run_example
 from support.waiting import wait_until
 from support.written_topics import Row, Written
 
@@ -67,6 +68,17 @@ def test_closed_batches_come_once_with_their_frontier(written: Written) -> None:
 
     assert [(batch.lower, batch.upper) for batch in found] == [(0, 10), (10, 20)]
     assert _rows(found) == _of(FIRST + SECOND)
+
+
+def test_the_example_of_its_docstring_runs(written: Written) -> None:
+    """On a topic of two batches."""
+    written.batch(FIRST, 10)
+    written.batch(SECOND, 20)
+    names = {"whereabouts": written.name, "localhost:9092": written.servers}
+
+    found = run_example(ikebana.follow, names, ikebana=ikebana)
+
+    assert sorted(found["changes"]) == _of(FIRST + SECOND)
 
 
 def test_a_token_goes_on_after_its_batch(written: Written) -> None:

@@ -12,6 +12,7 @@ from ikebana.codecs import diff
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.partitioner import partition_of
+from support.docstring_examples import run_example
 from support.waiting import patient
 from support.written_topics import Row, Written
 
@@ -102,6 +103,18 @@ def _collection(frame: "DataFrame") -> Counter[tuple[bytes, bytes]]:
     # Each datum comes once.
     assert len(found) == len(rows)
     return found
+
+
+def test_the_example_of_its_docstring_runs(spark: "SparkSession", written: Written) -> None:
+    """The newest collection."""
+    import ikebana
+
+    at = _life(written)
+    names = {"whereabouts": written.name, "localhost:9092": written.servers}
+
+    found = run_example(ikebana.register, names, ikebana=ikebana, spark=spark)
+
+    assert _collection(found["frame"]) == at[max(at)]
 
 
 def test_a_collection_is_read_as_of_each_time(spark: "SparkSession", written: Written) -> None:

@@ -1,6 +1,6 @@
 """The reads of a folder and those over HTTP are the same, as a list of updates says."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from ikebana.serving.reads import Reads, WaitedError
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service
 from ikebana.serving.view import Bounds, UnknownCollectionError, UnreadableTimeError
+from support.docstring_examples import run_example
 from support.served_topics import MemoryTopics, answering, caught_up, serving
 from support.waiting import patient
 
@@ -75,6 +76,19 @@ def test_the_collections_have_their_times_and_sizes(served: Reads) -> None:
     assert (others.since, others.upper, others.keys) == (4, 15, 0)
     assert served.newest() == served.newest(ONE, TWO) == 14
     assert served.newest(ONE) == 19
+
+
+@pytest.mark.parametrize("read", [ikebana.open, ikebana.connect])
+def test_the_examples_of_docstrings_run(given: Given, read: Callable[..., Reads]) -> None:
+    """Over the folder, and over HTTP."""
+    place = {'open("served")': f'open("{given.folder}")'}
+    if read is ikebana.connect:
+        place = {"http://127.0.0.1:8080": given.url}
+
+    found = run_example(read, {**place, "whereabouts": ONE, "N12345": "a"}, ikebana=ikebana)
+
+    assert found["newest"] == 19
+    assert found["values"] == {b"2": 1}
 
 
 def test_keys_are_read_as_of_a_time(served: Reads) -> None:
