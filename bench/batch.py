@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -59,14 +60,18 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--warm", type=int, default=60, help="batches that are not counted")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
+    parser.add_argument("--master", default="local[*]", help="Spark's")
+    parser.add_argument("--spark", nargs="*", default=[], help="settings of Spark: name=value")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, running() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         called = _counted_programs(folder)
         create(servers, "rows", 2)
         pipeline = Pipeline(folder, servers, "floor", "rows", "ingest", limit=100_000).but(
-            shards=asked.shards, master="local[*]", heartbeat="1h"
+            shards=asked.shards, master=asked.master, heartbeat="1h", trigger_interval="0s"
         )
+        given = dict(each.split("=", 1) for each in asked.spark)
+        pipeline = replace(pipeline, spark=given)
         port = _free_port()
         with pipeline.start("--http", f"127.0.0.1:{port}") as run:
             choice = Random(1)

@@ -220,13 +220,9 @@ def follow(
     An example::
 
         with ikebana.follow("whereabouts", bootstrap_servers="localhost:9092", wait=False) as read:
-            changes = [
-                (update.key, update.value, update.time, update.diff)
-                for batch in read
-                for update in batch.updates
-            ]
+            changes = [tuple(update)[1:] for batch in read for update in batch.updates]
 
-    A new value of a key makes two updates of one time: the old value has -1, the new one +1.
+    An update is (topic, key, value, time, diff): a new value comes with +1, the old one with -1.
 
     Raises:
         ConfigError: the topics, a format, or the token are not right.

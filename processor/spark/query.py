@@ -30,7 +30,8 @@ from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.spark.source import IkebanaSource, SourceConfig, filled_at, inputs_told
+from ikebana.processor.spark.source import IkebanaSource, SourceConfig
+from ikebana.processor.spark.source_files import filled_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing import again
@@ -195,6 +196,7 @@ def _source_config(
         exchanges=_exchanges(found.plan, edit),
         own_kafka=dict(settings.kafka),
         read_back=_read_back(found.plan, last, edit),
+        interval_s=settings.trigger_interval_s,
     )
 
 
@@ -269,8 +271,9 @@ def _query(
     )
     if once:
         return writer.trigger(availableNow=True).start()
-    interval_ms = int(settings.trigger_interval_s * 1000)
-    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+    # The source keeps the interval: Spark's would also hold up what is on its way, and the first
+    # record after a pause.
+    return writer.trigger(processingTime="0 seconds").start()
 
 
 class _Sink:

@@ -88,6 +88,9 @@ _LOCAL_FILES = {
 _LOCAL_FAILURES = 4
 # How long the end of a JVM's process may take after the end of its connections.
 _DYING_S = 10.0
+_SOCKETS = "spark.python.unix.domain.socket"
+# Systems accept addresses of 103 bytes; Spark's names are a UUID with 6 more bytes.
+_LONGEST_SOCKET_FOLDER = 103 - 1 - 36 - 6
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
 # Py4J logs this text and a traceback when the end of the JVM interrupts a call.  The same error
@@ -211,6 +214,8 @@ class Spark:
         if settings.master.startswith("local"):
             if "SPARK_LOCAL_DIRS" not in os.environ:
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
+            for name, value in self.sockets().items():
+                options.setdefault(name, value)
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 folder = Path(tempfile.mkdtemp(dir=self.folder))
                 self._workers = Workers(folder, self._log, owners=owners(settings))
@@ -219,6 +224,18 @@ class Spark:
                     self._end(within_s=0.0)
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+
+    def sockets(self) -> dict[str, str]:
+        """Settings by which the JVM and Python talk over socket files of this run.
+
+        Over TCP each task waits for 40 ms: the last part of what one side has sent is held until
+        the other has acknowledged the part before (Nagle's algorithm), which it does late.
+        """
+        folder = self.folder / "sockets"
+        if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+            return {}
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": str(folder)}
 
     def session(self) -> SparkSession:
         """Return the session; start it if there is none.

@@ -40,10 +40,12 @@ from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, range_of, shares_of
+from ikebana.processor.spark.source_files import filled_at, tell_inputs
 from ikebana.processor.spark.source_rows import messages, rows, rows_taken_back
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.beats import Beats
 from ikebana.processor.timing.own_topics import OwnRange, ranges
+from ikebana.processor.timing.pace import Pace
 from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.slices import Slice, slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
@@ -77,7 +79,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
     `stop`.filled says that what the plan reads again
     has been read; no batch is minted from then on.  `own_kafka` reads the topics of the outputs
-    in `read_back`, which an edit takes back, with their names by topic.
+    in `read_back`, which an edit takes back, with their names by topic.  `interval_s` is the least
+    time between two batches, unless the first leaves anything on its way.
     """
 
     plan: Plan
@@ -99,6 +102,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     begins: Positions = {}
     own_kafka: dict[str, str] = {}
     read_back: dict[str, str] = {}
+    interval_s: float = 0.0
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -125,6 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._looked: Look | None = None
         self._told: Standing | None = None
         self._beats = Beats(config.heartbeat_s)
+        self._pace = Pace(config.interval_s)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -148,13 +153,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 filled_at(stop).touch()
                 return start
             self._check_lease()
-            found = self._minted(last, limit, first=first)
+            early_s = 0.0 if self._target is not None else self._pace.early_s(last)
+            found = None if early_s > 0.0 else self._minted(last, limit, first=first)
             if found is not None:
+                self._pace.begin()
                 return found.to_json()
             once = self._target is not None and not self._waits_for_silence(last)
             if once or (self._target is None and time.monotonic() > until):
                 return start
-            if self._target is None:
+            if early_s > 0.0:
+                time.sleep(min(early_s, _LOOK_EVERY_S))
+            elif self._target is None:
                 read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
                 self._arrivals.wait(read, _LOOK_EVERY_S)
             else:
@@ -198,10 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         )
         standing = found.standing(last.upper)
         if standing != self._told:
-            path = _told_at(self._config.stop)
-            aside = path.with_suffix(".aside")
-            aside.write_bytes(msgspec.json.encode(standing))
-            aside.replace(path)
+            tell_inputs(Path(self._config.stop), standing)
             self._told = standing
 
     def _look(self, last: SourceOffset) -> tuple[inputs.Look, Look]:
@@ -347,23 +353,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
-
-
-def filled_at(stop: Path) -> Path:
-    """The file that says that what a plan reads again has been read."""
-    return stop.with_suffix(".filled")
-
-
-def inputs_told(stop: Path) -> Standing | None:
-    """Read the frontiers of the inputs of a running pipeline; None before they are known."""
-    try:
-        return msgspec.json.decode(_told_at(stop).read_bytes(), type=Standing)
-    except FileNotFoundError:
-        return None
-
-
-def _told_at(stop: str | Path) -> Path:
-    return Path(stop).with_suffix(".inputs")
 
 
 def _capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:

@@ -52,6 +52,7 @@ class Pipeline:
     domain: str = "offset"
     checkpoint: Path = Path()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
     limit: int = 500
     output: str = ""
     replicas: int = 1
@@ -90,7 +91,10 @@ class Pipeline:
             "time": self.domain,
             **self.plan,
         }
-        own = {"heartbeat": "500ms", "retained_batches": 1000, **self.settings}
+        own = {
+            **{"heartbeat": "500ms", "retained_batches": 1000, "trigger_interval": "0s"},
+            **self.settings,
+        }
         return self.around(sections, **own)
 
     def around(self, sections: Mapping[str, Any], **run: object) -> dict[str, Any]:
@@ -98,6 +102,7 @@ class Pipeline:
         return {
             "pipeline": self.name,
             **sections,
+            **({"spark": dict(self.spark)} if self.spark else {}),
             "kafka": {"bootstrap.servers": self.servers},
             "source": {"max_records_per_batch": self.limit},
             **({"sink": {"replication_factor": self.replicas}} if self.replicas > 1 else {}),

@@ -1,0 +1,35 @@
+"""Files by which the process that watches a query and the source tell each other something.
+
+They lie beside the file `stop`, which says that no batch is to be made any more.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from ikebana.processor.timing.reach import Standing
+
+
+def filled_at(stop: Path) -> Path:
+    """The file that says that what a plan reads again has been read."""
+    return stop.with_suffix(".filled")
+
+
+def tell_inputs(stop: Path, standing: Standing) -> None:
+    """Write the frontiers of the inputs."""
+    path = _told_at(stop)
+    aside = path.with_suffix(".aside")
+    aside.write_bytes(msgspec.json.encode(standing))
+    aside.replace(path)
+
+
+def inputs_told(stop: Path) -> Standing | None:
+    """Read the frontiers of the inputs of a running pipeline; None before they are known."""
+    try:
+        return msgspec.json.decode(_told_at(stop).read_bytes(), type=Standing)
+    except FileNotFoundError:
+        return None
+
+
+def _told_at(stop: Path) -> Path:
+    return stop.with_suffix(".inputs")
