@@ -230,26 +230,33 @@ def follow(
         AwayError: the brokers do not answer.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
+    formats = _formats(names, format, resumes=resume is not None)
+    settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
+    client.reach(settings)
+    from_when = None if since is None else Since(lambda *_: since)
+    open_topic = functools.partial(following.follow, settings, since=from_when)
+    return Follower(open_topic, formats, resume=resume, until=until, wait=wait)
+
+
+def _formats(
+    names: Sequence[str], given: str | Mapping[str, str], *, resumes: bool
+) -> dict[str, str]:
     if not names or len(set(names)) < len(names):
         raise ConfigError("cannot follow topics: name at least one, and each once")
-    formats = {name: format if isinstance(format, str) else format[name] for name in names}
+    formats = {name: given if isinstance(given, str) else given[name] for name in names}
     for name, form in formats.items():
         if form not in OUTPUT_FORMATS:
             raise ConfigError(
                 f'cannot follow "{name}": there is no format "{form}"'
                 f"{instead(form, OUTPUT_FORMATS)}"
             )
-        if resume is not None and not following.goes_on(form):
+        if resumes and not following.goes_on(form):
             raise ConfigError(
                 f'cannot resume "{name}": in the format {form} the old value of a key is in an '
                 "earlier message, which may be gone",
                 hint="Follow it from its beginning, or write the output in the format diff.",
             )
-    settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
-    client.reach(settings)
-    from_when = None if since is None else Since(lambda *_: since)
-    open_topic = functools.partial(following.follow, settings, since=from_when)
-    return Follower(open_topic, formats, resume=resume, until=until, wait=wait)
+    return formats
 
 
 def _token(text: str, formats: Mapping[str, str]) -> _Token:
