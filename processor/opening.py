@@ -6,8 +6,8 @@ each of which a later start takes up where an earlier one has ended:
 1. take over, so that no older instance changes the checkpoint any more;
 2. if another plan or number of shards follows and anything is on its way, run the plan of
    before, which reads nothing new, until all of it is finished: the next start goes on;
-3. for another number of shards, write the state anew in a layout of its own, then name that in
-   the metadata, and take over again;
+3. for another number of shards, or of tasks that they run in, write the state anew in a layout of
+   its own, then name that in the metadata, and take over again;
 4. for a plan that needs more of an input than there is in the state, read that again beside the
    plan of before, which goes on (`planning.backfill`): the next start goes on when all is read;
 5. go on with the new plan.
@@ -37,6 +37,7 @@ from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import faults
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.kafka import client, own_reading, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
@@ -73,15 +74,17 @@ class Opened(NamedTuple):
 def opened(
     plan: Plan,
     settings: Settings,
-    *,
     on_step: Callable[[str], None],
     on_edit: Callable[[EditPlan], None],
+    *,
     own: int = 0,
+    tasks: int = 0,
 ) -> Opened:
     """Take over a pipeline, and bring its checkpoint to what a run of the plan needs.
 
     `on_edit` gets what changes, if the plan or the number of shards does.  `own` is the
-    incarnation that this run had before it is restarted.
+    incarnation that this run had before it is restarted.  `tasks` is the number of tasks that a
+    new layout has; with 0, the run needs a task for each shard.
 
     Raises:
         IkebanaError: checkpoint, topics and plan do not belong together.
@@ -94,7 +97,7 @@ def opened(
     shards = settings.shards if birth is None else max(birth.shards, settings.shards)
     rights.demand(plan, settings, shards)
     start = Inputs(plan, kafka).start(_read_before(checkpoint, birth))
-    opening = _Opening(plan, settings, checkpoint, start, on_step, own)
+    opening = _Opening(plan, settings, checkpoint, start, on_step, own, tasks)
     found, taken = opening.take()
     if (edit := opening.edit()) is not None:
         on_edit(edit)
@@ -142,8 +145,10 @@ class _Opening:
         start: SourceOffset,
         on_step: Callable[[str], None],
         own: int,
+        tasks: int,
     ) -> None:
         self._own = own
+        self._tasks = tasks
         self._given = given
         self._settings = settings
         self._checkpoint = checkpoint
@@ -169,18 +174,18 @@ class _Opening:
     def edit(self) -> EditPlan | None:
         """What differs from the last run; None if nothing does."""
         ran = self._ran
-        if ran is None or (self._new.birth == ran and not self._rescales):
+        if ran is None or (self._new.birth == ran and ran.shards == self._settings.shards):
             return None
         logged = self._checkpoint.layout(ran).logged()
         shards, location = self._settings.shards, self._settings.checkpoint
         return planned(location, ran, self._given, shards, logged=logged)
 
     def is_ready_to_rescale(self) -> bool:
-        """Whether another number of shards follows, and nothing is on its way."""
+        """Whether another layout in shards or tasks follows, and nothing is on its way."""
         return self._rescales and not self._is_on_its_way()
 
     def rescale(self, taken: Takeover) -> None:
-        """Write the state for the new number of shards, and go on with that.
+        """Write the state for the new number of shards or tasks, and go on with that.
 
         Raises:
             FencedError: a newer instance has taken over meanwhile.
@@ -188,6 +193,8 @@ class _Opening:
         ran, shards = self._ran, self._settings.shards
         assert ran is not None, "a new checkpoint has no other number of shards"
         words = Rescaled(ran.shards, shards).words()
+        if ran.shards == shards:
+            words = f"the state is rewritten for {counted(shards, 'shard')} with a task each"
         self._on_step(words)
         written = 0
 
@@ -197,7 +204,9 @@ class _Opening:
             if written % _TOLD_EVERY == 0:
                 self._on_step(f"{words}: {written:,} entries")
 
-        reborn = rescaled_in_place(self._checkpoint, ran, taken.manifests, shards, count)
+        reborn = rescaled_in_place(
+            self._checkpoint, ran, taken.manifests, shards, count, tasks=self._tasks
+        )
         faults.point("before_rescaled", ran.epoch)
         taken.confirm(self._new.plan)
         self._checkpoint.write(reborn)
@@ -217,7 +226,7 @@ class _Opening:
         self._known, self._ran = birth, self._run_before(birth)
         settings = self._settings
         self._present = self._ran or newborn(
-            settings.checkpoint, self._given, settings.shards, self._start
+            settings.checkpoint, self._given, settings.shards, self._start, tasks=self._tasks
         )
         logged = self._checkpoint.layout(self._present).logged()
         step = step_to(self._present, self._given, logged.offset)
@@ -228,7 +237,9 @@ class _Opening:
             begins = again.first_offsets(self._present.first_offsets, last)
             refuse_lost(step.plan, kafka, begins)
         self.told = self._read_back() if step.birth != self._present else []
-        self._rescales = self._present.shards != settings.shards
+        # Without owners of shards, those of one task would run one after the other.
+        spreads = self._present.tasks > 0 and not self._tasks
+        self._rescales = self._present.shards != settings.shards or spreads
         last = logged.offset or self._present.start
         if under_way(last.rebuilding) and (step.birth != self._present or self._rescales):
             raise CheckpointError(

@@ -52,9 +52,9 @@ from ikebana.processor.rows.rows import size_of
 class Job:
     """What every task of a running pipeline knows; it is sent to the executors.
 
-    `labels` are the groups that Spark places into partitions 0, 1, ...: the i-th is
-    shard i.  `seeds` are manifests that a shard starts from when Spark holds no state
-    of it yet.  `edit` is the last change of the plan, which may be on its way.
+    `labels` has for each shard the group that Spark runs it in.  `seeds` are manifests that a
+    shard starts from when Spark holds no state of it yet.  `edit` is the last change of the plan,
+    which may be on its way.
     """
 
     plan: Plan

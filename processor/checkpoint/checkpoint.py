@@ -30,6 +30,8 @@ FORMAT_OF_LAYOUTS = 2
 """The format in which `layout` counts: a version that does not know of it must not read it."""
 FORMAT_OF_RECOVERED = 3
 """The format in which the state may have to be made anew first (`start.rebuilding`)."""
+FORMAT_OF_TASKS = 4
+"""The format in which one task may have several shards (`tasks`)."""
 FORMS = "state"
 """The field of a recorded plan with the forms of its parts' state."""
 _BIRTH = "ikebana.json"
@@ -39,6 +41,7 @@ _SEAL = re.compile(rb',"hash":"([0-9a-f]{16})"}$')
 class Birth(msgspec.Struct, frozen=True):
     """The metadata of a checkpoint.
 
+    * `tasks`: the number of tasks of Spark in which a batch of all shards runs; 0 for one each.
     * `epoch`: the number of rescalings.
     * `begins`: the offsets at which reading began, by topic and partition.
     * `layout`: the folder at the location with Spark's logs and the shards' files; empty if they
@@ -70,6 +73,12 @@ class Birth(msgspec.Struct, frozen=True):
     layout: str = ""
     begins: Positions = {}
     last_edit: dict[str, Any] = {}
+    tasks: int = 0
+
+    @property
+    def state_partitions(self) -> int:
+        """The number of partitions of Spark's state, one for each task."""
+        return min(self.tasks, self.shards) or self.shards
 
     @property
     def begin(self) -> int:
@@ -112,10 +121,10 @@ class Checkpoint:
                 )
             return None
         birth = self._decoded(raw)
-        if birth.format not in (FORMAT, FORMAT_OF_LAYOUTS, FORMAT_OF_RECOVERED):
+        if not FORMAT <= birth.format <= FORMAT_OF_TASKS:
             raise CheckpointError(
                 f'checkpoint "{self.location}" has format {birth.format}, this version '
-                f"of ikebana reads {FORMAT} to {FORMAT_OF_RECOVERED}",
+                f"of ikebana reads {FORMAT} to {FORMAT_OF_TASKS}",
                 hint="Use the version of ikebana that made the checkpoint, or start with a new "
                 "checkpoint and new output topics.",
             )
@@ -225,16 +234,32 @@ def _hash(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
-def newborn(location: str, plan: Plan, shards: int, start: SourceOffset) -> Birth:
-    """The metadata of a new checkpoint."""
-    return Birth(
+def formatted(birth: Birth) -> Birth:
+    """Number the format of metadata by the latest part of it that a reader has to know."""
+    wanted = FORMAT
+    if birth.layout:
+        wanted = FORMAT_OF_LAYOUTS
+    if birth.start.rebuilding is not None:
+        wanted = FORMAT_OF_RECOVERED
+    if birth.tasks:
+        wanted = FORMAT_OF_TASKS
+    return msgspec.structs.replace(birth, format=wanted)
+
+
+def newborn(
+    location: str, plan: Plan, shards: int, start: SourceOffset, *, tasks: int = 0
+) -> Birth:
+    """The metadata of a new checkpoint; `tasks` is 0 for one task a shard."""
+    birth = Birth(
         id=uuid.uuid4().hex[:12],
         location=Checkpoint(location).identity,
         shards=shards,
         plan=described(plan),
         start=start,
         begins=start.positions,
+        tasks=tasks,
     )
+    return formatted(birth)
 
 
 def described(plan: Plan) -> dict[str, Any]:

@@ -24,12 +24,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import (
-    FORMAT,
-    FORMAT_OF_LAYOUTS,
-    Birth,
-    Checkpoint,
-)
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, formatted
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
 from ikebana.processor.rows.placing import shard_of
@@ -75,8 +70,10 @@ def rescale(
         )
     to = Layout(new.location, logged.committed + 1)
     seeds = _rewritten(birth, layout, manifests, to, shards, on_entries)
-    reborn = replace(
-        _reborn(birth, logged, shards, seeds), location=new.identity, layout="", format=FORMAT
+    reborn = formatted(
+        replace(
+            _reborn(birth, logged, shards, birth.tasks, seeds), location=new.identity, layout=""
+        )
     )
     new.write(reborn)
     return reborn
@@ -88,12 +85,14 @@ def rescaled_in_place(
     manifests: Sequence[Manifest],
     shards: int,
     on_entries: Callable[[int], None],
+    *,
+    tasks: int = 0,
 ) -> Birth:
     """Write a layout with `shards` shards beside the present one; return metadata that names it.
 
-    The metadata is not written: until the caller does, the present layout counts.  What an
-    earlier attempt has left is replaced.  The last batch has to be finished, and no updates on
-    their way.
+    They run in `tasks` tasks, 0 for one each.  The metadata is not written: until the caller
+    does, the present layout counts.  What an earlier attempt has left is replaced.  The last
+    batch has to be finished, and no updates on their way.
 
     Raises:
         CheckpointError: the files cannot be written.
@@ -102,10 +101,8 @@ def rescaled_in_place(
     layout = checkpoint.layout(birth)
     logged = layout.logged()
     assert logged.batch == logged.committed, "rescaling needs a finished batch"
-    reborn = replace(
-        _reborn(birth, logged, shards, {}),
-        layout=f"epoch-{birth.epoch + 1}",
-        format=FORMAT_OF_LAYOUTS,
+    reborn = formatted(
+        replace(_reborn(birth, logged, shards, tasks, {}), layout=f"epoch-{birth.epoch + 1}")
     )
     to = checkpoint.layout(reborn)
     to.remove()
@@ -120,11 +117,14 @@ def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[Layout]:
     return [checkpoint.layout(replace(birth, layout=name)) for name in names]
 
 
-def _reborn(birth: Birth, logged: Logged, shards: int, seeds: dict[int, Manifest]) -> Birth:
+def _reborn(
+    birth: Birth, logged: Logged, shards: int, tasks: int, seeds: dict[int, Manifest]
+) -> Birth:
     """The metadata of the next epoch, which goes on where the present one has come to."""
     return replace(
         birth,
         shards=shards,
+        tasks=tasks,
         epoch=birth.epoch + 1,
         first_batch=logged.committed + 1,
         start=replace(logged.offset or birth.start, begins={}),

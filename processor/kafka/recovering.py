@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.checkpoint.checkpoint import (
-    FORMAT_OF_RECOVERED,
     Birth,
     Checkpoint,
     newborn,
@@ -119,13 +118,7 @@ def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
         own=left.own,
     )
     made = newborn(settings.checkpoint, plan, settings.shards, start)
-    return replace(
-        made,
-        id=lease.checkpoint,
-        epoch=lease.epoch + 1,
-        first_batch=left.batch + 1,
-        format=FORMAT_OF_RECOVERED,
-    )
+    return replace(made, id=lease.checkpoint, epoch=lease.epoch + 1, first_batch=left.batch + 1)
 
 
 class _StableReader(Reader):

@@ -14,8 +14,6 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.processor.rows.rebuilding import Rebuilding
 from ikebana.processor.rows.rows import Errors, Facts, Ignored, Seen, Truncate, Updates, Upserts
 
-SCHEMA = "label int, chunk binary"
-
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):
     """The description of a batch, sent once to every shard.

@@ -3,6 +3,8 @@
 import os
 import socket
 import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ikebana.errors import LostError
@@ -29,16 +31,41 @@ class Owners(NamedTuple):
         return f"{self.folder}/owner-{number}"
 
     def run(
+        self,
+        job: bytes,
+        digest: str,
+        states: Mapping[int, bytes | None],
+        rows: Mapping[int, list[bytes]],
+    ) -> dict[int, Done | None]:
+        """Have the owners of shards run their batches; None for each that cannot be reached.
+
+        Owners work side by side; one that owns several shards runs them one after the other.
+        `job` is pickled, and `digest` is that of its bytes.  `states` and `rows` are by shard; the
+        rows of a shard are emptied when they are sent.
+
+        Raises, when all owners have answered:
+            LostError: an owner ended before it answered; the batch may be committed.
+            Exception: an owner's error, by a class of the same name and with the same text.
+        """
+        by_owner: dict[int, list[int]] = {}
+        for shard in rows:
+            by_owner.setdefault(shard % self.processes, []).append(shard)
+
+        def run_all(shards: Sequence[int]) -> dict[int, Done | None]:
+            return {
+                shard: self._run(job, digest, shard, states[shard], rows[shard])
+                for shard in shards
+            }
+
+        if len(by_owner) == 1:
+            return run_all([*rows])
+        with ThreadPoolExecutor(len(by_owner)) as pool:
+            running = [pool.submit(run_all, shards) for shards in by_owner.values()]
+        return {shard: done for each in running for shard, done in each.result().items()}
+
+    def _run(
         self, job: bytes, digest: str, shard: int, state: bytes | None, rows: list[bytes]
     ) -> Done | None:
-        """Have its owner run the batch of a shard; None if no owner can be reached.
-
-        `job` is pickled, and `digest` is that of its bytes.  `rows` is emptied when they are sent.
-
-        Raises:
-            LostError: the owner ended before it answered; the batch may be committed.
-            Exception: the owner's error, by a class of the same name and with the same text.
-        """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             try:
                 connection.connect(short(self.address(shard % self.processes)))

@@ -11,6 +11,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.checkpoint.layout import Layout
@@ -136,14 +137,14 @@ def start(
     """
     # From here on the plan is sent to other processes.
     portable, on_step = checked(plan).portable(), callbacks.on_step
-    found = opened(portable, settings, on_step=on_step, on_edit=callbacks.on_edit, own=own)
+    # Only owners run the shards of one task side by side.
+    tasks = 0 if spark.owners is None else 1
+    found = opened(portable, settings, on_step, callbacks.on_edit, own=own, tasks=tasks)
     plan, birth, taken = found.plan, found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()
     running.dataSource.register(IkebanaSource)
-    labels = session.labels(running, birth.shards)
-    # What is on its way is finished with the number of shards that there were.
-    running.conf.set("spark.sql.shuffle.partitions", birth.shards)
+    labels = _laid_out(running, birth)
     stop = spark.folder / f"stop-{taken.incarnation}"
     logged = found.layout.logged()
     is_done = logged.batch <= logged.committed
@@ -163,6 +164,15 @@ def start(
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
     parts = found.layout, stop, job, context.uiWebUrl, taken.waiting, told
     return Running(query, *parts, precedes=found.precedes)
+
+
+def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
+    """Set the number of state partitions; return the groups of shards.
+
+    What is on its way is finished with the shards and tasks that there were.
+    """
+    running.conf.set("spark.sql.shuffle.partitions", birth.state_partitions)
+    return session.labels(running, birth.shards, birth.state_partitions)
 
 
 def _source_config(

@@ -108,7 +108,6 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
         "spark.app.name": name,
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.sql.shuffle.partitions": str(settings.shards),
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
     if folder := os.environ.get(FOLDER_VARIABLE):
@@ -325,18 +324,19 @@ def is_news(record: logging.LogRecord) -> bool:
     return record.msg != _CUT_OFF
 
 
-def labels(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """Find group labels such that Spark's hash puts the i-th into state partition i.
+def labels(spark: SparkSession, shards: int, tasks: int) -> tuple[int, ...]:
+    """Find the groups of shards, such that Spark's hash puts each group into its own partition.
 
-    Spark computes a group's partition as `pmod(murmur3(label, 42), partitions)`.  With other
-    labels two shards could share a partition, and so a task, and another could be empty.
+    Shard i is in the group of task i modulo their number.  Spark computes a group's partition as
+    `pmod(murmur3(label, 42), partitions)`.  With other labels two groups could share a partition,
+    and so a task, and another could be empty.
     """
     # The class also has a static hashInt.  On the class itself Py4J takes the first method of
     # that name, and Java lists methods in no fixed order, so the call would sometimes fail.
     murmur = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
     found: dict[int, int] = {}
     label = 0
-    while len(found) < shards:
-        found.setdefault(murmur.hashInt(label) % shards, label)
+    while len(found) < tasks:
+        found.setdefault(murmur.hashInt(label) % tasks, label)
         label += 1
-    return tuple(found[partition] for partition in range(shards))
+    return tuple(found[shard % tasks] for shard in range(shards))

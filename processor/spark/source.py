@@ -37,11 +37,11 @@ from ikebana.processor.reading.intake import Intake
 from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.reading.source_dating import BoundaryReading
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
-from ikebana.processor.rows.envelope import SCHEMA, Tick, pack
+from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, range_of, shares_of
 from ikebana.processor.spark.source_files import filled_at, tell_inputs
-from ikebana.processor.spark.source_rows import messages, rows, rows_taken_back
+from ikebana.processor.spark.source_rows import SCHEMA, messages, rows, rows_taken_back
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.beats import Beats
 from ikebana.processor.timing.own_topics import OwnRange, ranges
@@ -287,15 +287,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 if end > before.hops.get(shard, 0)
             ]
         shares = shares_of(pieces, hops, config.readers, own)
-        shares[0].ticks = [(label, tick) for label in config.labels]
+        shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
         return shares
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
         worker.settle()
+        config, labels = self._config, self._config.labels
         if partition.ticks:
-            yield rows(partition.ticks)
-        config = self._config
+            yield rows(partition.ticks, labels)
         registry = tuple(sorted(config.registry.items()))
 
         def intake(of: Input) -> Intake | UpdateIntake:
@@ -304,12 +304,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # Offsets are read once, and decoded for each input that reads them.
         by_range: dict[Range, list[Decoding | BoundaryReading]] = {}
         for each in partition.slices:
-            reading = reading_of(config.plan, each, intake, len(config.labels))
+            reading = reading_of(config.plan, each, intake, len(labels))
             by_range.setdefault(range_of(each), []).append(reading)
-        labels = config.labels
         reader = self._connected()
         for at, hopped in reader.read(partition.hops):
-            yield rows([(labels[at.partition], message.value()) for message in hopped])
+            yield rows([(at.partition, message.value()) for message in hopped], labels)
         if partition.own:
             own = _reader(tuple(sorted(config.own_kafka.items())))
             yield from rows_taken_back(config.plan, own, partition.own, labels)
@@ -325,11 +324,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         for at, found in reader.read(list(by_range)):
             given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
             for reading in by_range[at]:
-                if made := [(labels[shard], chunk) for shard, chunk in reading.add(given)]:
-                    yield rows(made)
+                if made := [*reading.add(given)]:
+                    yield rows(made, labels)
         for reading in itertools.chain.from_iterable(by_range.values()):
-            if made := [(labels[shard], chunk) for shard, chunk in reading.finish()]:
-                yield rows(made)
+            if made := [*reading.finish()]:
+                yield rows(made, labels)
 
     def _check_lease(self) -> None:
         """Stop if there is a newer instance, which a batch logged now would stop."""

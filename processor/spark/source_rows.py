@@ -11,12 +11,17 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.own_reading import taken_back
 from ikebana.processor.timing.own_topics import OwnRange
 
+SCHEMA = "label int, shard int, chunk binary"
+"""What a source task emits: packed rows for a shard, with the group in which it runs."""
 
-def rows(labelled: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
-    """Make Spark rows of packed chunks with the labels of their shards."""
-    labels, chunks = zip(*labelled, strict=True)
+
+def rows(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
+    """Make Spark rows of packed chunks by shard; `labels` are the groups of the shards."""
+    shards, chunks = zip(*packed, strict=True)
+    groups = [labels[shard] for shard in shards]
+    columns = [pa.array(groups, pa.int32()), pa.array(shards, pa.int32())]
     return pa.RecordBatch.from_arrays(
-        [pa.array(labels, pa.int32()), pa.array(chunks, pa.binary())], names=["label", "chunk"]
+        [*columns, pa.array(chunks, pa.binary())], names=["label", "shard", "chunk"]
     )
 
 
@@ -38,6 +43,5 @@ def rows_taken_back(
     by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in own}
     for at, found in reader.read(list(by_range)):
         read = messages(found, headers=True, dated=False)
-        chunks = taken_back(plan, by_range[at], read, len(labels))
-        if labelled := [(labels[shard], chunk) for shard, chunk in chunks]:
-            yield rows(labelled)
+        if packed := [*taken_back(plan, by_range[at], read, len(labels))]:
+            yield rows(packed, labels)

@@ -1,12 +1,13 @@
 """Read the manifests of a checkpoint from Spark's state store; the query need not run.
 
-Spark's state row of a shard is the single source of truth.
+Spark's state rows are the single source of truth.
 """
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.spark import task_state
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.task import decode_state
 
@@ -52,6 +53,7 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
                 hint="Spark keeps the last run.retained_batches batches.",
             ) from error
     for row in rows:
-        manifest = decode_state(bytes(row.manifest))
-        found[manifest.shard] = manifest
+        for state in task_state.parted(bytes(row.manifest)):
+            manifest = decode_state(state)
+            found[manifest.shard] = manifest
     return list(found.values())

@@ -57,7 +57,7 @@ def by_owner(workers: Workers) -> Way:
         assert workers.owners is not None
         content = pickle.dumps(job)
         digest = hashlib.sha256(content).hexdigest()
-        done = workers.owners.run(content, digest, shard, state, rows)
+        done = workers.owners.run(content, digest, {shard: state}, {shard: rows})[shard]
         assert done is not None
         found = msgspec.json.decode(done.marker, type=Marker)
         assert done.state == task.encode_state(found.manifest)
@@ -227,7 +227,7 @@ def test_owners_end_when_the_fork_server_is_killed(
     wait_until(lambda: not any(each.is_running() for each in owners), 30, "the owner's end")
     assert len(owners) == 1
     assert workers.owners is not None
-    assert workers.owners.run(b"", "", 0, None, []) is None
+    assert workers.owners.run(b"", "", {0: None}, {0: []}) == {0: None}
 
 
 def test_a_process_that_keeps_few_shards_open_serves_many(instances: Instances) -> None:

@@ -1,4 +1,4 @@
-"""Labels of groups: one for each state partition, by Spark's own hash."""
+"""The groups of shards: one for each state partition, by Spark's own hash."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -26,12 +26,14 @@ def jvm() -> Iterator[Any]:
         gateway.proc.wait(30)
 
 
-@pytest.mark.parametrize("shards", [1, 2, 7])
-def test_each_shard_has_a_state_partition_of_its_own(jvm: Any, shards: int) -> None:
+@pytest.mark.parametrize(("shards", "tasks"), [(1, 1), (2, 2), (7, 7), (7, 1), (7, 3)])
+def test_each_task_has_a_state_partition_of_its_own(jvm: Any, shards: int, tasks: int) -> None:
     """In every JVM, whatever the order in which its classes give their methods."""
-    found = labels(SimpleNamespace(_jvm=jvm), shards)
+    found = labels(SimpleNamespace(_jvm=jvm), shards, tasks)
 
-    assert [murmur3(label, 42) % shards for label in found] == list(range(shards))
+    assert [murmur3(label, 42) % tasks for label in found] == [
+        shard % tasks for shard in range(shards)
+    ]
 
 
 def murmur3(number: int, seed: int) -> int:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
@@ -75,3 +76,27 @@ def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
     with replace(pipeline, checkpoint=moved).start("--once") as old:
         assert old.wait(60) == 1
         assert "The checkpoint was rescaled: set run.checkpoint to the folder" in old.text
+
+
+def test_without_owners_of_shards_each_shard_gets_a_task_of_its_own(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Spark's own Python has no owners; the state is written anew for it, once, and goes on."""
+    servers, source = broker.bootstrap_servers, topic_name("owned")
+    create(servers, source, 2)
+    pipeline = Pipeline(tmp_path, servers, topic_name("tasks"), source, limit=400).but(shards=3)
+    alone = {"PYSPARK_PYTHON": f"{Path(sys.executable).parent}/./{Path(sys.executable).name}"}
+
+    def tasks(environment: dict[str, str]) -> tuple[int, int]:
+        produce(servers, source, upserts(700, 100, Random(1)))
+        with pipeline.start("--once", environment=environment) as run:
+            assert run.wait(120) == 0, run.text
+        assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+        birth = Checkpoint(str(pipeline.place)).birth()
+        assert birth is not None
+        return birth.state_partitions, birth.epoch
+
+    assert tasks({}) == (1, 0)
+    assert tasks({}) == (1, 0)
+    assert tasks(alone) == (3, 1)
+    assert tasks({}) == (3, 1)

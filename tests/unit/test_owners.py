@@ -1,20 +1,26 @@
 """What a worker hears of a process that owns shards: errors as they were raised there."""
 
 import pickle
+import socket
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import msgspec
 import pytest
 
 from ikebana.arrangements.files import file_system
 from ikebana.errors import CheckpointError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.spark import session
+from ikebana.processor.spark import owner_messages, session
 from ikebana.processor.spark.failures import from_text
+from ikebana.processor.spark.owner_messages import Ask, Done, Raised
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.workers import Workers
+from support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +47,7 @@ def raised(owners: Owners, job: object) -> list[str]:
     """What Spark's worker would tell of the error that a job raises in its owner."""
     content = pickle.dumps(job)
     with pytest.raises(Exception) as found:  # noqa: PT011 -- its class is made of names
-        owners.run(content, repr(content), 3, None, [])
+        owners.run(content, repr(content), {3: None}, {3: []})
     return traceback.format_exception(found.value)
 
 
@@ -62,6 +68,38 @@ def test_an_owner_that_has_told_an_error_serves_the_next_request(owners: Owners)
     second = raised(owners, Called(int, "b"))[-1]
 
     assert ("'a'" in first, "'b'" in second) == (True, True)
+
+
+def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> None:
+    """What Spark then repeats finds the other shards committed, and no batch under way."""
+    answered: list[int] = []
+
+    def own(number: int, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            owner_messages.receive(connection, Ask)
+            if number == 0:
+                answer: msgspec.Struct = Raised("builtins", "ValueError", "no", "")
+            else:
+                wait_until(lambda: 0 in answered, 30, "the other owner's answer")
+                answer = Done(b"state", b"marker")
+            owner_messages.send(connection, answer)
+            answered.append(number)
+
+    with ExitStack() as open_here:
+        owned = Owners(str(tmp_path), 2)
+        for number in range(owned.processes):
+            listener = open_here.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(owned.address(number))
+            listener.listen()
+            thread = Thread(target=own, args=(number, listener))
+            thread.start()
+            open_here.callback(thread.join)
+
+        with pytest.raises(Exception, match=r"^no$"):
+            owned.run(b"", "", {0: None, 1: None}, {0: [], 1: []})
+
+        assert answered == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -85,4 +123,4 @@ def test_there_are_owners_for_the_tasks_that_run_at_a_time(
 
 def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
     """Such as on the executor of a cluster, which then runs the batch itself."""
-    assert Owners(str(tmp_path), 2).run(b"", "", 0, None, []) is None
+    assert Owners(str(tmp_path), 2).run(b"", "", {0: None}, {0: []}) == {0: None}

@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from ikebana.arrangements.shard import entries
-from ikebana.processor.checkpoint.checkpoint import FORMAT_OF_LAYOUTS, Birth
+from ikebana.processor.checkpoint.checkpoint import (
+    FORMAT_OF_LAYOUTS,
+    FORMAT_OF_TASKS,
+    Birth,
+)
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
 from support.rescaled_states import LAST, Entry, Written, log, written
 
@@ -76,3 +80,17 @@ def test_former_layouts_go_and_the_present_one_stays(old: Written) -> None:
 
 
 LAST_OF_SECOND = type(LAST)(2, 20, 30, {"a": {0: 300}}, LAST.plan, {"of_a": 30, "of_b": 30})
+
+
+@pytest.mark.parametrize(("tasks", "partitions"), [(0, 4), (1, 1), (9, 4)])
+def test_a_layout_has_a_task_for_each_shard_or_fewer(
+    old: Written, tasks: int, partitions: int
+) -> None:
+    """A version that knows one task a shard alone refuses to read a layout with fewer."""
+    reborn = rescaled_in_place(
+        old.checkpoint, old.birth, old.manifests, 4, lambda _: None, tasks=tasks
+    )
+
+    assert reborn.state_partitions == partitions
+    assert reborn.format == (FORMAT_OF_TASKS if tasks else FORMAT_OF_LAYOUTS)
+    assert Counter(placed(old, reborn)) == Counter(old.entries)

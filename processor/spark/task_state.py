@@ -1,0 +1,23 @@
+"""The state row of a task: the manifests of its shards.
+
+Of one shard the row is that shard's manifest; of several it is a list of theirs, in the order of
+the shards.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+_BEGINS_A_LIST = b"["
+
+
+def joined(states: Sequence[bytes]) -> bytes:
+    """Make the state row of a task from the states of its shards, each of which is JSON."""
+    return states[0] if len(states) == 1 else b"[" + b",".join(states) + b"]"
+
+
+def parted(row: bytes) -> list[bytes]:
+    """Return the states of the shards in a state row."""
+    if not row.startswith(_BEGINS_A_LIST):
+        return [row]
+    return [bytes(each) for each in msgspec.json.decode(row, type=list[msgspec.Raw])]
