@@ -76,7 +76,7 @@ class Settings:
     """Settings of the schema registry's client; `url` is needed if any input needs one."""
     shards: int = 4
     max_records_per_batch: int = 250_000
-    trigger_interval_s: float = 0.4
+    trigger_interval_s: float = 0.45
     """The least time from one micro-batch's start to the next one's; 0 waits for none."""
     heartbeat_s: float = 10.0
     """Without records, how often the frontier moves on; 0: never."""

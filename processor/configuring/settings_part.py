@@ -25,7 +25,7 @@ class RunPart(Part):
 
     checkpoint: Text = ""
     shards: Whole = 4
-    trigger_interval: Seconds = 0.4
+    trigger_interval: Seconds = 0.45
     heartbeat: Seconds = 10.0
     local_directory: Text | None = None
     master: Text = "local[*]"
