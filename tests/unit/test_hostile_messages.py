@@ -1,0 +1,83 @@
+"""Messages that were made to do harm: what they cost is bounded, and they are told."""
+
+import base64
+import hashlib
+
+import pytest
+
+from ikebana import Input, Output, Plan, Upsert
+from ikebana.codecs import canonical
+from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
+from ikebana.processor.evaluate import Evaluation
+
+# What a topic takes by default.
+KAFKA_DEFAULT = 1_048_588
+PLAN = Plan(
+    "p",
+    inputs=(Input("n", ("n",)),),
+    operators=(Upsert("u", "n"),),
+    outputs=(Output("o", "u", "o"),),
+)
+HOSTILE = {
+    "a megabyte of no JSON": (b"1", b"x" * 1_000_000),
+    "a megabyte of quotes": (b"1", b'"' * 1_000_000),
+    "a key of a megabyte that is none": (b"x" * 1_000_000, b"x" * 1_000_000),
+    "an integer of a million digits": (b"1", b"9" * 1_000_000),
+    "such an integer within": (b"1", b'{"a":-%s}' % (b"9" * 1_000_000)),
+    "such an integer as a key": (b"9" * 1_000_000, b"1"),
+    "an exponent of a million digits": (b"1", b"1e" + b"9" * 1_000_000),
+    "nesting 100,000 deep": (b"1", b"[" * 100_000 + b"]" * 100_000),
+    "objects 100,000 deep": (b"1", b'{"a":' * 100_000),
+    "a key nested 100,000 deep": (b"[" * 100_000 + b"]" * 100_000, b"1"),
+    "half a character": (b"1", b'"\\ud800"'),
+    "bytes that are no text": (b"1", b'"\xff\xfe"'),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_message_is_one_error_record_that_its_topic_takes(name: str) -> None:
+    """R14. Others of the batch go on, and the record names the place."""
+    key, value = HOSTILE[name]
+    evaluation = Evaluation(PLAN)
+    found = evaluation.advance({"n": [(key, value, 1), (b"2", b"2", 1)]}, 2)
+
+    assert [update.data for update in found["o"]] == [(2, 2)]
+    (update,) = found["errors"]
+    record = canonical.encode(update.data)
+    assert len(record) < KAFKA_DEFAULT
+    assert canonical.decode(record)["topic"] == "n"
+
+
+def test_a_long_number_keeps_its_digits() -> None:
+    """A fraction of a million digits is data like any other."""
+    text = b"0." + b"12" * 500_000 + b"1"
+    (update,) = Evaluation(PLAN).advance({"n": [(b"1", text, 1)]}, 2)["o"]
+
+    assert canonical.encode(update.data[1]) == text
+
+
+def test_a_key_of_a_megabyte_is_a_key() -> None:
+    """It has a value, and loses it."""
+    evaluation, key = Evaluation(PLAN), b'"' + b"k" * 1_000_000 + b'"'
+
+    assert len(evaluation.advance({"n": [(key, b"1", 1)]}, 2)["o"]) == 1
+    assert [u.diff for u in evaluation.advance({"n": [(key, None, 2)]}, 3)["o"]] == [-1]
+
+
+def test_what_is_cut_says_how_long_it_was() -> None:
+    """Its place has the whole of it; two long keys differ by their digests."""
+    key, value = b"k" * (LONGEST_KEY + 1), b"v" * (LONGEST_VALUE + 1)
+    record = canonical.decode(error_record("r" * 10_000, ("t", 0, 1), key, value))
+
+    assert base64.b64decode(record["key"]) == key[:-1]
+    assert base64.b64decode(record["value"]) == value[:-1]
+    assert (record["key_bytes"], record["value_bytes"]) == (len(key), len(value))
+    assert record["key_sha256"] == hashlib.sha256(key).hexdigest()
+    assert len(record["reason"]) == 4_000
+
+
+def test_what_is_short_is_whole() -> None:
+    """And has no lengths beside it."""
+    record = canonical.decode(error_record("r", None, b"k", b"v"))
+
+    assert set(record) == {"reason", "topic", "partition", "offset", "key", "value"}
