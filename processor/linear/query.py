@@ -9,8 +9,11 @@ expressions that they fail at, and has the results of all others.
 """
 
 import functools
+import hashlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -20,7 +23,9 @@ import pyarrow as pa
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.linear.database import answer
+from ikebana.errors import StuckError
+from ikebana.processor.ground import calls
+from ikebana.processor.linear.database import MOST_MEMORY, MemoryLimitError, answer
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
@@ -38,9 +43,14 @@ _OURS = (
     duckdb.FatalException,
     duckdb.InternalException,
     duckdb.InterruptException,
+    # Of the machine; what a row alone wants is told as `MemoryLimitError`.
     duckdb.OutOfMemoryException,
     duckdb.ParserException,
 )
+
+
+_LONGEST_WRITTEN = 300
+_TOO_MUCH = f"takes more memory than the {MOST_MEMORY >> 30} GiB that an expression may have"
 
 
 class Made(NamedTuple):
@@ -89,6 +99,13 @@ class Query:
         self._steps, self._scope = steps, scope
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
+        self._whose = ""
+
+    @functools.cached_property
+    def _written(self) -> str:
+        """The expressions, shortened, as an error names them."""
+        text = "; ".join(_expressions(self._steps))
+        return text if len(text) <= _LONGEST_WRITTEN else text[: _LONGEST_WRITTEN - 1] + "…"
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -131,38 +148,81 @@ class Query:
         return made, [Failed(*failure[:3]) for failure in failures]
 
     def outcome(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes]
+        self, keys: Sequence[bytes | None], values: Sequence[bytes], *, whose: str = ""
     ) -> tuple[Made, list[Failure]]:
-        """The results of the rows, and what failed, datum by datum."""
+        """The results of the rows, and what failed, datum by datum.
+
+        `whose` is the operator, should an expression not come to an end.  Raises: StuckError.
+        """
         fields = self._typed.fields
         texts = field_texts(fields, values) if fields else []
-        return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts)
+        return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts, whose)
 
-    def outcome_of(self, count: int, columns: Columns) -> tuple[Made, list[Failure]]:
+    def outcome_of(
+        self, count: int, columns: Columns, *, whose: str = ""
+    ) -> tuple[Made, list[Failure]]:
         """The same of rows that have fields alone; `columns` gives these as JSON texts."""
-        return self._outcome(count, {}, columns(self._typed.fields))
+        return self._outcome(count, {}, columns(self._typed.fields), whose)
 
     def _outcome(
-        self, count: int, wholes: Mapping[str, Column], texts: Texts
+        self, count: int, wholes: Mapping[str, Column], texts: Texts, whose: str
     ) -> tuple[Made, list[Failure]]:
         if not count:
             return Made([], None, None, None, None, None), []
+        self._whose = whose
         given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
+        try:
+            return self._together(count, given)
+        except StuckError:
+            if count == 1:
+                raise
+        table = _table_of_texts(self._checked.schema, count, given)
+        return self._one_by_one(table, wholes.get(KEY))
+
+    def _together(self, count: int, given: Mapping[str, Column]) -> tuple[Made, list[Failure]]:
         form = self._typed
         if (table := _table(form.schema, count, given)) is None:
             form = self._plain
             table = _table_of_texts(form.schema, count, given)
         try:
             return self._results(form, table)
+        except MemoryLimitError:
+            # So many rows at once may want too much, and none of them alone.
+            pass
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
         return self._told(_table_of_texts(self._checked.schema, count, given))
 
+    def _one_by_one(self, table: pa.Table, keys: Column | None) -> tuple[Made, list[Failure]]:
+        """What `outcome` gives, of rows that took too long together, or one of which does.
+
+        Raises: StuckError, which names the row, or says that it is their number.
+        """
+        most_s = calls.longest_s(os.environ)
+        until = time.monotonic() + most_s
+        found: tuple[Made, list[Failure]] | None = None
+        for row in range(table.num_rows):
+            try:
+                found = _joined(found, self._told(table.slice(row, 1)))
+            except StuckError as error:
+                raise _of_row(error, None if keys is None else keys[row]) from None
+            if time.monotonic() > until:
+                raise StuckError(
+                    f"operator {self._whose}: {self._written} took more than {most_s:.4g} s for "
+                    f"{row + 1:,} of {table.num_rows:,} rows",
+                    hint="Lower source.max_records_per_batch, or raise run.max_batch.",
+                )
+        assert found is not None, "no rows"
+        return found
+
     def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
         """What `outcome` gives, of rows of which some fail."""
+        why = "could not be evaluated"
         try:
             return self._results(self._checked, table)
+        except MemoryLimitError:
+            why = _TOO_MUCH
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
@@ -170,17 +230,12 @@ class Query:
         if table.num_rows == 1:
             made, _ = self._results(self._checked, table.slice(0, 0))
             (row,) = table.column(ROW).to_pylist()
-            return made, [Failure(row, 0, "could not be evaluated", 1, None, None, None)]
+            return made, [Failure(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
-        made, failed = self._told(table.slice(0, half))
-        more, also = self._told(table.slice(half))
-        joined = (
-            None if a is None or b is None else a + b for a, b in zip(made, more, strict=True)
-        )
-        return Made(*joined), failed + also  # type: ignore[arg-type]
+        return _joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
-        found = answer(form.sql, table)
+        found = answer(form.sql, table, self._whose, self._written)
         turned = zip(*found, strict=True) if found else ((),) * len(form.columns)
         columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, turned), strict=True))
         count = len(found)
@@ -223,6 +278,42 @@ class Query:
 def compiled(steps: tuple[Sql | Negate, ...], scope: FrozenScope) -> Query:
     """The query of these steps, compiled once in a process."""
     return Query(steps, scope.thawed())
+
+
+def _expressions(steps: Sequence[Sql | Negate]) -> Iterator[str]:
+    """The expressions of steps, each with its part."""
+    for step in steps:
+        if isinstance(step, Negate):
+            continue
+        if step.flat_map is not None:
+            yield f"flat_map {step.flat_map[1]}"
+        yield from (f"where {text}" for text in step.where)
+        for part in ("valid_from", "valid_until", "diff", "key"):
+            if (text := getattr(step, part)) is not None:
+                yield f"{part} {text}"
+        yield from (f"select.{name} {text}" for name, text in step.select or ())
+
+
+def _joined(
+    one: tuple[Made, list[Failure]] | None, other: tuple[Made, list[Failure]]
+) -> tuple[Made, list[Failure]]:
+    """The outcome of rows, and of those behind them."""
+    if one is None:
+        return other
+    columns = (
+        None if a is None or b is None else a + b for a, b in zip(one[0], other[0], strict=True)
+    )
+    return Made(*columns), one[1] + other[1]  # type: ignore[arg-type]
+
+
+def _of_row(error: StuckError, key: Any) -> StuckError:
+    """The error of a single row, which names its key by a digest: it may be secret."""
+    if key is None:
+        return error
+    digest = hashlib.sha256(bytes(key)).hexdigest()[:16]
+    return StuckError(
+        f"{error.message}, over one row, whose key has SHA-256 {digest}…", hint=error.hint
+    )
 
 
 def _canonical(

@@ -11,6 +11,7 @@ import msgspec
 import pandas as pd
 
 from ikebana.processor import task as shard_batch
+from ikebana.processor.ground import calls
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.owner_messages import Done
 from ikebana.processor.spark.owners import Owners
@@ -48,6 +49,7 @@ def run_group(
     the state.  After a crash in between, the replay of the batch adopts the marker.
     """
     worker.settle()
+    calls.arm()
     before = bytes(state.get[0]) if state.exists else None
     shard = groups.labels.index(int(key[0]))
     rows = [chunk for frame in frames for chunk in frame["chunk"]]

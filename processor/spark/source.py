@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
+from ikebana.processor.ground import calls
 from ikebana.processor.kafka import client, inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
@@ -293,6 +294,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
         worker.settle()
+        calls.arm()
         if partition.ticks:
             yield rows(partition.ticks)
         config = self._config

@@ -5,10 +5,17 @@ import hashlib
 
 import pytest
 
-from ikebana import Input, Output, Plan, Upsert
+from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
 from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.planning import planner
+from ikebana.processor.reading.decoding import Decoding
+from ikebana.processor.reading.messages import Message
+from ikebana.processor.reading.update_intake import intake_of
+from ikebana.processor.rows.envelope import unpack
+from ikebana.processor.rows.placing import Place
+from ikebana.processor.rows.rows import Updates, size_of
 
 # What a topic takes by default.
 KAFKA_DEFAULT = 1_048_588
@@ -81,3 +88,46 @@ def test_what_is_short_is_whole() -> None:
     record = canonical.decode(error_record("r", None, b"k", b"v"))
 
     assert set(record) == {"reason", "topic", "partition", "offset", "key", "value"}
+
+
+def expanding(place: Place) -> Decoding:
+    source = Input(
+        "n", ("n",), mode="append", columns=(Column("n", "BIGINT"), Column("s", "VARCHAR"))
+    )
+    step = steps.Sql(flat_map=("e", "range(n)"), select=(("e", "e"), ("s", "s")), key="e")
+    plan = Plan(
+        "p",
+        inputs=(source,),
+        operators=(Linear("l", "n", (step,)),),
+        outputs=(Output("o", "l", "o"),),
+    )
+    intake = intake_of(source, planner.physical(plan), None)
+    return Decoding(source, intake, place, 2)
+
+
+def test_a_record_that_expands_is_packed_into_rows_of_bounded_size() -> None:
+    """It may come to more than a row of Spark can hold; nothing of it is lost."""
+    decoding = expanding(Place("n", 0, 0, 0, 5, each=False))
+    count, text = 50_000, b"x" * 100
+    message = Message(0, None, b'{"n":%d,"s":"%s"}' % (count, text))
+
+    rows = [chunk for _, chunk in decoding.add([message])]
+
+    assert max(map(len, rows)) < 3 << 20
+    made = [chunk for chunk in map(unpack, rows) if isinstance(chunk, Updates)]
+    assert len(made) > 4
+    assert {key for chunk in made for key in chunk.keys} == {b"%d" % at for at in range(count)}
+    assert sum(map(size_of, made)) == count
+
+
+def test_records_that_expand_are_taken_few_at_a_time() -> None:
+    """What one portion comes to is on its way before the next one is looked at."""
+    decoding = expanding(Place("n", 0, 0, 0, 5, each=False))
+    messages = [Message(at, None, b'{"n":3,"s":"a"}') for at in range(100)]
+    messages += [Message(at, None, b'{"n":3000,"s":"a"}') for at in range(100, 120)]
+
+    chunks = [unpack(chunk) for _, chunk in decoding.add(messages)]
+
+    sizes = [sum(chunk.diffs) for chunk in chunks if isinstance(chunk, Updates)]
+    assert sum(sizes) == 100 * 3 + 20 * 3_000
+    assert decoding._portion < 64
