@@ -9,13 +9,10 @@ expressions that they fail at, and has the results of all others.
 """
 
 import functools
-import hashlib
 import operator
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import msgspec
@@ -24,10 +21,11 @@ import pyarrow as pa
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import StuckError
-from ikebana.processor.ground import calls
 from ikebana.processor.linear.database import MOST_MEMORY, MemoryLimitError, answer
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
+from ikebana.processor.linear.outcomes import Failed as Failed
+from ikebana.processor.linear.outcomes import Failure, Made, joined, one_by_one, texts_of
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
@@ -49,47 +47,7 @@ _OURS = (
 )
 
 
-_LONGEST_WRITTEN = 300
 _TOO_MUCH = f"takes more memory than the {MOST_MEMORY >> 30} GiB that an expression may have"
-
-
-class Made(NamedTuple):
-    """The results of rows, as columns of equal length.
-
-    `rows` are the rows that the results come from.  The others are None where nothing
-    has changed: keys and values are as they were, diffs are 1, there are no bounds.
-    A result counts from `begins` until `ends`, in milliseconds; None is no bound.
-    """
-
-    rows: list[int]
-    keys: list[bytes] | None
-    values: list[bytes] | None
-    diffs: list[int] | None
-    begins: list[int | None] | None
-    ends: list[int | None] | None
-
-
-class Failed(NamedTuple):
-    """A row that has failed, with the step and the reason."""
-
-    row: int
-    step: int
-    reason: str
-
-
-class Failure(NamedTuple):
-    """A datum that a step failed on, as it was then: how often it counted, and when.
-
-    A key of None is the key of the row.
-    """
-
-    row: int
-    step: int
-    reason: str
-    diff: int
-    begin: int | None
-    end: int | None
-    key: bytes | None
 
 
 class Query:
@@ -99,13 +57,7 @@ class Query:
         self._steps, self._scope = steps, scope
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
-        self._whose = ""
-
-    @functools.cached_property
-    def _written(self) -> str:
-        """The expressions, shortened, as an error names them."""
-        text = "; ".join(_expressions(self._steps))
-        return text if len(text) <= _LONGEST_WRITTEN else text[: _LONGEST_WRITTEN - 1] + "…"
+        self._whose, self._written = "", texts_of(steps)
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -177,7 +129,7 @@ class Query:
             if count == 1:
                 raise
         table = _table_of_texts(self._checked.schema, count, given)
-        return self._one_by_one(table, wholes.get(KEY))
+        return one_by_one(self._told, table, wholes.get(KEY), f"operator {whose}: {self._written}")
 
     def _together(self, count: int, given: Mapping[str, Column]) -> tuple[Made, list[Failure]]:
         form = self._typed
@@ -193,28 +145,6 @@ class Query:
             if isinstance(error, _OURS):
                 raise
         return self._told(_table_of_texts(self._checked.schema, count, given))
-
-    def _one_by_one(self, table: pa.Table, keys: Column | None) -> tuple[Made, list[Failure]]:
-        """What `outcome` gives, of rows that took too long together, or one of which does.
-
-        Raises: StuckError, which names the row, or says that it is their number.
-        """
-        most_s = calls.longest_s(os.environ)
-        until = time.monotonic() + most_s
-        found: tuple[Made, list[Failure]] | None = None
-        for row in range(table.num_rows):
-            try:
-                found = _joined(found, self._told(table.slice(row, 1)))
-            except StuckError as error:
-                raise _of_row(error, None if keys is None else keys[row]) from None
-            if time.monotonic() > until:
-                raise StuckError(
-                    f"operator {self._whose}: {self._written} took more than {most_s:.4g} s for "
-                    f"{row + 1:,} of {table.num_rows:,} rows",
-                    hint="Lower source.max_records_per_batch, or raise run.max_batch.",
-                )
-        assert found is not None, "no rows"
-        return found
 
     def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
         """What `outcome` gives, of rows of which some fail."""
@@ -232,7 +162,7 @@ class Query:
             (row,) = table.column(ROW).to_pylist()
             return made, [Failure(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
-        return _joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
+        return joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
         found = answer(form.sql, table, self._whose, self._written)
@@ -278,42 +208,6 @@ class Query:
 def compiled(steps: tuple[Sql | Negate, ...], scope: FrozenScope) -> Query:
     """The query of these steps, compiled once in a process."""
     return Query(steps, scope.thawed())
-
-
-def _expressions(steps: Sequence[Sql | Negate]) -> Iterator[str]:
-    """The expressions of steps, each with its part."""
-    for step in steps:
-        if isinstance(step, Negate):
-            continue
-        if step.flat_map is not None:
-            yield f"flat_map {step.flat_map[1]}"
-        yield from (f"where {text}" for text in step.where)
-        for part in ("valid_from", "valid_until", "diff", "key"):
-            if (text := getattr(step, part)) is not None:
-                yield f"{part} {text}"
-        yield from (f"select.{name} {text}" for name, text in step.select or ())
-
-
-def _joined(
-    one: tuple[Made, list[Failure]] | None, other: tuple[Made, list[Failure]]
-) -> tuple[Made, list[Failure]]:
-    """The outcome of rows, and of those behind them."""
-    if one is None:
-        return other
-    columns = (
-        None if a is None or b is None else a + b for a, b in zip(one[0], other[0], strict=True)
-    )
-    return Made(*columns), one[1] + other[1]  # type: ignore[arg-type]
-
-
-def _of_row(error: StuckError, key: Any) -> StuckError:
-    """The error of a single row, which names its key by a digest: it may be secret."""
-    if key is None:
-        return error
-    digest = hashlib.sha256(bytes(key)).hexdigest()[:16]
-    return StuckError(
-        f"{error.message}, over one row, whose key has SHA-256 {digest}…", hint=error.hint
-    )
 
 
 def _canonical(
