@@ -176,7 +176,8 @@ def _places(stacks: str, thread: str) -> str:
     of_threads = stacks.split("\n\n")
     stack = next((each for each in of_threads if thread in each), of_threads[-1])
     frames = [line.strip() for line in stack.splitlines() if line.strip().startswith("File")]
-    return ", called from ".join(frames[:_FRAMES])
+    users = list(takewhile(lambda frame: _OURS not in frame, frames))
+    return ", called from ".join((users or frames)[:_FRAMES])
 
 
 def _start(call: Call | None = None) -> None:

@@ -6,16 +6,19 @@ import hashlib
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
+from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import EventTime
 from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.update_intake import intake_of
 from ikebana.processor.rows.envelope import unpack
 from ikebana.processor.rows.placing import Place
 from ikebana.processor.rows.rows import Updates, size_of
+from ikebana.testing import Run, Topics
 
 # What a topic takes by default.
 KAFKA_DEFAULT = 1_048_588
@@ -131,3 +134,36 @@ def test_records_that_expand_are_taken_few_at_a_time() -> None:
     sizes = [sum(chunk.diffs) for chunk in chunks if isinstance(chunk, Updates)]
     assert sum(sizes) == 100 * 3 + 20 * 3_000
     assert decoding._portion <= 64
+
+
+def test_event_times_at_the_ends_stop_nothing() -> None:
+    """They count or wait; what comes behind the greatest of them is late."""
+    plan = Plan(
+        "p",
+        inputs=(
+            Input(
+                "n",
+                ("n",),
+                columns=(Column("n", "BIGINT"),),
+                event_time=EventTime("n", ahead_ms=None),
+            ),
+        ),
+        operators=(Upsert("u", "n"), Linear("l", "u", (steps.valid_between("n", "n + 1"),))),
+        outputs=(Output("o", "u", "o"), Output("v", "l", "v")),
+        time="event",
+    )
+    topics = Topics()
+    run = Run(plan, topics, 2)
+    for key, number in enumerate([5, -5, LARGEST - 1, LARGEST, 7, -LARGEST - 1]):
+        topics.send("n", b"%d" % key, b'{"n":%d}' % number)
+        run.read()
+        for clock in (1_000, 2_000):
+            run.batch(clock, heartbeat=True)
+
+    assert run.last.upper == LARGEST
+    assert [(u.time, u.diff) for u in run.written.updates["o"]] == [
+        (5, 1),
+        (5, 1),
+        (LARGEST - 1, 1),
+    ]
+    assert all(0 <= u.time <= LARGEST for u in run.written.updates["v"])
