@@ -37,8 +37,10 @@ REPORT_VARIABLE = "IKEBANA_STUCK_CALL"
 ENDED = 70
 """The status of a process that ended because a call did not."""
 
-Call = tuple[str, str, Callable[[], None] | None]
-"""The operator, what it calls, and what stops a statement; None for a function."""
+Call = tuple[str, str | Callable[[], str], Callable[[], None] | None]
+"""The operator, what it calls, and what stops a statement; None for a function.
+
+What it calls may be told by a function, where that costs more than a call."""
 
 # Half of what a batch may take by default.
 _LONGEST_S = 150.0
@@ -250,6 +252,8 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
 
 def _told(call: Call, limit_s: float) -> str:
     operator, what, _ = call
+    if not isinstance(what, str):
+        what = what()
     whose = f"operator {shown(operator)}: " if operator else ""
     return f"{whose}{what} has not returned for {limit_s:.4g} s"
 

@@ -32,7 +32,10 @@ def given(role: str, function: Any, called: Callable[[], Any], operator: str = "
 
     `role` is what the function is to whoever named it.  Raises: FailureError.
     """
-    name = f"{role} {name_of(function)}"
+
+    def name() -> str:
+        return f"{role} {name_of(function)}"
+
     calls.begin((operator, name, None))
     try:
         return _given(name, called)
@@ -42,7 +45,7 @@ def given(role: str, function: Any, called: Callable[[], Any], operator: str = "
         calls.end()
 
 
-def _given(name: str, called: Callable[[], Any]) -> list[bytes]:
+def _given(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
     try:
         result = called()
         # Text and objects can be iterated over as well, but who gives one means it as such.
@@ -55,10 +58,10 @@ def _given(name: str, called: Callable[[], Any]) -> list[bytes]:
         # What a user's function raises is data.
         if not calls.is_own_doing(error):
             raise
-        raise FailureError(f"{name} {raised(error)}") from None
+        raise FailureError(f"{name()} {raised(error)}") from None
     if not several:
         problem = f"gave a {type(result).__name__} in place of a collection"
-        raise FailureError(f"{name} {problem}")
+        raise FailureError(f"{name()} {problem}")
     try:
         return list(map(canonical.encode, items))
     except BaseException as error:
@@ -66,4 +69,4 @@ def _given(name: str, called: Callable[[], Any]) -> list[bytes]:
         if not calls.is_own_doing(error):
             raise
         problem = "gave data that have no JSON form"
-        raise FailureError(f"{name} {problem}") from None
+        raise FailureError(f"{name()} {problem}") from None
