@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from typing import Any, NoReturn
 
 import pytest
 
@@ -9,7 +10,10 @@ from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
+from ikebana.codecs.maxwell import Maxwell
+from ikebana.errors import StuckError
 from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.ground import calls
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import EventTime
 from ikebana.processor.reading.decoding import Decoding
@@ -150,7 +154,6 @@ def test_event_times_at_the_ends_stop_nothing() -> None:
         ),
         operators=(Upsert("u", "n"), Linear("l", "u", (steps.valid_between("n", "n + 1"),))),
         outputs=(Output("o", "u", "o"), Output("v", "l", "v")),
-        time="event",
     )
     topics = Topics()
     run = Run(plan, topics, 2)
@@ -167,3 +170,40 @@ def test_event_times_at_the_ends_stop_nothing() -> None:
         (LARGEST - 1, 1),
     ]
     assert all(0 <= u.time <= LARGEST for u in run.written.updates["v"])
+
+
+NAMED = {
+    "debezium-json": b'{"op":"c","before":null,"after":{"id":1},"source":{"db":"d","table":"%s"}}',
+    "maxwell": b'{"database":"d","table":"%s","type":"insert","data":{"id":1},"ts":1}',
+}
+
+
+@pytest.mark.parametrize("value_format", NAMED)
+def test_a_table_of_an_endless_name_is_an_error_record(value_format: Any) -> None:
+    """Patterns of pipeline files meet names that messages have, and may take long for them."""
+    source = Input("n", ("n",), value_format, tables="(.*a)*b", key=("id",))
+    plan = Plan("p", (source,), (Upsert("u", "n"),), (Output("o", "u", "o"),))
+    value = NAMED[value_format] % (b"a" * 100_000)
+
+    found = Evaluation(plan).advance({"n": [(b'{"id":1}', value, 1)]}, 2)
+
+    assert found["o"] == []
+    (error,) = found["errors"]
+    assert "the table's name is too long" in error.data["reason"]
+
+
+def test_decoding_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its input: a pattern that explodes for a short name ends the run, too."""
+    monkeypatch.setenv(calls.LIMIT_VARIABLE, "0.15")
+    calls.arm()
+
+    def endless(*_: object) -> NoReturn:
+        while True:
+            pass
+
+    monkeypatch.setattr(Maxwell, "changes", endless)
+    source = Input("n", ("n",), "maxwell", tables="(a+)+", key=("id",))
+    plan = Plan("p", (source,), (Upsert("u", "n"),), (Output("o", "u", "o"),))
+
+    with pytest.raises(StuckError, match="input n: decoding messages has not returned"):
+        Evaluation(plan).advance({"n": [(b"{", b"{}", 1)]}, 2)
