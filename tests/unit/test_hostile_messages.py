@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
-from ikebana.arrangements.update import LARGEST
+from ikebana.arrangements.update import LARGEST, accumulate
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
 from ikebana.codecs.maxwell import Maxwell
@@ -207,3 +207,22 @@ def test_decoding_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(StuckError, match="input n: decoding messages has not returned"):
         Evaluation(plan).advance({"n": [(b"{", b"{}", 1)]}, 2)
+
+
+@pytest.mark.parametrize("count", [1_000, 5_000])
+def test_bad_messages_keep_one_slot_for_a_key_and_none_without(count: int) -> None:
+    """R14. However many there are, and each of those without a key is one record."""
+    evaluation = Evaluation(PLAN)
+    values = [(b"%d" % (at % 10), b"{%d" % at, at) for at in range(count)]
+    keys = [(b"{%d" % at, b"1", at) for at in range(count)]
+
+    found = evaluation.advance({"n": values}, count)
+    entries = dict(evaluation.stores[0].scan(b""))
+    more = evaluation.advance({"n": [(key, value, count) for key, value, _ in keys]}, count + 1)
+
+    standing = accumulate(found["errors"], count)
+    assert len(standing) == 10
+    assert len(entries) == 10
+    assert sum(map(len, entries.values())) < 5_000
+    assert len(more["errors"]) == count
+    assert dict(evaluation.stores[0].scan(b"")) == entries
