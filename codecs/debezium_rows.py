@@ -17,7 +17,7 @@ from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import is_exact, object_of
+from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 
 Row = dict[str, Any]
@@ -170,4 +170,4 @@ class DebeziumTables:
         """Whether the table of these parts is selected; the last part is its own name."""
         if not parts[-1]:
             raise DecodeError(VALUE, "the table's name is missing")
-        return self._wanted(".".join(part for part in parts if part))
+        return self._wanted(require_bounded(VALUE, ".".join(part for part in parts if part)))

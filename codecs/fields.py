@@ -11,7 +11,10 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
 
+LONGEST_NAME = 1_000
+"""No database has longer names of tables, with their schemas and catalogs."""
 _ESCAPED = re.compile(r'["\\\x00-\x1f]').search
 
 
@@ -85,3 +88,10 @@ def _by_name(columns: Sequence[str]) -> Callable[[bytes], bytes]:
         return canonical.write({name: row[name] for name in columns if name in row})
 
     return pick
+
+
+def require_bounded(codec: str, name: str) -> str:
+    """Return a table's name, which patterns are matched with.  Raises: DecodeError."""
+    if len(name) > LONGEST_NAME:
+        raise DecodeError(codec, "the table's name is too long")
+    return name

@@ -18,7 +18,7 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import is_exact, object_of
+from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.errors import ConfigError
 
 Image = dict[str, Any]
@@ -165,7 +165,7 @@ class Tables:
         for field, part in zip(self._fields, parts, strict=True):
             if not isinstance(part, str):
                 raise DecodeError(self._codec, f"field `{field}` is missing")
-        return self._match(".".join(parts)) is not None
+        return self._match(require_bounded(self._codec, ".".join(parts))) is not None
 
 
 def option(wanted: Wanted, name: str, *choices: str) -> str:

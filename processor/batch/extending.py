@@ -26,6 +26,7 @@ from ikebana.processor.batch.joining import (
     portions,
     results,
 )
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.paths import Planned, binds
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.stages import Role, Stage, candidate_name, step_name
@@ -184,7 +185,15 @@ class Extending:
             payload = self._path.alias if self._stage.is_first else None
             datum = None if self._stage.role == "count" else self._own.alias
             sources = Sources(payload, datum)
-            self._makers[made] = Maker(self._types, sources, where, select, key, last=last)
+            self._makers[made] = Maker(
+                self._types,
+                sources,
+                where,
+                select,
+                key,
+                last=last,
+                whose=shown(self._join.join.name),
+            )
         return self._makers[made]
 
     def _portion(

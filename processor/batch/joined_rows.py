@@ -75,7 +75,9 @@ class Maker:
         key: str,
         *,
         last: bool = True,
+        whose: str = "",
     ) -> None:
+        self._whose = whose
         self._types = types
         self._sources = sources
         self._where = tuple(each.sql for each in where)
@@ -170,7 +172,7 @@ class Maker:
                     found |= self._parts(of, own, given)
             return [found[name] for name in names]
 
-        made, failed = query.outcome_of(len(payloads), columns)
+        made, failed = query.outcome_of(len(payloads), columns, whose=self._whose)
         told = [Failed(each.row, each.reason) for each in failed]
         return Made(made.rows, made.keys or [], made.values or [], []), told
 

@@ -14,6 +14,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
 from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
+from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage, candidate_name, step_name
@@ -71,11 +72,17 @@ class Looking:
         self.next = onward(join, path, stage.number + 1)
         # What an as-of join meets is settled before anything is made of it.
         apart = step.predicates if as_of and (self._outer or self._locked) else ()
-        self._test = Maker(types, sources, apart, (), "NULL") if apart else None
+        self._test = (
+            Maker(types, sources, apart, (), "NULL", whose=shown(join.join.name))
+            if apart
+            else None
+        )
         where = () if apart else step.predicates
         select, key, self._parts = results(join, path, stage.number, step.carries)
         last = self.next.stage is None
-        self._maker = Maker(types, sources, where, select, key, last=last)
+        self._maker = Maker(
+            types, sources, where, select, key, last=last, whose=shown(join.join.name)
+        )
 
     def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
         """Look rows up, and yield the output."""

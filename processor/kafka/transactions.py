@@ -36,6 +36,7 @@ _FENCED = {
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
 }
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 # Errors after which a retry may succeed, such as a batch that once took too long.
 _LATE = client.AWAY | {
     KafkaError.INVALID_TXN_STATE,
@@ -169,6 +170,12 @@ class TransactionalProducer:
                     "source.max_records_per_batch.",
                 )
             return FencedError(f"transaction {self.id} has been taken over by a newer holder")
+        if cause.code() in _TOO_LARGE:
+            return SourceError(
+                f"could not write in transaction {self.id}: {cause.str()}",
+                hint="A message is larger than its topic takes. Raise that topic's "
+                "max.message.bytes; topics that a run creates have 64 MiB. Nothing is committed.",
+            )
         if cause.code() == KafkaError.INVALID_TXN_STATE or cause.txn_requires_abort():
             return (AwayError if cause.code() in _LATE else SourceError)(
                 f"could not commit transaction {self.id}: {cause.str()}",

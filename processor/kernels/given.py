@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ikebana.codecs import canonical
+from ikebana.processor.ground import calls
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.linear.functions import name_of, raised
 
@@ -26,11 +27,25 @@ class FailureError(Exception):
         return f"operator {shown(operator)}: {self}" if operator else str(self)
 
 
-def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
+def given(role: str, function: Any, called: Callable[[], Any], operator: str = "") -> list[bytes]:
     """The data that a call of `function` gives, as canonical bytes.
 
     `role` is what the function is to whoever named it.  Raises: FailureError.
     """
+
+    def name() -> str:
+        return f"{role} {name_of(function)}"
+
+    calls.begin((operator, name, None))
+    try:
+        return _given(name, called)
+    except calls.Stopped:
+        raise calls.stuck() from None
+    finally:
+        calls.end()
+
+
+def _given(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
     try:
         result = called()
         # Text and objects can be iterated over as well, but who gives one means it as such.
@@ -39,13 +54,19 @@ def given(role: str, function: Any, called: Callable[[], Any]) -> list[bytes]:
     except Refused as refused:
         # A record is UTF-8, which not every text can be.
         raise FailureError(str(refused).encode(errors="replace").decode()) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- what a user's function raises is data
-        raise FailureError(f"{role} {name_of(function)} {raised(error)}") from None
+    except BaseException as error:
+        # What a user's function raises is data.
+        if not calls.is_own_doing(error):
+            raise
+        raise FailureError(f"{name()} {raised(error)}") from None
     if not several:
         problem = f"gave a {type(result).__name__} in place of a collection"
-        raise FailureError(f"{role} {name_of(function)} {problem}")
+        raise FailureError(f"{name()} {problem}")
     try:
         return list(map(canonical.encode, items))
-    except (Exception, SystemExit):  # noqa: BLE001 -- nor do we know what it gives
+    except BaseException as error:
+        # Nor do we know what it gives.
+        if not calls.is_own_doing(error):
+            raise
         problem = "gave data that have no JSON form"
-        raise FailureError(f"{role} {name_of(function)} {problem}") from None
+        raise FailureError(f"{name()} {problem}") from None

@@ -183,7 +183,9 @@ def _called(function: Function, key: bytes, group: _Group, operator: str) -> _Sh
     if not group:
         return _NOTHING
     try:
-        values = given("reduce", function, lambda: function(canonical.decode(key), group.rows()))
+        values = given(
+            "reduce", function, lambda: function(canonical.decode(key), group.rows()), operator
+        )
     except FailureError as failure:
         return _Shown(record=error_record(failure.reason(operator), None, key, None))
     return _Shown(tuple(sorted(values)))

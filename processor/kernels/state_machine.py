@@ -223,7 +223,7 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
         return _with_record(entry, event.record)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
-        shown = None if machine.view is None else _viewed(machine.view, states)
+        shown = None if machine.view is None else _viewed(machine, machine.view, states)
     except FailureError as failure:
         # All else stays, the version too: what is not applied has not migrated.
         place = _place(machine, event.order)
@@ -256,6 +256,7 @@ def _migrated(machine: Machine, entry: Entry) -> tuple[bytes, ...]:
     if migrate is None or version == machine.version:
         return entry.states
     return _data(
+        machine,
         "migrate",
         migrate,
         lambda: [migrate(canonical.decode(state), version) for state in entry.states],
@@ -265,6 +266,7 @@ def _migrated(machine: Machine, entry: Entry) -> tuple[bytes, ...]:
 def _moved(machine: Machine, states: tuple[bytes, ...], event: Event) -> tuple[bytes, ...]:
     # Decoded for each call: a function may change what it gets, and then fail.
     return _data(
+        machine,
         "step",
         machine.step,
         lambda: machine.step(
@@ -276,14 +278,16 @@ def _moved(machine: Machine, states: tuple[bytes, ...], event: Event) -> tuple[b
 
 
 def _viewed(
-    view: Callable[[list[Any]], Iterable[Any]], states: tuple[bytes, ...]
+    machine: Machine, view: Callable[[list[Any]], Iterable[Any]], states: tuple[bytes, ...]
 ) -> tuple[bytes, ...]:
-    return _data("view", view, lambda: view(_decoded(states))) if states else ()
+    return _data(machine, "view", view, lambda: view(_decoded(states))) if states else ()
 
 
-def _data(role: str, function: Any, called: Callable[[], Any]) -> tuple[bytes, ...]:
+def _data(
+    machine: Machine, role: str, function: Any, called: Callable[[], Any]
+) -> tuple[bytes, ...]:
     """The data that a user's function gives, as a set.  Raises: FailureError."""
-    return tuple(sorted(set(given(role, function, called))))
+    return tuple(sorted(set(given(role, function, called, machine.name))))
 
 
 def _decoded(data: Iterable[bytes]) -> list[Any]:

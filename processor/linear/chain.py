@@ -163,6 +163,7 @@ class _SqlPart:
         self.query = compiled(tuple(plain), frozen(scope))
         self.scope = self.query.result
         self._operators = tuple(operator for operator, _ in steps)
+        self._whose = _names(self._operators)
         self._multiplies = next(
             (operator for operator, step in reversed(steps) if _multiplies(step)),
             self._operators[-1],
@@ -172,7 +173,7 @@ class _SqlPart:
         if not updates:
             return _PartPassed([], [])
         keys, values, times, diffs = zip(*updates, strict=True)
-        made, failed = self.query.outcome(keys, values)
+        made, failed = self.query.outcome(keys, values, whose=self._whose)
         rows = made.rows
         columns = (
             made.keys or [keys[row] for row in rows],
@@ -213,7 +214,7 @@ class _ArrangePart:
         if not updates:
             return _PartPassed([], [])
         keys, values, times, diffs = zip(*updates, strict=True)
-        made, failed = self._query.outcome(keys, values)
+        made, failed = self._query.outcome(keys, values, whose=_names(self._operators))
         assert made.keys is not None, "an arrangement without keys"
         parts = 0 if self._arrange.nulls else len(self._arrange.keys)
         found = [
@@ -264,6 +265,11 @@ class _CallPart:
                     found.append(KeyedUpdate(new_key, new_value, moved, diff * count))
         found, large = _without_large(found, self._multiplies)
         return _PartPassed(found, errors + large)
+
+
+def _names(operators: Iterable[str]) -> str:
+    """The operators of a part, each once."""
+    return ", ".join(dict.fromkeys(map(shown, operators)))
 
 
 def _multiplies(step: AnyStep) -> bool:

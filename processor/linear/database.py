@@ -2,13 +2,23 @@
 
 import functools
 import hashlib
+import mmap
+import os
+import resource
 import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from ikebana.processor.ground import calls
+
 _MOST_PLANNED = 256
+MOST_MEMORY = 2 << 30
+"""How many bytes a process may grow by while a statement runs."""
 
 
 class _Source:
@@ -43,6 +53,7 @@ class _Database:
             "PRAGMA disable_optimizer",
             "SET autoinstall_known_extensions = false",
             "SET autoload_known_extensions = false",
+            f"SET memory_limit = '{MOST_MEMORY}B'",
         ):
             self.connection.execute(setting).fetchall()
         self._sources: dict[str, _Source] = {}
@@ -97,16 +108,92 @@ def source_of(schema: pa.Schema) -> str:
     return f"batch_{hashlib.sha256(str(schema).encode()).hexdigest()[:16]}"
 
 
-def answer(sql: str, table: pa.Table) -> list[tuple[Any, ...]]:
-    """All rows of the answer of a statement that reads `source_of(table.schema)`."""
+def _interrupt(database: "weakref.ref[_Database]") -> None:
+    if (found := database()) is not None:
+        found.connection.interrupt()
+
+
+class MemoryLimitError(Exception):
+    """A statement wanted more than `MOST_MEMORY`, which the machine would have had."""
+
+
+def answer(
+    sql: str, table: pa.Table, operator: str = "", what: str = "an expression"
+) -> list[tuple[Any, ...]]:
+    """All rows of the answer of a statement that reads `source_of(table.schema)`.
+
+    `operator` and `what` name it, should it not return.
+
+    Raises:
+        MemoryLimitError: it wants more memory than it may have.
+        StuckError: it did not return in time.
+    """
     database = _database()
     source = database.source(table.schema)
+    planned = database.planned(sql)
     source.table = table
+    # Whoever watches keeps no database alive.
+    calls.begin((operator, what, functools.partial(_interrupt, weakref.ref(database))))
     try:
-        rows: list[tuple[Any, ...]] = database.connection.execute(database.planned(sql)).fetchall()
+        with _limited():
+            rows: list[tuple[Any, ...]] = database.connection.execute(planned).fetchall()
+    except duckdb.InterruptException:
+        if not calls.was_stopped():
+            raise
+        raise calls.stuck() from None
+    except (duckdb.OutOfMemoryException, MemoryError):
+        if not _has_memory():
+            raise
+        raise MemoryLimitError from None
     finally:
+        calls.end()
         source.table = None
     return rows
+
+
+_PAGE = resource.getpagesize()
+# What runs at the same time in other threads shares the limit of the first.
+_limits = threading.Lock()
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Let this process grow by no more than `MOST_MEMORY` in a `with` block, on Linux.
+
+    DuckDB has a limit of its own, which does not count what functions make of texts and lists.
+    """
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if not _limits.acquire(blocking=False):
+        yield
+        return
+    try:
+        with suppress(OSError, ValueError):
+            most = _data_bytes() + MOST_MEMORY
+            if before[0] == resource.RLIM_INFINITY or most < before[0]:
+                resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+        _limits.release()
+
+
+def _data_bytes() -> int:
+    """How much of this process's memory the limit counts.  Raises: OSError."""
+    # A small batch takes half a millisecond in all, so files are not opened by pathlib.
+    file = os.open("/proc/self/statm", os.O_RDONLY)
+    try:
+        return int(os.read(file, 200).split()[5]) * _PAGE
+    finally:
+        os.close(file)
+
+
+def _has_memory() -> bool:
+    """Whether the machine would give as much as a statement may have."""
+    try:
+        mmap.mmap(-1, MOST_MEMORY).close()
+    except (OSError, ValueError, MemoryError):
+        return False
+    return True
 
 
 def described(sql: str, schema: pa.Schema) -> duckdb.DuckDBPyRelation:
@@ -123,4 +210,6 @@ def asked(sql: str, *parameters: str) -> list[tuple[Any, ...]]:
 
 def first_line(error: Exception | str) -> str:
     """What the database says is wrong, without the text that it is wrong in."""
-    return str(error).strip().partition("\n")[0]
+    line = str(error).strip().partition("\n")[0]
+    # Its remedy is a setting, which is none here.
+    return "it is nested too deeply" if line.startswith("Max expression depth") else line

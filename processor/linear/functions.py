@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
+from ikebana.processor.ground import calls
 from ikebana.processor.linear import logic
 from ikebana.processor.linear.logic import Logic, Triple
 from ikebana.processor.linear.modules import ModuleError, main_module, module_named
@@ -99,12 +100,21 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
         key, value = message
         try:
             data = (_data(key, raw=raw_key), _data(value, raw=raw_value))
-            given = [_triple(result) for result in made(data)]
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- that is data, too
+            # Each call has a tuple of its own.
+            calls.begin((operator, name, None))
+            try:
+                given = [_triple(result) for result in made(data)]
+            finally:
+                calls.end()
+        except calls.Stopped:
+            raise calls.stuck() from None
+        except BaseException as error:
+            if not calls.is_own_doing(error):
+                raise
             return [(Failure(operator, f"{name} {raised(error)}", key), None, 1)]
-        if problem := _problem(given, step):
-            return [(Failure(operator, f"{name} {problem}", key), None, 1)]
         try:
+            if problem := _problem(given, step):
+                return [(Failure(operator, f"{name} {problem}", key), None, 1)]
             return [
                 (
                     (
@@ -117,7 +127,10 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
                 for (new_key, new_value), later, diff in given
                 if diff
             ]
-        except (TypeError, ValueError, ArithmeticError, RecursionError):
+        except BaseException as error:
+            # What a function gives may be of classes of its own.
+            if not calls.is_own_doing(error):
+                raise
             return [(Failure(operator, "a result has no JSON form", key), None, 1)]
 
     return results
@@ -143,7 +156,10 @@ def raised(error: BaseException) -> str:
         return f"raised {name}"
     try:
         message = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 -- the message is made by a user's code as well
+    except BaseException as also:
+        # The message is made by a user's code as well.
+        if not calls.is_own_doing(also):
+            raise
         message = ""
     message = _ADDRESS.sub("0x…", message).encode(errors="replace").decode()
     if len(message) > _LONGEST_MESSAGE:
@@ -156,7 +172,8 @@ def _problem(given: list[Triple], step: Call) -> str | None:
         if not isinstance(new, tuple) or len(new) != 2:
             return "gave data that is not a pair (key, value)"
         for number in (diff, 0 if later is None else later):
-            if not isinstance(number, int):
+            # What is derived from int computes and compares as it likes.
+            if type(number) is not int and type(number) is not bool:
                 return f"gave a {type(number).__name__} as time or diff"
             if not -LARGEST <= number <= LARGEST:
                 return "gave a time or a diff of more than 64 bits"

@@ -12,7 +12,7 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import msgspec
@@ -20,9 +20,12 @@ import pyarrow as pa
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.linear.database import answer
+from ikebana.errors import StuckError
+from ikebana.processor.linear.database import MOST_MEMORY, MemoryLimitError, answer
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
+from ikebana.processor.linear.outcomes import Failed as Failed
+from ikebana.processor.linear.outcomes import Failure, Made, joined, one_by_one, texts_of
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
@@ -38,48 +41,13 @@ _OURS = (
     duckdb.FatalException,
     duckdb.InternalException,
     duckdb.InterruptException,
+    # Of the machine; what a row alone wants is told as `MemoryLimitError`.
     duckdb.OutOfMemoryException,
     duckdb.ParserException,
 )
 
 
-class Made(NamedTuple):
-    """The results of rows, as columns of equal length.
-
-    `rows` are the rows that the results come from.  The others are None where nothing
-    has changed: keys and values are as they were, diffs are 1, there are no bounds.
-    A result counts from `begins` until `ends`, in milliseconds; None is no bound.
-    """
-
-    rows: list[int]
-    keys: list[bytes] | None
-    values: list[bytes] | None
-    diffs: list[int] | None
-    begins: list[int | None] | None
-    ends: list[int | None] | None
-
-
-class Failed(NamedTuple):
-    """A row that has failed, with the step and the reason."""
-
-    row: int
-    step: int
-    reason: str
-
-
-class Failure(NamedTuple):
-    """A datum that a step failed on, as it was then: how often it counted, and when.
-
-    A key of None is the key of the row.
-    """
-
-    row: int
-    step: int
-    reason: str
-    diff: int
-    begin: int | None
-    end: int | None
-    key: bytes | None
+_TOO_MUCH = f"takes more memory than the {MOST_MEMORY >> 30} GiB that an expression may have"
 
 
 class Query:
@@ -89,6 +57,7 @@ class Query:
         self._steps, self._scope = steps, scope
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
+        self._whose, self._written = "", texts_of(steps)
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -131,29 +100,47 @@ class Query:
         return made, [Failed(*failure[:3]) for failure in failures]
 
     def outcome(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes]
+        self, keys: Sequence[bytes | None], values: Sequence[bytes], *, whose: str = ""
     ) -> tuple[Made, list[Failure]]:
-        """The results of the rows, and what failed, datum by datum."""
+        """The results of the rows, and what failed, datum by datum.
+
+        `whose` is the operator, should an expression not come to an end.  Raises: StuckError.
+        """
         fields = self._typed.fields
         texts = field_texts(fields, values) if fields else []
-        return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts)
+        return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts, whose)
 
-    def outcome_of(self, count: int, columns: Columns) -> tuple[Made, list[Failure]]:
+    def outcome_of(
+        self, count: int, columns: Columns, *, whose: str = ""
+    ) -> tuple[Made, list[Failure]]:
         """The same of rows that have fields alone; `columns` gives these as JSON texts."""
-        return self._outcome(count, {}, columns(self._typed.fields))
+        return self._outcome(count, {}, columns(self._typed.fields), whose)
 
     def _outcome(
-        self, count: int, wholes: Mapping[str, Column], texts: Texts
+        self, count: int, wholes: Mapping[str, Column], texts: Texts, whose: str
     ) -> tuple[Made, list[Failure]]:
         if not count:
             return Made([], None, None, None, None, None), []
+        self._whose = whose
         given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
+        try:
+            return self._together(count, given)
+        except StuckError:
+            if count == 1:
+                raise
+        table = _table_of_texts(self._checked.schema, count, given)
+        return one_by_one(self._told, table, wholes.get(KEY), f"operator {whose}: {self._written}")
+
+    def _together(self, count: int, given: Mapping[str, Column]) -> tuple[Made, list[Failure]]:
         form = self._typed
         if (table := _table(form.schema, count, given)) is None:
             form = self._plain
             table = _table_of_texts(form.schema, count, given)
         try:
             return self._results(form, table)
+        except MemoryLimitError:
+            # So many rows at once may want too much, and none of them alone.
+            pass
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
@@ -161,8 +148,11 @@ class Query:
 
     def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
         """What `outcome` gives, of rows of which some fail."""
+        why = "could not be evaluated"
         try:
             return self._results(self._checked, table)
+        except MemoryLimitError:
+            why = _TOO_MUCH
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
@@ -170,17 +160,12 @@ class Query:
         if table.num_rows == 1:
             made, _ = self._results(self._checked, table.slice(0, 0))
             (row,) = table.column(ROW).to_pylist()
-            return made, [Failure(row, 0, "could not be evaluated", 1, None, None, None)]
+            return made, [Failure(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
-        made, failed = self._told(table.slice(0, half))
-        more, also = self._told(table.slice(half))
-        joined = (
-            None if a is None or b is None else a + b for a, b in zip(made, more, strict=True)
-        )
-        return Made(*joined), failed + also  # type: ignore[arg-type]
+        return joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
-        found = answer(form.sql, table)
+        found = answer(form.sql, table, self._whose, self._written)
         turned = zip(*found, strict=True) if found else ((),) * len(form.columns)
         columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, turned), strict=True))
         count = len(found)

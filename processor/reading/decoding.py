@@ -10,6 +10,7 @@ from zlib import crc32
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.planner import Branch
 from ikebana.processor.reading.codec_of import takes_empty_for_null
 from ikebana.processor.reading.intake import Intake, Made
 from ikebana.processor.reading.messages import Message
@@ -75,6 +76,9 @@ class Decoding:
         self._judged: tuple[int, int, bool] | None = None
         self._held = 0
         self._size = 0
+        # How many messages are taken at once where they expand, and what the last ones came to.
+        self._portion = 1
+        self._expanded = 0
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
@@ -94,8 +98,11 @@ class Decoding:
             else:
                 yield from self._facts(*self._intake.facts(messages, self._where))
         elif self._source.is_collection:
-            times = self._place.times([message.offset for message in messages])
-            yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
+            for portion in self._portions(messages):
+                times = self._place.times([message.offset for message in portion])
+                made = self._intake.updates(portion, self._where, times, self._dating)
+                self._expanded = sum(len(updates) for _, updates in made.updates)
+                yield from self._made(made)
         elif self._intake.takes_as_is:
             yield from self._upserts(self._place_as_is(messages))
         else:
@@ -104,6 +111,22 @@ class Decoding:
         full = self._held >= _CHUNK_RECORDS * self._count
         if full or self._size >= _CHUNK_BYTES * self._count:
             yield from self.flush()
+
+    def _portions(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+        """Cut messages whose steps may make many updates of each, so that few are held at once.
+
+        Portions grow as long as little comes of them, and shrink when much does.
+        """
+        assert isinstance(self._intake, Intake)
+        if not self._intake.expands:
+            yield messages
+            return
+        at = 0
+        while at < len(messages):
+            yield messages[at : at + self._portion]
+            at += self._portion
+            large = self._expanded > _CHUNK_RECORDS
+            self._portion = max(1, self._portion // 8) if large else self._portion * 8
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
         """Yield the gathered rows and the report on times, after the last message."""
@@ -218,15 +241,23 @@ class Decoding:
         for _, record, time, diff in made.errors:
             self._error(record, time, diff)
         for branch, updates in made.updates:
-            outputs = list(branch.outputs)
-            inlets = list(branch.inlets)
-            root = "" if outputs or inlets else branch.root
-            shards = [
-                Updates(outputs, [], [], [], [], root, inlets, self._counted) for _ in range(count)
-            ]
+
+            def empty(branch: Branch = branch) -> Updates:
+                root = "" if branch.outputs or branch.inlets else branch.root
+                targets = list(branch.outputs), list(branch.inlets)
+                return Updates(targets[0], [], [], [], [], root, targets[1], self._counted)
+
+            shards = [empty() for _ in range(count)]
+            sizes = [0] * count
             for update in updates:
                 placed = update.value if update.key is None else update.key
-                add(shards[shard_of(placed, count)], update)
+                at = shard_of(placed, count)
+                add(shards[at], update)
+                # One record can make more than a row may hold.
+                sizes[at] += len(placed) + len(update.value)
+                if sizes[at] >= _CHUNK_BYTES:
+                    yield at, pack(shards[at])
+                    shards[at], sizes[at] = empty(), 0
             for at, shard in enumerate(shards):
                 if shard.keys:
                     yield at, pack(shard)

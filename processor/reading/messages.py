@@ -14,6 +14,7 @@ from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.plain import Plain
+from ikebana.processor.ground import calls
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, ways
@@ -60,6 +61,7 @@ class MessageReader:
 
     def __init__(self, source: Input, codec: Codec, reading: planner.Reading) -> None:
         self._codec = codec
+        self._called = f"input {source.name}: decoding messages"
         self.plain = codec if isinstance(codec, Plain) else None
         """The codec, if each of its messages is exactly one upsert."""
         # Only JSON can nest too deep: the depth of an Avro value is that of its schema.
@@ -136,6 +138,22 @@ class MessageReader:
         return chosen
 
     def _read(
+        self,
+        messages: Sequence[Message],
+        origin: Origin,
+        which: Iterable[int],
+        ignored: Counter[str],
+    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        # A pattern of the user's (`tables`) meets names that messages have.
+        calls.begin(("", self._called, None))
+        try:
+            yield from self._each(messages, origin, which, ignored)
+        except calls.Stopped:
+            raise calls.stuck() from None
+        finally:
+            calls.end()
+
+    def _each(
         self,
         messages: Sequence[Message],
         origin: Origin,

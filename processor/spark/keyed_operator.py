@@ -17,6 +17,7 @@ import msgspec
 import pandas as pd
 
 from ikebana.processor import task as shard_batch
+from ikebana.processor.ground import calls
 from ikebana.processor.spark import task_state, worker
 from ikebana.processor.spark.owner_messages import Done
 from ikebana.processor.spark.owners import Owners
@@ -76,6 +77,7 @@ def run_group(
     """
     worker.settle()
     shards = groups.shards_of(int(key[0]))
+    calls.arm()
     before = bytes(state.get[0]) if state.exists else None
     parts = [None] * len(shards) if before is None else task_state.parted(before)
     states: dict[int, bytes | None] = dict(zip(shards, parts, strict=True))

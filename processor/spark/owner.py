@@ -25,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 
+from ikebana.processor.ground import calls
 from ikebana.processor.open_shards import OpenShards
 from ikebana.processor.spark import owner_messages, worker
 from ikebana.processor.spark.owner_messages import Ask, ClosedError, Done, JobIsMissing, SealedJob
@@ -73,6 +74,7 @@ class _Owner:
             return
         try:
             job = self._opened(ask.job, sealed)
+            calls.arm()
             marker = self.shards.run(job, ask.shard, ask.state, _taken(rows))
             answer: msgspec.Struct = Done(
                 encode_state(marker.manifest), msgspec.json.encode(marker)

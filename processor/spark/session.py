@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from ikebana.arrangements.files import is_local
 from ikebana.errors import SparkStartError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground import log_lines
+from ikebana.processor.ground import calls, log_lines
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
@@ -110,6 +110,8 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
+    # Workers on this machine have it from what starts them.
+    options[f"spark.executorEnv.{calls.LIMIT_VARIABLE}"] = str(settings.max_batch_s / 2)
     if folder := os.environ.get(FOLDER_VARIABLE):
         options[f"spark.executorEnv.{FOLDER_VARIABLE}"] = folder
     master = settings.master
@@ -217,7 +219,12 @@ class Spark:
                 options.setdefault(name, value)
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 folder = Path(tempfile.mkdtemp(dir=self.folder))
-                self._workers = Workers(folder, self._log, owners=owners(settings))
+                self._workers = Workers(
+                    folder,
+                    self._log,
+                    owners=owners(settings),
+                    max_batch_s=settings.max_batch_s,
+                )
                 # The folder may be mounted noexec; then Spark runs Python itself.
                 if not os.access(self._workers.python, os.X_OK):
                     self._end(within_s=0.0)

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
+from ikebana.processor.ground import calls
 from ikebana.processor.kafka import client, inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
@@ -294,6 +295,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         assert isinstance(partition, Share)
         worker.settle()
         config, labels = self._config, self._config.labels
+        calls.arm()
         if partition.ticks:
             yield rows(partition.ticks, labels)
         registry = tuple(sorted(config.registry.items()))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from ikebana.processor.ground import calls
 from ikebana.processor.spark import stand_in
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 from ikebana.processor.spark.fork_server import END_OF_OWNERS_S
@@ -32,7 +33,8 @@ class Workers:
     """A fork server, and the program that Spark runs as its Python.
 
     `folder` gets the server's sockets and the program, `log` the output of the server.  The
-    server imports `modules` beforehand.  `owners` is the number of processes that own shards.
+    server imports `modules` beforehand.  `owners` is the number of processes that own shards, and
+    `max_batch_s` how long a batch may take.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Workers:
         log: Path | None,
         modules: Sequence[str] = MODULES,
         owners: int = 0,
+        max_batch_s: float = 300.0,
     ) -> None:
         address = folder / "workers"
         self.python = folder / "python"
@@ -51,8 +54,11 @@ class Workers:
         with ExitStack() as open_here:
             listeners = [open_here.enter_context(_listening(each)) for each in addresses]
             self._process = _served(listeners, log, modules)
+        # A call that does not return is told here.
+        told = calls.variables(max_batch_s, folder / "stuck").items()
+        given = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told)
         program = [sys.executable, "-I", "-S", stand_in.__file__, str(address)]
-        self.python.write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+        self.python.write_text(f'#!/bin/sh\n{given}exec {shlex.join(program)} "$@"\n')
         self.python.chmod(0o700)
 
     @property

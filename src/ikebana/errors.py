@@ -67,6 +67,10 @@ class RecordError(IkebanaError):
     """A record cannot be used, and the pipeline is told to stop at one."""
 
 
+class StuckError(IkebanaError):
+    """A function or an expression of a pipeline did not return in time."""
+
+
 class SpaceError(IkebanaError):
     """A disk is full; when there is space again, what has failed may succeed."""
 

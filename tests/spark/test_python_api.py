@@ -64,6 +64,21 @@ if __name__ == "__main__":
     print(session.range(3).count(), session.conf.get("spark.sql.shuffle.partitions") == before)
 """
 
+# What workers import has another function of the name.
+HANGS = """
+def doubled(data):
+    import re
+    return data[0], bool(re.match("(a+)+$", "a" * 60 + "!"))
+
+
+if __name__ == "__main__":
+    SETTINGS["run"]["max_batch"] = "12s"
+    try:
+        shop.run(sys.argv[1], checkpoint="state", once=True, settings=SETTINGS)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
 
 @pytest.fixture
 def program(
@@ -114,3 +129,13 @@ def test_a_pipeline_runs_on_a_session_that_is_there(program: Callable[[str], str
 
     assert "spark=" in hint
     assert lines == ["running True", "ended 3 4", "3 True"]
+
+
+@pytest.mark.full
+def test_a_function_that_hangs_ends_a_run_by_name(program: Callable[[str], str]) -> None:
+    """Also one that keeps Python's lock, as a pattern that explodes does."""
+    told = program(HANGS)
+
+    assert told.startswith("StuckError operator")
+    assert "map shop_program:doubled has not returned for 6 s" in told
+    assert "in doubled" in told

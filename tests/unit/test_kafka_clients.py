@@ -190,6 +190,24 @@ def test_an_error_commits_nothing(sent: Sent) -> None:
     assert sent.committed == [("t", b"2")]
 
 
+@pytest.mark.parametrize("code", [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE])
+def test_a_message_that_is_too_large_is_told_with_its_remedy(sent: Sent, code: int) -> None:
+    """It is no matter of how long a batch may take, and would be the same after a restart."""
+    error = KafkaError(code, "ProduceRequest for out [0] failed", *(False, False, True))
+
+    def refuse(_: float) -> None:
+        raise KafkaException(error)
+
+    sent.commit_transaction = refuse  # type: ignore[method-assign]
+    held = TransactionalProducer({}, "id", 1)
+
+    with pytest.raises(SourceError, match=r"for out \[0\]") as raised, held.transaction():
+        pass
+
+    assert not isinstance(raised.value, AwayError)
+    assert "max.message.bytes" in str(raised.value.hint)
+
+
 @dataclass
 class Answer:
     """A future that is done."""

@@ -139,6 +139,7 @@ TRANSIENT = {
     "SourceError": False,
     "SpaceError": True,
     "StateFileError": False,
+    "StuckError": False,
 }
 
 

@@ -1,0 +1,287 @@
+"""What functions of users may do to the process that runs them: nothing, or an error by name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
+from ikebana.errors import StuckError
+from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.ground import calls, stopping
+
+ROWS = {"n": [(b"1", b'{"a":1}', 1), (b"2", b'{"a":2}', 1)]}
+SOURCE = Input("n", ("n",))
+
+
+def linear(step: Any) -> Plan:
+    return Plan(
+        "p",
+        inputs=(SOURCE,),
+        operators=(Upsert("u", "n"), Linear("l", "u", (step,))),
+        outputs=(Output("o", "l", "o"),),
+    )
+
+
+def machine(step: Any) -> Plan:
+    return Plan(
+        "p",
+        inputs=(SOURCE,),
+        operators=(StateMachine("l", "n", step),),
+        outputs=(Output("o", "l", "o"),),
+    )
+
+
+def reduction(function: Any) -> Plan:
+    return Plan(
+        "p",
+        inputs=(SOURCE,),
+        operators=(Upsert("u", "n"), Reduce("l", "u", function=function, by="a")),
+        outputs=(Output("o", "l", "o"),),
+    )
+
+
+def reasons(plan: Plan) -> set[str]:
+    """Why rows have failed, all of them."""
+    found = Evaluation(plan).advance(ROWS, 10)
+    assert found["o"] == []
+    assert len(found["errors"]) == 2
+    return {update.data["reason"] for update in found["errors"]}
+
+
+class Own(BaseException):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class Counts(int):
+    """A number that does harm where it is compared or multiplied."""
+
+    def __le__(self, other: object) -> NoReturn:
+        raise SystemExit(1)
+
+    __ge__ = __le__
+    __mul__ = __le__
+
+
+class Pair(tuple[Any, Any]):
+    def __iter__(self) -> NoReturn:
+        raise KeyboardInterrupt
+
+    def __len__(self) -> NoReturn:
+        raise SystemExit(1)
+
+
+def raising(error: BaseException) -> Any:
+    def function(*_: Any) -> NoReturn:
+        raise error
+
+    return function
+
+
+def endless(*_: Any) -> NoReturn:
+    """Runs for ever, and does not want to be stopped the first time."""
+    try:
+        while True:
+            pass
+    except BaseException:  # noqa: BLE001 -- that is what it does
+        while True:
+            pass
+
+
+@pytest.mark.parametrize("plan", [linear, machine, reduction])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (BaseException("x"), "BaseException: x"),
+        (RecursionError("deep"), "RecursionError"),
+        (MemoryError("much"), "MemoryError"),
+        (Own(), "Own"),
+    ],
+)
+def test_whatever_a_function_raises_is_an_error_record(
+    plan: Any, error: BaseException, told: str
+) -> None:
+    """R14. What is no Exception as well: it would end the process that computes the batch."""
+    made = plan if plan is not linear else lambda function: linear(steps.map_(function))
+    (reason,) = reasons(made(raising(error)))
+
+    assert reason.startswith("operator l: ")
+    assert reason.endswith(f"raised {told}")
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (steps.explode(lambda data: [(data, Counts(3))]), "gave a Counts as time or diff"),
+        (steps.map_(lambda data: Pair(data)), "a result has no JSON form"),
+        (steps.map_(lambda data: (data[0], {1: object()})), "a result has no JSON form"),
+        (steps.map_(lambda data: (data[0], 10**5_000)), "a result has no JSON form"),
+        (steps.map_(lambda data: (data[0], float("inf"))), "a result has no JSON form"),
+        (steps.map_(lambda data: data[0]), "gave data that is not a pair (key, value)"),
+        (steps.explode(lambda data: [(data, 2**70)]), "more than 64 bits"),
+    ],
+)
+def test_results_that_are_no_data_are_error_records(step: Any, told: str) -> None:
+    """Also those of classes that misbehave when they are looked at."""
+    (reason,) = reasons(linear(step))
+
+    assert told in reason
+
+
+def test_a_function_that_changes_what_it_gets_changes_nothing_else() -> None:
+    """Each call gets data of its own."""
+
+    def change(data: Any) -> Any:
+        data[1].clear()
+        return data
+
+    plan = Plan(
+        "p",
+        inputs=(SOURCE,),
+        operators=(Upsert("u", "n"), Linear("l", "u", (steps.map_(change),))),
+        outputs=(Output("o", "l", "o"), Output("all", "u", "all")),
+    )
+    found = Evaluation(plan).advance(ROWS, 10)
+
+    assert [update.data for update in found["all"]] == [(1, {"a": 1}), (2, {"a": 2})]
+
+
+@pytest.mark.parametrize(
+    "plan", [linear(steps.map_(endless)), machine(endless), reduction(endless)]
+)
+def test_a_function_that_does_not_return_ends_the_run_by_name(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operator, function and line are told; it is no error record, as it depends on the clock."""
+    monkeypatch.setenv(calls.LIMIT_VARIABLE, "0.15")
+    calls.arm()
+
+    with pytest.raises(
+        StuckError, match=r"operator l: \w+ \S*test_hostile_functions:endless"
+    ) as raised:
+        Evaluation(plan).advance(ROWS, 10)
+
+    assert "has not returned for 0.15 s" in raised.value.message
+    assert "in endless" in raised.value.message
+    assert "run.max_batch" in str(raised.value.hint)
+
+
+def test_calls_that_are_many_are_not_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is that of a single call."""
+    monkeypatch.setenv(calls.LIMIT_VARIABLE, "0.3")
+    calls.arm()
+
+    def slow(data: Any) -> Any:
+        for _ in range(60_000):
+            pass
+        return data
+
+    many = {"n": [(b"%d" % key, b"{}", 1) for key in range(200)]}
+    assert len(Evaluation(linear(steps.map_(slow))).advance(many, 10)["o"]) == 200
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, stopping.Stopped(15), SystemExit(143)])
+def test_a_signal_during_a_function_is_no_error_of_it(error: Any) -> None:
+    """Whoever ends a run by a signal ends it, whatever is being computed."""
+    import signal
+
+    asked = stopping.Stopping()
+    if not isinstance(error, type):
+        asked.asked = isinstance(error, SystemExit)
+        before = signal.signal(signal.SIGINT, lambda number, _: asked.signalled(number))
+    else:
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupted(data: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return data
+
+    try:
+        with pytest.raises(error if isinstance(error, type) else type(error)):
+            Evaluation(linear(steps.map_(interrupted))).advance(ROWS, 10)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_process_that_a_function_forks_does_not_go_on_with_the_batch(tmp_path: Path) -> None:
+    """It would compute, and commit, what its parent does."""
+    told = tmp_path / "told"
+
+    def fork(data: Any) -> Any:
+        os.fork()
+        return data
+
+    found = Evaluation(linear(steps.map_(fork))).advance(ROWS, 10)
+    with told.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+    assert len(found["o"]) == 2
+    assert told.read_text() == f"{os.getpid()}\n"
+
+
+def in_a_process_of_a_run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What becomes of a process that was armed, and runs this in a call."""
+    program = f"""
+import os, time
+from ikebana.processor.ground import calls
+calls.arm()
+calls.begin(("totals", "map shop:price", None))
+try:
+    {code}
+finally:
+    calls.end()
+print("ended")
+"""
+    environment = {**os.environ, calls.LIMIT_VARIABLE: "0.3"}
+    environment[calls.REPORT_VARIABLE] = str(folder / "stuck")
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("time.sleep(1e6)", id="it waits in C"),
+        pytest.param("sum(range(10**15))", id="it keeps Python's lock"),
+        pytest.param("import re; re.match('(a+)+$', 'a' * 60 + '!')", id="a pattern explodes"),
+    ],
+)
+def test_a_call_that_cannot_be_stopped_ends_its_process_and_is_told(
+    code: str, tmp_path: Path
+) -> None:
+    """The next try of the batch raises what was reported, in place of hanging as well."""
+    ended = in_a_process_of_a_run(code, tmp_path)
+
+    assert ended.returncode != 0
+    assert "ended" not in ended.stdout
+    found = calls.reported(tmp_path / "stuck")
+    assert found is not None
+    assert "operator totals: map shop:price has not returned" in found.message
+    assert 'File "<string>", line 7 in <module>' in found.message
+    again = in_a_process_of_a_run("pass", tmp_path)
+    assert "StuckError: operator totals: map shop:price" in again.stderr
+
+
+def test_a_function_cannot_leave_its_process_at_once(tmp_path: Path) -> None:
+    """`os._exit` raises a SystemExit there, which is an error record like another."""
+    ended = in_a_process_of_a_run("os._exit(3)\nexcept SystemExit: print('refused')", tmp_path)
+
+    assert ended.stdout == "refused\nended\n"
+    assert calls.reported(tmp_path / "stuck") is None
+
+
+def test_a_process_whose_calls_return_leaves_no_report(tmp_path: Path) -> None:
+    """And nothing waits for its end."""
+    ended = in_a_process_of_a_run("time.sleep(0.1)", tmp_path)
+
+    assert ended.stdout == "ended\n"
+    assert calls.reported(tmp_path / "stuck") is None
