@@ -22,10 +22,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
-import msgspec
 from decode_messages import CASES, Case
 from rich.console import Console
 from rich.table import Table

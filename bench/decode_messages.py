@@ -120,7 +120,7 @@ def _canal(at: int) -> tuple[bytes, bytes]:
         "old": [{"status": "open"}],
         "pkNames": ["id"],
         "sql": "",
-        "sqlType": {name: 12 for name in new},
+        "sqlType": dict.fromkeys(new, 12),
         "table": "orders",
         "ts": 1_700_000_000_005 + at,
         "type": "UPDATE",

@@ -1,4 +1,4 @@
-"""Avro readers as Python source, made for one schema each: faster than fastavro, which asks each time.
+"""Avro readers as Python source, each made for one schema; fastavro looks at it for each value.
 
 A reader goes over the bytes of a message once: it decodes the fields that are wanted, converts
 their values, and passes over the others without making objects of them.  It covers records,
@@ -44,7 +44,7 @@ def reader_of(schema: Any, compiler: Compiler, wanted: Fields) -> Read | None:
         return None
     body = "\n".join(writing.lines)
     source = f"def read(m, i):\n{body}\n if i != len(m): raise irregular\n return {value}\n"
-    exec(compile(source, "<avro>", "exec"), writing.names)  # noqa: S102 -- of quoted names only
+    exec(compile(source, "<avro>", "exec"), writing.names)
     made: Read = writing.names["read"]
     return made
 
@@ -78,7 +78,9 @@ class _Source:
             raise _UncoveredError
         schema = self._resolved(schema)
         if isinstance(schema, list):
-            return self._optional(schema, depth, lambda of: self.read(of, wanted, depth + 1, raw=raw))
+            return self._optional(
+                schema, depth, lambda of: self.read(of, wanted, depth + 1, raw=raw)
+            )
         kind = schema if isinstance(schema, str) else schema["type"]
         form: Mapping[str, Any] = {} if isinstance(schema, str) else schema
         meaning = None if raw or not form else meaning_of(form)
@@ -145,7 +147,9 @@ class _Source:
                 line(depth, f" if c < 128: b = b & 127 | c << 7; {value} = b >> 1 ^ -(b & 1)")
                 line(depth, f" else: {value}, i = long(m, i - 2)")
             case "float" | "double":
-                line(depth, f"{value}, = unpack_{kind}(m, i); i += {struct.calcsize(_SIZES[kind])}")
+                line(
+                    depth, f"{value}, = unpack_{kind}(m, i); i += {struct.calcsize(_SIZES[kind])}"
+                )
             case "string" | "bytes":
                 self._text(depth)
                 decode = ".decode()" if kind == "string" else ""

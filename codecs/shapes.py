@@ -180,7 +180,8 @@ class Objects:
             or lines[-1:] != b"}"
         ):
             return None
-        assert self._decode is not None and learned.shape is not None
+        assert self._decode is not None
+        assert learned.shape is not None
         try:
             rows = self._decode(lines)
             if len(rows) != count:

@@ -124,7 +124,7 @@ def joining() -> None:
     prices = Arrangement(MemoryStore(), Interval(0, RECORDS), 0)
     prices.update([KeyedUpdate(b"%d" % (at % 20), b"%d" % at, at, 1) for at in range(RECORDS)])
     prices.settle(0)
-    lookups = [LookupRow(b"%d" % (at % 40), at, at, 1, False) for at in range(RECORDS)]
+    lookups = [LookupRow(b"%d" % (at % 40), at, at, 1, sees_equal=False) for at in range(RECORDS)]
     assert list(half_join(prices, lookups))
 
 
