@@ -50,7 +50,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--profile", action="store_true", help="the functions of the last stage")
     args = parser.parse_args()
-    cases = [case for case in CASES if not args.formats or case.name.startswith(*args.formats)]
+    cases = [
+        case for case in CASES if not args.formats or case.name.startswith(tuple(args.formats))
+    ]
     if not cases:
         sys.exit(f"there are: {', '.join(case.name for case in CASES)}")
     table = Table("CPU us a message", "bytes", *_STAGES)

@@ -204,6 +204,7 @@ def _parser(schema: Any) -> Callable[[bytes], Any]:
     return lambda value: fastavro.schemaless_reader(io.BytesIO(value[5:]), parsed, None)
 
 
+_FULL = (("row_image", "full"),)
 _typed = partial(_input, key=("id",), columns=_DECLARED)
 CASES = (
     Case("bytes", _input("bytes"), _main_job),
@@ -237,6 +238,6 @@ CASES = (
     ),
     Case("maxwell", _input("maxwell", drift=False), _maxwell),
     Case("canal", _input("canal", drift=False), _canal),
-    Case("goldengate", _input("goldengate", drift=False), _goldengate),
+    Case("goldengate", _input("goldengate", drift=False, options=_FULL), _goldengate),
     Case("dms", _input("dms", key=("id",), drift=False), _dms),
 )

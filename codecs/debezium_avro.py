@@ -74,7 +74,8 @@ class DebeziumAvro:
                 **_only(("op", *_OTHERS)),
                 "after": after,
                 "before": before,
-                "source": Fields(_only(_SOURCE)),
+                # That there is a source matters even where its table does not.
+                "source": Fields(_only(_SOURCE) if self._tables else {}),
             }
             return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields))
 
