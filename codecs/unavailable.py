@@ -48,7 +48,7 @@ class Unavailable:
         if _ARRAY in message and (self._identifier in message or self._numbers_in_json(message)):
             return True
         # A generator for any() would take longer than the searches.
-        for rare, text in self._texts_in_json:  # noqa: SIM110
+        for rare, text in self._texts_in_json:
             if rare in message and message.find(text) >= 0:
                 return True
         return False
