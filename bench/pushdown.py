@@ -123,41 +123,46 @@ def messages(count: int) -> Iterator[tuple[bytes, bytes | None]]:
     """Updates of rows of 30 columns, as Debezium's MySQL connector writes them."""
     encode = msgspec.json.Encoder().encode
     for at in range(count):
-        event = {
-            "before": _row(at, "open"),
-            "after": _row(at, "lost" if at % 100 == 0 else "paid"),
-            "source": {
-                "version": "3.6.3.Final",
-                "connector": "mysql",
-                "name": "shop",
-                "ts_ms": 1_700_000_000_000 + at,
-                "snapshot": "false",
-                "db": "shop",
-                "table": "orders",
-                "server_id": 1,
-                "gtid": None,
-                "file": "binlog.000003",
-                "pos": 154 + at,
-                "row": 0,
-            },
-            "op": "u",
-            "ts_ms": 1_700_000_000_005 + at,
-        }
-        yield b'{"id":%d}' % at, encode(event)
+        yield b'{"id":%d}' % at, encode(event(at))
 
 
-def _row(at: int, status: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": at, "status": status, "amount": at % 100_000 / 100}
+def event(at: int) -> dict[str, Any]:
+    """An update of a row."""
+    return {
+        "before": row(at, "open"),
+        "after": row(at, "lost" if at % 100 == 0 else "paid"),
+        "source": {
+            "version": "3.6.3.Final",
+            "connector": "mysql",
+            "name": "shop",
+            "ts_ms": 1_700_000_000_000 + at,
+            "snapshot": "false",
+            "db": "shop",
+            "table": "orders",
+            "server_id": 1,
+            "gtid": None,
+            "file": "binlog.000003",
+            "pos": 154 + at,
+            "row": 0,
+        },
+        "op": "u",
+        "ts_ms": 1_700_000_000_005 + at,
+    }
+
+
+def row(at: int, status: str) -> dict[str, Any]:
+    """A row of 30 columns."""
+    made: dict[str, Any] = {"id": at, "status": status, "amount": at % 100_000 / 100}
     for column in range(27):
         number = (at * (column + 7)) % 1_000_003
         match column % 3:
             case 0:
-                row[f"text_{column:02d}"] = f"a text of the order, {number}"
+                made[f"text_{column:02d}"] = f"a text of the order, {number}"
             case 1:
-                row[f"count_{column:02d}"] = number
+                made[f"count_{column:02d}"] = number
             case _:
-                row[f"share_{column:02d}"] = number / 1000
-    return row
+                made[f"share_{column:02d}"] = number / 1000
+    return made
 
 
 def _collection(servers: str, topic: str) -> Counter[Any]:

@@ -21,6 +21,7 @@ from fastavro.schema import SchemaParseException
 
 from ikebana.codecs.avro_compiler import ALL, Compiler, Fields, require_same_meaning
 from ikebana.codecs.avro_schema import Schemas, SchemaUnknown, self_contained
+from ikebana.codecs.avro_source import IRREGULAR, Read, reader_of
 from ikebana.codecs.avro_values import Unfit
 from ikebana.codecs.change import Headers
 from ikebana.codecs.encodings import Convert
@@ -53,6 +54,8 @@ class _Bounded(BinaryDecoder):  # type: ignore[misc]
 class _Plan(NamedTuple):
     read: Callable[[io.BytesIO], Any]
     convert: Convert | None
+    quick: Read | None = None
+    """Does both for the usual messages, and raises `IRREGULAR` at others."""
 
 
 def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
@@ -75,7 +78,10 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
     except (*_DAMAGED, DecodeError, SchemaParseException):
         raise SchemaUnknown("its schema cannot be read with") from None
     if not compiler.recursive:
-        return _Plan(lambda body: fastavro.schemaless_reader(body, writes, reads), node.convert)
+        quick = reader_of(writer, compiler, wanted) if reads is None else None
+        return _Plan(
+            lambda body: fastavro.schemaless_reader(body, writes, reads), node.convert, quick
+        )
     # Decoded in Python: in C, a recursion that goes too deep would end the process.
     named: dict[str, Any] = {"writer": {}, "reader": {}}
     fastavro.parse_schema(writes, named["writer"])
@@ -104,6 +110,9 @@ class AvroDecoder:
         self._schemas, self._framing, self._part, self._wanted = schemas, framing, part, wanted
         self._codec = f"Avro {part}"
         self._plans: dict[int | str, _Plan] = {}
+        # The bytes before a body, which the id is read from.
+        self._by_prefix: dict[bytes, _Plan] = {}
+        self._prefix = 9 if framing == "apicurio" else 5
         self._reader = None
         if reader_schema is not None:
             try:
@@ -121,8 +130,19 @@ class AvroDecoder:
         Raises:
             DecodeError: the message cannot be decoded.
         """
-        schema, start = locate(self._framing, self._part, message, headers)
-        plan = self._plans.get(schema) or self._planned(schema)
+        start = self._prefix
+        plan = None if headers else self._by_prefix.get(message[:start])
+        if plan is None:
+            schema, start = locate(self._framing, self._part, message, headers)
+            plan = self._plans.get(schema) or self._planned(schema)
+            if not headers and start == self._prefix:
+                self._by_prefix[message[:start]] = plan
+        if plan.quick is not None:
+            try:
+                return plan.quick(message, start)
+            except IRREGULAR:
+                # What is wrong with a message, fastavro says.
+                pass
         # One extra byte shows afterwards whether fastavro has read past the end.
         body = io.BytesIO(message + b"\0")
         body.seek(start)

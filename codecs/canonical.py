@@ -96,9 +96,8 @@ def _as_decimal(data: Any) -> Decimal:
 
 _decode = msgspec.json.Decoder(float_hook=number).decode
 _decode_as_python = msgspec.json.Decoder(float_hook=_as_python).decode
-_encode = msgspec.json.Encoder(
-    order="sorted", decimal_format="number", enc_hook=_as_decimal
-).encode
+_encoder = msgspec.json.Encoder(order="sorted", decimal_format="number", enc_hook=_as_decimal)
+_encode = _encoder.encode
 
 
 def encode(data: Any) -> bytes:
@@ -176,6 +175,12 @@ def write(data: Any) -> bytes:
     Structs become objects, without their UNSET fields.
     """
     return _encode(data)
+
+
+def write_lines(data: Sequence[Any]) -> list[bytes]:
+    """Write each of the data as `write` does."""
+    # Canonical bytes have no line feeds, and each line ends with one.
+    return _encoder.encode_lines(data).split(b"\n")[:-1]
 
 
 def exact(value: Decimal) -> int | float | Decimal:

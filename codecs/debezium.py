@@ -37,6 +37,7 @@ from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.debezium_quick import Quick
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Image, Keys, Row, Rows
+from ikebana.codecs.debezium_whole import Whole
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
@@ -98,7 +99,8 @@ class Debezium:
             self._planned,
         )
         self._source = canonical.decoder(Source | None)
-        self._quick = Quick(wanted, unavailable, self._keys.needed) if Quick.fits(wanted) else None
+        quicker = next((kind for kind in (Quick, Whole) if kind.fits(wanted)), None)
+        self._quick = quicker and quicker(wanted, unavailable, self._keys.needed)
 
     def key(self, key: bytes | None) -> bytes | None:
         # Debezium writes a changed key as a delete and a create, so a Kafka key that has the

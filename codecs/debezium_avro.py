@@ -33,6 +33,8 @@ Row = dict[str, Any]
 
 _FAULTS = (DecodeError, *canonical.REFUSALS)
 _SOURCE = ("db", "schema", "table", "collection")
+# Marks an event whose images may lack columns; no field has this name.
+_MAY_LACK = ""
 _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 
 
@@ -72,7 +74,8 @@ class DebeziumAvro:
                 **_only(("op", *_OTHERS)),
                 "after": after,
                 "before": before,
-                "source": Fields(_only(_SOURCE)),
+                # That there is a source matters even where its table does not.
+                "source": Fields(_only(_SOURCE) if self._tables else {}),
             }
             return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields))
 
@@ -106,6 +109,8 @@ class DebeziumAvro:
         careful = self._may_be_unavailable(value)
         event = (self._careful if careful else self._values).decode(value, headers)
         if event is None or isinstance(event, dict):
+            if careful and event:
+                event[_MAY_LACK] = True
             return event
         raise DecodeError("value", "expected a record")
 
@@ -238,11 +243,12 @@ def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
         return None, ()
     if not isinstance(row, dict):
         raise DecodeError("value", f'field "{image}" is no record')
-    absent = tuple(name for name, value in row.items() if value is UNSET)
-    return (
-        {name: value for name, value in row.items() if value is not UNSET} if absent else row,
-        absent,
-    )
+    absent: tuple[str, ...] = ()
+    if _MAY_LACK in event:
+        absent = tuple(name for name, value in row.items() if value is UNSET)
+    if absent:
+        row = {name: value for name, value in row.items() if value is not UNSET}
+    return row, absent
 
 
 def _op_of(event: Row) -> str | None:

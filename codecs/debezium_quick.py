@@ -93,18 +93,23 @@ class Quick:
             return None
         before: bytes | None = None
         own: bytes | None = None
-        if self._key:
-            *key_values, _ = self._key_values(row)
-            if UNSET in key_values:
-                return None
-            own = canonical.write(dict(zip(self._key, key_values, strict=True)))
+        if self._key and (own := self._own(row)) is None:
+            return None
         if op == "u" and self._reads_old and old is not None:
-            if self._key and self._key_values(old) != self._key_values(row):
+            # As bytes: in Python true is equal to 1.
+            if self._key and self._own(old) != own:
                 return None
             if self._before and self._is_whole(old, row, value):
                 before = canonical.write(old)
         after = canonical.write(row)
         return [Change("upsert", own or self._kafka_key(key), after, before, (), op == "u")]
+
+    def _own(self, row: Any) -> bytes | None:
+        """Make the key from a row's columns; None if it lacks one."""
+        *values, _ = self._key_values(row)
+        if UNSET in values:
+            return None
+        return canonical.write(dict(zip(self._key, values, strict=True)))
 
     def _is_whole(self, old: Any, row: Any, value: bytes) -> bool:
         """Whether the old image has all columns that the new one has."""

@@ -5,7 +5,7 @@ array) is absent from its row, whether it is read or not.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
+from ikebana.codecs.shapes import Learned, Shape
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 
 Row = dict[str, Any]
@@ -120,11 +121,16 @@ class Keys:
             rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
             lambda schema: rows.plan(of_fields(schema)),
         )
+        self._bare: Callable[[bytes], Any] | None = None
+        self._learned = Learned(self._made)
+        self._is_plain = not wanted.key and not wanted.encodings
 
     def of_kafka(self, key: bytes | None) -> bytes | None:
         """Decode the row's key from the Kafka key; None if that lacks it."""
         if key is None:
             return None
+        if self._is_plain and (quickly := self._of_bare(key)) is not None:
+            return quickly
         try:
             found, plan = self._opening.open(key)
             if found is None:
@@ -138,6 +144,29 @@ class Keys:
             return self.of_row(found) if all(name in found for name in self.columns) else None
         except FAULTS as error:
             raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
+
+    def _of_bare(self, key: bytes) -> bytes | None:
+        """Decode a key that has the columns of the keys before it; None if it cannot."""
+        learned = self._learned
+        if learned.gives_up:
+            return None
+        if self._bare is None:
+            learned.learn(key, missed=True)
+        if self._bare is None or learned.shape is None:
+            return None
+        try:
+            row = self._bare(key)
+            learned.shape.settle(row)
+            found = canonical.write(row)
+        except canonical.REFUSALS:
+            learned.learn(key, missed=True)
+            return None
+        learned.fitted()
+        return found
+
+    def _made(self, shape: Shape) -> None:
+        wrapped = not {"schema", "payload"}.isdisjoint(shape.names)
+        self._bare = None if wrapped else canonical.decoder(shape.row)
 
     def of_row(self, row: Row) -> bytes:
         """Make the key from the columns of a row."""

@@ -21,7 +21,17 @@ def headers(time: int, diff: int) -> Headers:
     >>> headers(7, -1)
     [('time', b'7'), ('diff', b'-1')]
     """
-    return [("time", b"%d" % time), ("diff", b"%d" % diff)]
+    return [time_header(time), diff_header(diff)]
+
+
+def time_header(time: int) -> tuple[str, bytes]:
+    """Write a time as a header."""
+    return "time", b"%d" % time
+
+
+def diff_header(diff: int) -> tuple[str, bytes]:
+    """Write a diff as a header."""
+    return "diff", b"%d" % diff
 
 
 def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tuple[int, int]:

@@ -5,12 +5,18 @@ not in another that is a few calls deeper.
 """
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate
 
 DEEPEST = 200
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
 _STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+
+
+def any_too_deep(messages: Sequence[bytes]) -> bool:
+    """Whether one of several JSON texts is `too_deep`."""
+    return max(map(len, messages), default=0) > DEEPEST and any(map(too_deep, messages))
 
 
 def too_deep(message: bytes) -> bool:
@@ -21,8 +27,13 @@ def too_deep(message: bytes) -> bool:
     >>> too_deep(b'["' + b"[" * 500 + b'"]')
     False
     """
-    # Nearly all messages have fewer brackets altogether.
-    if message.count(b"{") + message.count(b"[") <= DEEPEST:
+    # Nearly all messages have fewer bytes, or fewer brackets altogether.
+    if len(message) <= DEEPEST or _openings(message) <= DEEPEST:
         return False
     steps = map(_STEPS.__getitem__, _BRACKETS.findall(_TEXTS.sub(b"", message)))
     return max(accumulate(steps), default=0) > DEEPEST
+
+
+def _openings(message: bytes) -> int:
+    # Far quicker than count(): replace() jumps from one bracket to the next.
+    return 2 * len(message) - len(message.replace(b"{", b"")) - len(message.replace(b"[", b""))

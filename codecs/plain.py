@@ -12,6 +12,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
+from ikebana.codecs.shapes import Objects
 
 PlainFormat = Literal["json", "bytes"]
 
@@ -27,6 +28,8 @@ class Plain:
     def __init__(self, key_format: PlainFormat, value_format: PlainFormat, wanted: Wanted) -> None:
         self._raw_key = key_format == "bytes"
         self._raw_value = value_format == "bytes"
+        self._keys, self._values = Objects(), Objects()
+        self._whole = wanted.columns is None
         self._value: Callable[[bytes], bytes] = bytes
         if value_format == "json":
             self._value = (
@@ -50,12 +53,17 @@ class Plain:
             raise DecodeError("key", "it is null")
         if self._raw_key:
             return keys  # type: ignore[return-value]
-        return canonical.canonical_many(keys)  # type: ignore[arg-type]
+        return self._keys.canonical(keys)  # type: ignore[arg-type]
 
     def values(self, values: Sequence[bytes | None]) -> list[bytes | None]:
         """Decode values to canonical bytes.  Raises: DecodeError, if one cannot be decoded."""
         if self._raw_value:
             return values  # type: ignore[return-value]
+        if self._whole:
+            if None not in values:
+                return self._values.canonical(values)  # type: ignore[arg-type, return-value]
+            made = iter(self._values.canonical([v for v in values if v is not None]))
+            return [None if value is None else next(made) for value in values]
         decode = self._value
         return [None if value is None else decode(value) for value in values]
 

@@ -30,8 +30,11 @@ class Unavailable:
             bytes([byte << 1 & 0x7F | 0x80, byte >> 6]) if byte > 63 else bytes([byte << 1])
             for byte in raw
         )
-        self._traces = (raw, encoded.encode(), identifier.encode())
-        self._numbers_in_avro = numbers
+        texts = [raw, encoded.encode()]
+        # A search for one byte is far quicker, so the rarest one is looked for first.
+        self._texts_in_json = [(_rarest(text), text) for text in texts]
+        self._identifier = identifier.encode()
+        self._traces = [(_rarest(text), text) for text in (*texts, numbers)]
         written = rb"\s*,\s*".join(b"%d" % byte for byte in raw[:2])
         self._numbers_in_json = re.compile(rb"\[\s*" + written).search
         # Writers of JSON escape none of these characters, so the text can be searched for.
@@ -39,17 +42,23 @@ class Unavailable:
 
     def may_be_in_json(self, message: bytes) -> bool:
         """Whether a message in JSON may have a placeholder; a false alarm only costs time."""
-        if not self._plain or self._numbers_in_json(message):
+        if not self._plain:
             return True
-        raw, encoded, identifier = self._traces
-        return raw in message or encoded in message or identifier in message
+        # Numbers and identifiers are of arrays.
+        if _ARRAY in message and (self._identifier in message or self._numbers_in_json(message)):
+            return True
+        # A generator for any() would take longer than the searches.
+        for rare, text in self._texts_in_json:
+            if rare in message and message.find(text) >= 0:
+                return True
+        return False
 
     def may_be_in_avro(self, message: bytes) -> bool:
         """Whether a message in Avro may have a placeholder; a false alarm only costs time."""
-        raw, encoded, identifier = self._traces
-        if raw in message or encoded in message or identifier in message:
-            return True
-        return self._numbers_in_avro in message
+        for rare, text in self._traces:
+            if rare in message and message.find(text) >= 0:
+                return True
+        return message.find(self._identifier) >= 0
 
     def is_one(self, value: Any) -> bool:
         """Whether a value is a placeholder."""
@@ -59,3 +68,15 @@ class Unavailable:
         if kind is bytes:
             return bool(value == self._raw)
         return (kind is list or kind is dict) and value in self._others
+
+
+# Bytes that are rare in texts and JSON, the rarest first; in Avro 244 is the "z" of an array.
+_RARE = b"\xf4QZXJqYWKzVGjxNMk"
+
+
+_ARRAY = ord("[")
+
+
+def _rarest(text: bytes) -> int:
+    """Choose a byte of a text that few other texts have."""
+    return next((byte for byte in _RARE if byte in text), text[0])

@@ -31,6 +31,8 @@ from ikebana.processor.rows.rows import KeyedUpdate
 _REQUEST_S = 10.0
 # The key of records that are only written for their offsets.
 _LOOK = b"look"
+# The partition that the key chooses, and the time at which a record is produced.
+_ANY, _NOW = -1, 0
 _FENCED = {
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
@@ -120,17 +122,19 @@ class TransactionalProducer:
         produce, poll = self._producer.produce, self._producer.poll
         count = 0
         now: int | None = None
-        known: dict[int, diff.Headers] = {}
+        at: tuple[str, bytes] = diff.time_header(0)
+        known: dict[int, tuple[str, bytes]] = {}
         for key, value, time, change in updates:
-            # Updates of one time are mostly adjacent, and have the same headers.
+            # Updates of one time are mostly adjacent, and of few different diffs.
             if time != now:
-                now, known = time, {}
-            headers = known.get(change)
-            if headers is None:
-                headers = known[change] = diff.headers(time, change)
+                now, at = time, diff.time_header(time)
+            by = known.get(change)
+            if by is None:
+                by = known[change] = diff.diff_header(change)
             while True:
                 try:
-                    produce(topic, value, key, headers=headers)
+                    # By position: by name, the call takes half as long again.
+                    produce(topic, value, key, _ANY, None, None, _NOW, [at, by])
                     break
                 except BufferError:
                     poll(0.1)

@@ -44,6 +44,8 @@ from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 _VALUE = b"v"
 _ERROR = b"e"
 _VALUE_TAG = _VALUE[0]
+# What KeyedUpdate(...) comes to, without the call of a function in Python for each update.
+_new = tuple.__new__
 
 
 class Changes(NamedTuple):
@@ -177,9 +179,9 @@ class _Run:
             if new == old:
                 continue
             if old is not None:
-                emit(KeyedUpdate(key, old[1:], time, -1))
+                emit(_new(KeyedUpdate, (key, old[1:], time, -1)))
             if upsert is not None:
-                emit(KeyedUpdate(key, upsert, time, 1))  # type: ignore[arg-type]
+                emit(_new(KeyedUpdate, (key, upsert, time, 1)))
             current[key] = new
 
     def apply_each(self, chunk: Upserts) -> None:
@@ -203,9 +205,9 @@ class _Run:
             if new == old:
                 continue
             if old is not None:
-                emit(KeyedUpdate(key, old[1:], time, -1))
+                emit(_new(KeyedUpdate, (key, old[1:], time, -1)))
             if upsert is not None:
-                emit(KeyedUpdate(key, upsert, time, 1))  # type: ignore[arg-type]
+                emit(_new(KeyedUpdate, (key, upsert, time, 1)))
             current[key] = new
 
     def _general(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ikebana.codecs.change import Change, Codec, Headers, Ignored
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.nesting import DEEPEST, too_deep
+from ikebana.codecs.nesting import DEEPEST, any_too_deep, too_deep
 from ikebana.codecs.plain import Plain
 from ikebana.processor.ground import calls
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
@@ -163,7 +163,7 @@ class MessageReader:
         decode = self._read_one
         for at in which:
             _, key, value, headers, _ = messages[at]
-            if key is not None and self._keys_nest and too_deep(key):
+            if self._keys_nest and key is not None and len(key) > DEEPEST and too_deep(key):
                 yield at, Bad(None, record_of(_DEEP.format("key"), messages[at], origin))
                 continue
             if value is not None and self._nests and too_deep(value):
@@ -194,7 +194,7 @@ class MessageReader:
     def any_too_deep(self, messages: Sequence[Message]) -> bool:
         values = [m.value for m in messages if m.value is not None] if self._nests else []
         keys = [m.key for m in messages if m.key is not None] if self._keys_nest else []
-        return any(map(too_deep, values)) or any(map(too_deep, keys))
+        return any_too_deep(values) or any_too_deep(keys)
 
     def _kafka_key(self, message: Message) -> bytes | None:
         try:

@@ -18,6 +18,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Codec, Declared, Ignored, Wanted
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_flat import DebeziumFlat
+from ikebana.codecs.debezium_whole import Whole
 from ikebana.codecs.errors import DecodeError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -793,6 +794,56 @@ def test_the_quick_way_leads_to_the_same(
 
     if quick is not None:
         assert quick == codec._changes(KEY, message)
+
+
+TYPED = st.fixed_dictionaries({"id": SCALARS, "name": VALUES, "x": VALUES, "y": st.floats(-2, 2)})
+
+
+@pytest.mark.parametrize("key", [(), ("id",), ("gone",)])
+@pytest.mark.parametrize("before", [False, True])
+@given(st.lists(st.tuples(st.sampled_from("cu?d"), st.none() | TYPED, TYPED | ROWS), max_size=4))
+def test_the_way_of_whole_rows_leads_to_the_same(
+    before: bool,  # noqa: FBT001
+    key: tuple[str, ...],
+    events: list[tuple[str, object, object]],
+) -> None:
+    """Whatever it has learned of the messages before."""
+    codec = Debezium(Wanted(before=before, key=key))
+    assert isinstance(codec._quick, Whole)
+    for given_event in events:
+        message = bare(event(given_event[0], *given_event[1:]))
+        assert message is not None
+        quick = codec._quick.changes(KEY, message)
+
+        if quick is not None:
+            assert quick == codec._changes(KEY, message)
+
+
+def test_the_way_of_whole_rows_is_gone() -> None:
+    """For updates whose images have all columns of the one before; others teach it theirs."""
+    codec = Debezium(Wanted(before=True))
+    assert isinstance(codec._quick, Whole)
+    for name in ("name", "renamed"):
+        old, new = {"id": 1, name: "a", "f": 1.5}, {"id": 1, name: "b", "f": 2.50}
+        message = bare(event("u", old, new))
+        assert message is not None
+        codec.changes(KEY, message, None)
+
+        assert codec._quick.changes(KEY, message) == [upsert(new, old)._replace(replaces=True)]
+
+
+@pytest.mark.parametrize("columns", [None, ("id",)])
+def test_a_key_that_turns_from_true_to_1_is_another_key(columns: tuple[str, ...] | None) -> None:
+    """The old row was deleted, then; in Python the two are equal."""
+    codec = Debezium(Wanted(columns=columns, key=("id",)))
+    for _ in range(2):
+        found = codec.changes(None, bare(event("u", {"id": True}, {"id": 1})), None)
+
+        assert not isinstance(found, Ignored)
+        assert [(change.kind, change.key) for change in found] == [
+            ("delete", b'{"id":true}'),
+            ("upsert", b'{"id":1}'),
+        ]
 
 
 def test_the_quick_way_is_gone() -> None:

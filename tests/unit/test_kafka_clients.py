@@ -1,12 +1,13 @@
 """What is asked of Kafka's clients, and what their answers come to; the clients are scripted."""
 
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.progress import ProgressRecord, decode
@@ -23,7 +24,9 @@ from ikebana.processor.kafka import (
 from ikebana.processor.kafka.loopback import Ends, Trimming
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.rows.rows import KeyedUpdate
 from support.histories import PLAN, marker
+from support.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -362,3 +365,41 @@ def test_a_broker_of_several_that_is_lost_may_come_back(code: int) -> None:
 
     assert isinstance(client.away(error), AwayError)
     assert client.away_in(f"Exception: {error!r}") is not None
+
+
+def test_updates_lie_in_kafka_with_their_time_and_diff_as_headers() -> None:
+    """In the partitions of their keys, with the time at which they were written.
+
+    The brokers are those that librdkafka has for tests.
+    """
+    producer = TransactionalProducer({"test.mock.num.brokers": "1"}, "t", 10)
+    updates = [
+        KeyedUpdate(b"k%d" % at, b"v", at // 3, 1 - at % 3) for at in range(9) if at % 3 != 1
+    ]
+    with producer.transaction() as sender:
+        assert producer.produce("t", updates) == len(updates)
+        for at in range(9):
+            sender.produce("t", value=b"named", key=b"k%d" % at)
+    (broker,) = sender.list_topics(timeout=10).brokers.values()
+    consumer = Consumer({"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "t"})
+    partitions = sender.list_topics("t", timeout=10).topics["t"].partitions
+    consumer.assign([TopicPartition("t", partition, 0) for partition in partitions])
+    found: list[Any] = []
+
+    def all_read() -> bool:
+        found.extend(m for m in consumer.consume(100, 0.1) if m.error() is None)
+        return len(found) == len(updates) + 9
+
+    wait_until(all_read, 20, "all records have been read")
+    consumer.close()
+    told = {m.key(): (m.value(), m.headers()) for m in found if m.headers()}
+    now_ms = time.time() * 1000
+
+    assert told == {
+        key: (value, [("time", b"%d" % at), ("diff", b"%d" % diff)])
+        for key, value, at, diff in updates
+    }
+    assert {(m.key(), m.partition()) for m in found if m.headers()} <= {
+        (m.key(), m.partition()) for m in found if not m.headers()
+    }
+    assert all(now_ms - m.timestamp()[1] < 600_000 for m in found)
