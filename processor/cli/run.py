@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ikebana.processor.cli.watching import watchable, watched
+from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.ground.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
@@ -39,11 +39,7 @@ def run_command(
     bootstrap_servers: str | None,
     checkpoint: str | None,
     refuse_changes: bool,
-    http: tuple[str, int] | None,
-    token_file: Path | None,
-    ready_within: float,
-    stuck_after: float | None,
-    start_within: float,
+    **watching: Any,
 ) -> None:
     """Run PIPELINE, a YAML file or module:name, with exactly-once output.
 
@@ -55,8 +51,8 @@ def run_command(
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
     """
-    if token_file is not None and http is None:
-        raise click.UsageError("--token-file needs --http, whose console shows records to tokens")
+    given = Watching(**watching)
+    where = given.listening()
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
 
@@ -69,10 +65,7 @@ def run_command(
         demand_unchanged(plan, settings)
 
     def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
-        if http is None:
-            return nullcontext()
-        told = http, token_file, ready_within, stuck_after, start_within
-        return watched(plan, settings, *told, say)
+        return nullcontext() if where is None else watched(plan, settings, given, where, say)
 
     with finding.placed_in(file):
         _run(plan, settings, once=once, watch=watch)
