@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ikebana.processor.cli.watching import Watching, watchable, watched
+from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.ground.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     "[env: IKEBANA_REFUSE_CHANGES]",
 )
 @watchable
+@private_files()
 def run_command(
     file: Path,
     *,

@@ -10,6 +10,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.ground.log_lines import note
+from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.kafka import client
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class _Retain(click.ParamType[object]):
 )
 @BROKERS
 @CONFIG
+@private_files()
 def serve_command(what: tuple[str, ...], **given: Any) -> None:
     """Serve the outputs of PIPELINE, a YAML file or module:name, or the output topics TOPIC....
 
