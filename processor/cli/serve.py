@@ -11,7 +11,7 @@ from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.ground.log_lines import note
 from ikebana.processor.ground.private_files import private_files
-from ikebana.processor.kafka import client
+from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:
     from ikebana.serving.retention import Retention
@@ -177,7 +177,7 @@ def _serve(what: tuple[str, ...], given: _Given) -> None:
     )
     settings, formats, plan = outputs_told(what, given.form, given.bootstrap_servers, given.config)
     permitted.check(formats)
-    client.reach(settings)
+    reading_rights.reach(settings, formats)
     retention = given.retain or USUAL
     # Where a topic was compacted, the history that is kept begins at an older snapshot.
     since = following.Since(lambda topic, upper: retention.since(upper, topic), strict=False)

@@ -18,7 +18,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import read_config
 from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.cli.values import Time
-from ikebana.processor.kafka import client, following
+from ikebana.processor.kafka import following, reading_rights
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,7 +135,7 @@ def _of_topics(
     from ikebana.serving.retention import EVERYTHING
     from ikebana.serving.service import Service, Wanted
 
-    client.reach(settings)
+    reading_rights.reach(settings, dict.fromkeys(topics, form))
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
         wanted = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
         since = None if as_of is None else following.Since(lambda *_: as_of)

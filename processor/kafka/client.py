@@ -119,11 +119,12 @@ def reach(settings: Mapping[str, str]) -> None:
         )
     except AwayError as error:
         asking.poll(0)
-        raise _why(servers, told) or error from error
+        raise _why(settings, told) or error from error
 
 
-def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
+def _why(settings: Mapping[str, str], told: Iterable[KafkaError]) -> IkebanaError | None:
     """Make an error of the last reason that librdkafka has told; None if it has told none."""
+    servers = settings["bootstrap.servers"]
     reasons = [error for error in told if error.code() != KafkaError._ALL_BROKERS_DOWN]
     if not reasons:
         return None
@@ -134,7 +135,7 @@ def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
         case KafkaError._AUTHENTICATION:
             return AccessError(
                 f"the brokers at {servers} refuse the user: {reason}",
-                hint="Check kafka's sasl.mechanism, sasl.username and sasl.password.",
+                hint=_credentials(settings),
             )
         case KafkaError._SSL:
             return AccessError(
@@ -144,6 +145,16 @@ def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
             )
         case _:
             return _unreachable(f"the brokers at {servers}", _FIRST_PATIENCE_S, reason)
+
+
+def _credentials(settings: Mapping[str, str]) -> str:
+    """Say which settings of the client say who it is."""
+    if "OAUTHBEARER" not in (settings.get("sasl.mechanism"), settings.get("sasl.mechanisms")):
+        return "Check kafka's sasl.mechanism, sasl.username and sasl.password."
+    return (
+        "Check kafka's sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.client.id and "
+        "sasl.oauthbearer.client.secret, and that the brokers accept tokens of this issuer."
+    )
 
 
 def _unreachable(what: str, patience_s: float, reason: str) -> AwayError:

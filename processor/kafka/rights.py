@@ -123,7 +123,7 @@ class Rights:
                 continue
             what = f'group "{client.GROUP}"' + (f" by {name}" if name != _KAFKA else "")
             admin = client.admin(self._clients[name])
-            ask = functools.partial(_ask_for_group, admin)
+            ask = functools.partial(ask_for_group, admin)
             try:
                 patiently(ask, what)
             except KafkaException as error:
@@ -141,7 +141,7 @@ class Rights:
     def _as_seen_by(self, name: str) -> dict[str, State]:
         if name not in self._seen:
             asked = [topic for topic, needed in self._needs.items() if name in needed]
-            self._seen[name] = _described(client.admin(self._clients[name]), asked)
+            self._seen[name] = described(client.admin(self._clients[name]), asked)
         return self._seen[name]
 
     def _has_to_grow(self, topic: str, found: Topic) -> bool:
@@ -269,7 +269,8 @@ def _needs(
     return found
 
 
-def _ask_for_group(admin: AdminClient) -> None:
+def ask_for_group(admin: AdminClient) -> None:
+    """Describe the group of all readers.  Raises: KafkaException."""
     asked = admin.describe_consumer_groups([client.GROUP], request_timeout=_REQUEST_S)
     try:
         asked[client.GROUP].result()
@@ -279,7 +280,7 @@ def _ask_for_group(admin: AdminClient) -> None:
             raise
 
 
-def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
+def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     """Describe each topic with our rights on it: the topic, an error, or None if it is missing."""
     asked = TopicCollection(list(names))
 
