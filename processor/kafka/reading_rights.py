@@ -1,7 +1,7 @@
 """Check the rights that a command needs to read output topics, before it reads any.
 
-A topic that is not there may be seen or not like one that is: brokers tell nothing of it to whom
-they would tell nothing of it then.  So the snapshots that a diff topic may have are asked for, too.
+Who may not see a topic is not told whether it is there.  So the topic of the snapshots that a diff
+topic may have is asked for, too.
 """
 
 from collections import defaultdict

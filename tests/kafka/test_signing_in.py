@@ -81,7 +81,7 @@ def config(folder: Path, settings: dict[str, str]) -> Path:
     lines = []
     for name, value in settings.items():
         if name.endswith(".pem"):
-            kept = name.replace("ssl.ca", "ssl.ca").removesuffix(".pem")
+            kept = name.removesuffix(".pem")
             (folder / f"{kept}.pem").write_text(value)
             name, value = f"{kept}.location", str(folder / f"{kept}.pem")
         lines.append(f"{name}={value}\n")
@@ -212,64 +212,77 @@ def test_who_cannot_sign_in_is_told_which_settings_to_look_at(
     assert "guessed" not in str(refused.value)
 
 
-# What each command needs to read a topic, by the name that stands for it.
-NEEDS = {
-    "check": [(TOPIC, "{}", READ), (TOPIC, "{}.progress", READ)],
-    "snapshot": [(TOPIC, "{}", READ), (TOPIC, "{}.progress", READ)],
-    "follow": [(TOPIC, "{}", READ), (TOPIC, "{}.progress", READ)],
-    "compact": [
-        (TOPIC, "{}", READ),
-        (TOPIC, "{}.progress", READ),
-        (TOPIC, "{}.snapshot", CREATE),
-    ],
-}
+@pytest.fixture(scope="module")
+def topic(secured: Secured) -> str:
+    """The name of a diff topic with two updates, which the administrator has written."""
+    settings = secured.broker.admin_settings
+    name = f"read-{uuid.uuid4().hex[:8]}"
+    Written(settings["bootstrap.servers"], name, settings=settings).batch(ROWS, 10)
+    return name
 
 
-def test_rights_of_readers_as_they_are(secured: Secured, tmp_path: Path) -> None:
-    """To look at."""
-    written = Written(
-        secured.broker.admin_settings["bootstrap.servers"],
-        f"read-{uuid.uuid4().hex[:8]}",
-        settings=secured.broker.admin_settings,
-    )
-    written.batch(ROWS, 10)
-    name = written.name
-    told = []
-    for command in ("check", "snapshot", "follow", "compact"):
-        for number, rules in enumerate(
-            (
-                [],
-                [Rule(TOPIC, name, READ)],
-                [Rule(TOPIC, f"{name}.progress", READ)],
-                [Rule(TOPIC, name, READ), Rule(TOPIC, f"{name}.progress", READ)],
-                [
-                    Rule(TOPIC, name, READ),
-                    Rule(TOPIC, f"{name}.progress", READ),
-                    Rule(GROUP, "ikebana", AclOperation.DESCRIBE),
-                ],
-                [
-                    Rule(TOPIC, name, READ),
-                    Rule(TOPIC, f"{name}.progress", READ),
-                    Rule(GROUP, "ikebana", AclOperation.DESCRIBE),
-                    Rule(TOPIC, f"{name}.snapshot", CREATE),
-                    Rule(TOPIC, f"{name}.snapshot", READ),
-                    Rule(TOPIC, f"{name}.snapshot", WRITE),
-                    Rule(
-                        ResourceType.TRANSACTIONAL_ID,
-                        "ikebana-",
-                        WRITE,
-                        ResourcePatternType.PREFIXED,
-                    ),
-                ],
-            )
-        ):
-            user = f"{command}{number}"
-            secured.admit({user: rules})
-            folder = tmp_path / user
-            folder.mkdir()
-            file = config(folder, secured.user(user))
-            more = ["--until", "9"] if command == "follow" else []
-            done = CliRunner().invoke(cli, [command, name, *more, "--config", str(file)])
-            told.append((user, done.exit_code, done.output[-300:], repr(done.exception)[:600]))
-    print("\n".join(map(str, told)))
-    raise AssertionError(told)
+def readers(name: str) -> list[Rule]:
+    """What a reader of a topic needs."""
+    topics = (name, f"{name}.progress", f"{name}.snapshot")
+    return [
+        *(Rule(TOPIC, each, READ) for each in topics),
+        Rule(GROUP, "ikebana", AclOperation.DESCRIBE),
+    ]
+
+
+def compacters(name: str) -> list[Rule]:
+    """What `ikebana compact` needs beside that."""
+    snapshots = f"{name}.snapshot"
+    operations = (WRITE, AclOperation.DELETE, CREATE)
+    return [*(Rule(TOPIC, snapshots, each) for each in operations), IDS]
+
+
+IDS = Rule(ResourceType.TRANSACTIONAL_ID, "ikebana-", WRITE, ResourcePatternType.PREFIXED)
+
+
+def asked(secured: Secured, folder: Path, user: str, *words: str) -> tuple[int, str, object]:
+    """Status, output and error of a command that is given as this user."""
+    file = config(folder, secured.user(user))
+    done = CliRunner().invoke(cli, [*words, "--config", str(file)])
+    return done.exit_code, done.output, done.exception
+
+
+def test_reading_needs_four_rights_and_each_is_told_when_it_is_missing(
+    secured: Secured, topic: str, tmp_path: Path
+) -> None:
+    """With all of them each command reads; without one it says which, before it reads anything."""
+    rules = readers(topic)
+    may = {f"lacks{at}": [r for r in rules if r != lost] for at, lost in enumerate(rules)}
+    secured.admit({**may, "reader": rules})
+
+    for words in (
+        ("check", topic),
+        ("snapshot", topic),
+        ("follow", topic, "--until", "9"),
+        ("sql", f'SELECT count(*) FROM "{topic}"', topic),
+    ):
+        status, output, error = asked(secured, tmp_path, "reader", *words)
+        assert (status, error) == (0, None), (words, output)
+    for at, lost in enumerate(rules):
+        for words in (("check", topic), ("sql", f'SELECT 1 FROM "{topic}"', topic)):
+            _, _, error = asked(secured, tmp_path, f"lacks{at}", *words)
+            assert isinstance(error, AccessError), (words, lost, error)
+            assert f'"{lost.name}" may not be seen' in error.message
+            assert f"User:lacks{at}" in (error.hint or "")
+
+
+def test_compacting_needs_four_more(secured: Secured, topic: str, tmp_path: Path) -> None:
+    """Each is told when it is missing; the last one of all is that nothing is missing."""
+    more = compacters(topic)
+    users = {f"writes{at}": [r for r in more if r != lost] for at, lost in enumerate(more)}
+    secured.admit({user: [*readers(topic), *rules] for user, rules in users.items()})
+    secured.admit({"compacter": [*readers(topic), *more]})
+    # Once its topic is there, no right to make it is needed any more.
+    order = sorted(range(len(more)), key=lambda at: more[at].operation != CREATE)
+
+    for at in order:
+        _, _, error = asked(secured, tmp_path, f"writes{at}", "compact", topic)
+        assert isinstance(error, AccessError), (more[at], error)
+        if more[at].operation == CREATE:
+            assert "does not exist and may not be made" in error.message
+            assert asked(secured, tmp_path, "compacter", "compact", topic)[0] == 0

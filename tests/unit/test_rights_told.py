@@ -15,6 +15,7 @@ from ikebana.errors import AccessError
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka import client, reading_rights, rights
 from ikebana.processor.kafka.rights import Rights
+from ikebana.processor.kafka.snapshots import Snapshots
 from support.pipeline_processes import Pipeline
 
 
@@ -198,3 +199,12 @@ def test_who_compacts_needs_to_write_snapshots(monkeypatch: pytest.MonkeyPatch) 
     assert refused is not None
     for topic in READABLE[:2]:
         assert f"--operation Delete --topic {topic}" in (refused.hint or "")
+
+
+def test_snapshots_that_may_not_be_seen_are_told() -> None:
+    """A pipeline reads a compacted topic from them; whether there are any is not told otherwise."""
+    brokers: Any = Brokers({}, KafkaError.NO_ERROR, ["out.snapshot"])
+    nobody: Any = None
+    with pytest.raises(AccessError, match=r'topic "out\.snapshot".* may not be seen') as refused:
+        Snapshots(brokers, nobody, "out", "id").records()
+    assert 'Grant Read on topic "out.snapshot"' in (refused.value.hint or "")
