@@ -118,6 +118,25 @@ def test_each_client_of_a_pipeline_and_each_command_signs_in(
     assert ready(written.name, file, tmp_path)
 
 
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["token", "certificate"])
+def test_a_run_signs_in_from_all_of_its_processes(
+    secured: Secured, issuer: Issuer, tmp_path: Path, way: str
+) -> None:
+    """Driver, Spark's source and workers, and the owners of shards."""
+    principal, settings = WAYS[way].principal, WAYS[way].settings(secured, issuer)
+    secured.allow({principal: EVERYTHING})
+    name = f"run-{uuid.uuid4().hex[:8]}"
+    secured.create({f"{name}.in": 1})
+    secured.produce(f"{name}.in", [(b"a", b'"x"'), (b"b", b'"y"')])
+
+    Guarded(tmp_path, "", name, f"{name}.in", clients={"kafka": settings}).drained(timeout_s=240)
+
+    one = b'{"n":1}'
+    assert set(secured.committed(f"{name}.out", 2)) == {(b'"x"', one), (b'"y"', one)}
+
+
 def ready(topic: str, file: str, folder: Path) -> bool:
     """Whether `ikebana serve` of the topic becomes ready."""
     words = ["serve", topic, "--config", file, "--http", "127.0.0.1:0"]

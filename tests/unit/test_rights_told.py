@@ -202,7 +202,7 @@ def test_who_compacts_needs_to_write_snapshots(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_snapshots_that_may_not_be_seen_are_told() -> None:
-    """A pipeline reads a compacted topic from them; whether there are any is not told otherwise."""
+    """A pipeline reads a compacted topic from them, and cannot know whether there are any."""
     brokers: Any = Brokers({}, KafkaError.NO_ERROR, ["out.snapshot"])
     nobody: Any = None
     with pytest.raises(AccessError, match=r'topic "out\.snapshot".* may not be seen') as refused:
