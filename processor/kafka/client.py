@@ -31,6 +31,8 @@ TRANSACTIONS = "ikebana-"
 # What librdkafka adds to a reason.
 _AFTER = re.compile(r" \(after \d+ms in state \w+.*\)$")
 
+_OF_TLS = re.compile(r"SSL routines|SSL alert")
+
 _QUIET = {"log_level": "0"}
 # Without these a client that lost its broker waits up to 10 s before it tries again.
 _RECONNECT = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "500"}
@@ -131,7 +133,11 @@ def _why(settings: Mapping[str, str], told: Iterable[KafkaError]) -> IkebanaErro
     last = reasons[-1]
     # Without the address in front and the state behind.
     reason = _AFTER.sub("", last.str().partition("/bootstrap: ")[2] or last.str())
-    match last.code():
+    code = last.code()
+    if code == KafkaError._TRANSPORT and _OF_TLS.search(reason):
+        # With TLS 1.3 a broker refuses a client's certificate after the handshake.
+        code = KafkaError._SSL
+    match code:
         case KafkaError._AUTHENTICATION:
             return AccessError(
                 f"the brokers at {servers} refuse the user: {reason}",

@@ -109,7 +109,7 @@ def test_each_client_of_a_pipeline_and_each_command_signs_in(
     file = str(config(tmp_path, settings))
     for words, said in (
         (["check"], "2 keys, 2 values, 2 with their counts"),
-        (["snapshot"], '{"key": "a", "value": 1, "count": 1}'),
+        (["snapshot"], '{"key":"a","value":1,"count":1}'),
         (["follow", "--until", "9"], '"b"'),
         (["compact"], "snapshot as of 9, 2 updates"),
     ):
