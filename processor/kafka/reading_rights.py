@@ -16,7 +16,7 @@ from ikebana.errors import AccessError
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
-from ikebana.processor.kafka.rights import FORBIDDEN, ask_for_group, described
+from ikebana.processor.kafka.told_rights import FORBIDDEN, ask_for_group, described
 
 _REQUEST_S = 10.0
 
