@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # start Spark, stand first.
 AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster docs check lint format types bench chaos clean
+.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,10 @@ docs: $(STAMP)  ## Build the documentation site in build/docs; a link that leads
 	@echo "build/docs/index.html"
 
 check: lint types test  ## Everything that CI runs
+
+audit: $(STAMP)  ## Look the image's packages up among known vulnerabilities; needs pypi.org
+	@test -x $(VENV)/audit/bin/pip-audit || ($(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1)
+	@$(BIN)/python deploy/audit.py $(VENV)/audit/bin/pip-audit
 
 bench: $(STAMP)  ## Measure the main job, pushdown, and kernels; about 40 minutes
 	$(BIN)/python bench/upsert.py

@@ -6,6 +6,8 @@
 # tini is process 1 and passes signals on.  A driver runs as Python, because SIGTERM to
 # spark-submit would end its JVM in the middle of a batch.
 set -euo pipefail
+# Executors write files of the checkpoint too, and nobody else has to read them.
+umask 077
 
 case "${1:-}" in
 executor)

@@ -20,7 +20,7 @@ from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.garbage import uncollected
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.kafka import client, following
+from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume, Since
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -232,7 +232,7 @@ def follow(
     names = [topics] if isinstance(topics, str) else list(topics)
     formats = _formats(names, format, resumes=resume is not None)
     settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
-    client.reach(settings)
+    reading_rights.reach(settings, formats)
     from_when = None if since is None else Since(lambda *_: since)
     open_topic = functools.partial(following.follow, settings, since=from_when)
     return Follower(open_topic, formats, resume=resume, until=until, wait=wait)

@@ -32,6 +32,7 @@ FORMAT_OF_RECOVERED = 3
 """The format in which the state may have to be made anew first (`start.rebuilding`)."""
 FORMAT_OF_TASKS = 4
 """The format in which one task may have several shards (`tasks`)."""
+_FORMATS = (FORMAT, FORMAT_OF_LAYOUTS, FORMAT_OF_RECOVERED, FORMAT_OF_TASKS)
 FORMS = "state"
 """The field of a recorded plan with the forms of its parts' state."""
 _BIRTH = "ikebana.json"
@@ -91,6 +92,12 @@ class Birth(msgspec.Struct, frozen=True):
         return self.begins or ({} if self.epoch else self.start.positions)
 
 
+class _Formatted(msgspec.Struct):
+    """What all formats of the metadata have."""
+
+    format: int = FORMAT
+
+
 class Checkpoint:
     """A checkpoint at a location; making this object reads and writes nothing."""
 
@@ -121,13 +128,6 @@ class Checkpoint:
                 )
             return None
         birth = self._decoded(raw)
-        if not FORMAT <= birth.format <= FORMAT_OF_TASKS:
-            raise CheckpointError(
-                f'checkpoint "{self.location}" has format {birth.format}, this version '
-                f"of ikebana reads {FORMAT} to {FORMAT_OF_TASKS}",
-                hint="Use the version of ikebana that made the checkpoint, or start with a new "
-                "checkpoint and new output topics.",
-            )
         if birth.location != self.identity:
             raise CheckpointError(
                 f'checkpoint "{self.location}" was made at {birth.location}: it was copied '
@@ -157,13 +157,23 @@ class Checkpoint:
 
     def _decoded(self, raw: bytes) -> Birth:
         try:
-            return msgspec.json.decode(_unsealed(raw), type=Birth)
+            content = _unsealed(raw)
+            # The format comes first, because another one may have any other fields.
+            found = msgspec.json.decode(content, type=_Formatted).format
+            if found in _FORMATS:
+                return msgspec.json.decode(content, type=Birth)
         except (msgspec.MsgspecError, ValueError) as error:
             raise CheckpointError(
                 f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}',
                 hint="The file is damaged: restore it from a backup, or start with a new "
                 "checkpoint and new output topics.",
             ) from None
+        raise CheckpointError(
+            f'checkpoint "{self.location}" has format {found}, this version '
+            f"of ikebana reads {FORMAT} to {FORMAT_OF_TASKS}",
+            hint="Use the version of ikebana that made the checkpoint, or start with a new "
+            "checkpoint and new output topics.",
+        )
 
     def write(self, birth: Birth) -> None:
         """Write the birth record.

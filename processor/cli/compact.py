@@ -10,7 +10,7 @@ from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.values import Time
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
-from ikebana.processor.kafka import client
+from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.compacting import Compacted, Compaction
 
 
@@ -64,7 +64,8 @@ def compact_command(
                 hint="Kafka's own compaction is for outputs in the format upsert.",
             )
         click.echo(f"not compacted, because the format is not diff: {', '.join(others)}", err=True)
-    client.reach(settings)
+    diffs = {topic: form for topic, form in formats.items() if form == "diff"}
+    reading_rights.reach(settings, diffs, compacts=True, deletes=delete)
     for topic, form in formats.items():
         if form == "diff":
             _compact(settings, topic, upto, keep, delete=delete)

@@ -11,7 +11,7 @@ import click
 
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.kafka import client
+from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:
     from ikebana.processor.planning.plan import Plan
@@ -71,7 +71,7 @@ def connected(*formats: str) -> Callable[[Command], Command]:
                         f'this command cannot read "{topic}": its format is {form}',
                         hint="`ikebana snapshot` reads every format.",
                     )
-            client.reach(settings)
+            reading_rights.reach(settings, {topic: str(options.get("form", "diff"))})
             command(*given, topic=topic, settings=settings, **options)
 
         return _with_format(formats)(with_settings) if formats else with_settings

@@ -16,6 +16,7 @@ from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import shown
 from ikebana.processor.ground.moments import iso, moment
+from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.records import Record, record_at
@@ -41,6 +42,7 @@ def errors_command(
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
     )
+    reading_rights.reach(settings.kafka, {plan.error_topic: "diff"})
     reading = DiffTopic(settings.kafka, plan.error_topic)
     try:
         reading.begin()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import CheckpointError
+from ikebana.processor.ground.private_files import private_files
 
 if TYPE_CHECKING:
     from ikebana.processor.deciding.recovering import Left
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
 @click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@private_files()
 def recover_command(
     file: Path,
     *,

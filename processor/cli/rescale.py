@@ -9,12 +9,14 @@ from rich.progress import Progress
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.rescale import rescale
 from ikebana.processor.cli.checkpoints import existing
+from ikebana.processor.ground.private_files import private_files
 
 
 @click.command("rescale")
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option("--shards", required=True, type=click.IntRange(1), help="The new number of shards.")
 @click.option("--to", "to", required=True, metavar="DIR", help="The folder of the new checkpoint.")
+@private_files()
 def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
     """Rewrite CHECKPOINT for another number of shards.
 

@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ikebana.processor.cli.watching import watchable, watched
+from ikebana.processor.cli.watching import Watching, watchable, watched
+from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.ground.stopping import Stopped, on_signals
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     "[env: IKEBANA_REFUSE_CHANGES]",
 )
 @watchable
+@private_files()
 def run_command(
     file: Path,
     *,
@@ -39,11 +41,7 @@ def run_command(
     bootstrap_servers: str | None,
     checkpoint: str | None,
     refuse_changes: bool,
-    http: tuple[str, int] | None,
-    token_file: Path | None,
-    ready_within: float,
-    stuck_after: float | None,
-    start_within: float,
+    **watching: Any,
 ) -> None:
     """Run PIPELINE, a YAML file or module:name, with exactly-once output.
 
@@ -55,8 +53,8 @@ def run_command(
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
     """
-    if token_file is not None and http is None:
-        raise click.UsageError("--token-file needs --http, whose console shows records to tokens")
+    given = Watching(**watching)
+    where = given.listening()
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
 
@@ -69,10 +67,7 @@ def run_command(
         demand_unchanged(plan, settings)
 
     def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
-        if http is None:
-            return nullcontext()
-        told = http, token_file, ready_within, stuck_after, start_within
-        return watched(plan, settings, *told, say)
+        return nullcontext() if where is None else watched(plan, settings, given, where, say)
 
     with finding.placed_in(file):
         _run(plan, settings, once=once, watch=watch)

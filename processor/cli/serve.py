@@ -8,18 +8,15 @@ import click
 
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
-from ikebana.processor.cli.watching import address
+from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.ground.log_lines import note
-from ikebana.processor.kafka import client
+from ikebana.processor.ground.private_files import private_files
+from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:
-    from ikebana.serving.http.server import Listening
     from ikebana.serving.retention import Retention
 
 _FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
-
-
-_FILE = click.Path(path_type=Path)
 
 
 class _Retain(click.ParamType[object]):
@@ -70,38 +67,11 @@ class _Retain(click.ParamType[object]):
     "times.  [default: 1h, or 1000000]",
 )
 @click.option("--rebuild", is_flag=True, help="Read the topics from their beginning.")
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Bearer tokens, one a line, or a YAML file of tokens and what each may see; without it, "
+@access_options(
+    "Bearer tokens, one a line, or a YAML file of tokens and what each may see; without it, "
     "everybody who reaches the address may read.",
-)
-@click.option(
-    "--anyone",
-    is_flag=True,
-    help="Answer at addresses that other machines reach without asking who reads.",
-)
-@click.option(
-    "--tls-cert", metavar="FILE", type=_FILE, help="Answer over TLS with this certificate; PEM."
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE",
-    type=_FILE,
-    help="The key of the certificate, if --tls-cert has none; PEM.",
-)
-@click.option(
-    "--tls-client-ca",
-    metavar="FILE",
-    type=_FILE,
-    help="Ask clients for a certificate that one of these authorities has signed; PEM.",
-)
-@click.option(
-    "--probes",
-    metavar="HOST:PORT",
-    type=address,
-    help="Answer /live, /ready and /metrics here, too, without TLS and tokens.",
+    "Answer /live, /ready and /metrics here, too, without TLS and tokens.",
+    variables=False,
 )
 @click.option(
     "--rate",
@@ -142,6 +112,7 @@ class _Retain(click.ParamType[object]):
 )
 @BROKERS
 @CONFIG
+@private_files()
 def serve_command(what: tuple[str, ...], **given: Any) -> None:
     """Serve the outputs of PIPELINE, a YAML file or module:name, or the output topics TOPIC....
 
@@ -195,10 +166,18 @@ def _serve(what: tuple[str, ...], given: _Given) -> None:
     from ikebana.serving.sql import query
 
     permitted = access.Access() if given.token_file is None else access.read(given.token_file)
-    listening = _listening(given)
+    told = listening(
+        given.http,
+        given.probes,
+        token_file=given.token_file,
+        anyone=given.anyone,
+        tls_cert=given.tls_cert,
+        tls_key=given.tls_key,
+        tls_client_ca=given.tls_client_ca,
+    )
     settings, formats, plan = outputs_told(what, given.form, given.bootstrap_servers, given.config)
     permitted.check(formats)
-    client.reach(settings)
+    reading_rights.reach(settings, formats)
     retention = given.retain or USUAL
     # Where a topic was compacted, the history that is kept begins at an older snapshot.
     since = following.Since(lambda topic, upper: retention.since(upper, topic), strict=False)
@@ -209,41 +188,10 @@ def _serve(what: tuple[str, ...], given: _Given) -> None:
     )
     serve(
         service,
-        listening,
+        told,
         Limits(permitted, given.rate, any_host=given.anyone or given.tls_client_ca is not None),
         given.ready_within,
         note,
         None if plan is None else plan_view.of_served(plan),
         query.Limits(seconds=given.sql_seconds, memory_bytes=given.sql_memory << 20),
     )
-
-
-def _listening(given: _Given) -> "Listening":
-    """Judge where to answer, and how."""
-    from ikebana.serving.http.server import Address, Listening, Tls
-
-    if given.tls_cert is None and (given.tls_key or given.tls_client_ca):
-        raise ConfigError("cannot serve: --tls-key and --tls-client-ca need --tls-cert")
-    tls = None
-    if given.tls_cert is not None:
-        tls = Tls(given.tls_cert, given.tls_key, given.tls_client_ca)
-    known = given.token_file or given.tls_client_ca
-    _judge(given.http[0], known=known, tls=tls, anyone=given.anyone)
-    probes = None if given.probes is None else Address(*given.probes)
-    return Listening(Address(*given.http), tls, probes)
-
-
-def _judge(host: str, *, known: object, tls: object, anyone: bool) -> None:
-    """Refuse to give everything to everybody by mistake, and warn of tokens that can be read."""
-    if host == "localhost" or host.startswith("127.") or host == "::1":
-        return
-    if not known and not anyone:
-        raise ConfigError(
-            f"cannot serve on {host}: everybody who reaches it could read everything",
-            hint="Give --token-file or --tls-client-ca, or --anyone if that is meant.",
-        )
-    if tls is None:
-        note(
-            f"warning: {host} is answered without TLS, so who sees the network can read tokens "
-            "and data; give --tls-cert, or put it behind something that has TLS"
-        )

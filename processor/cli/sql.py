@@ -18,7 +18,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import read_config
 from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.cli.values import Time
-from ikebana.processor.kafka import client, following
+from ikebana.processor.kafka import following, reading_rights
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,9 +62,8 @@ _DEFAULT = "localhost:9092"
     "--bootstrap-servers",
     metavar="H:P",
     envvar="IKEBANA_BOOTSTRAP_SERVERS",
-    default=_DEFAULT,
-    show_default=True,
-    help="The brokers of TOPICs. [env: IKEBANA_BOOTSTRAP_SERVERS]",
+    help="The brokers of TOPICs; wins over the file. "
+    f"[env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
 )
 @click.option(
     "--config",
@@ -82,7 +81,7 @@ def sql_command(
     as_of: int | None,
     output: str | None,
     form: str,
-    bootstrap_servers: str,
+    bootstrap_servers: str | None,
     config: Path | None,
 ) -> None:
     """Run QUERY, one SELECT whose tables are collections, all of them as of one time.
@@ -94,7 +93,9 @@ def sql_command(
     if sum((url is not None, data is not None, bool(topics))) != 1:
         raise ConfigError("cannot run the query: give one of --url, --data, and topics")
     settings = {} if config is None else read_config(config)
-    settings["bootstrap.servers"] = bootstrap_servers
+    if bootstrap_servers:
+        settings["bootstrap.servers"] = bootstrap_servers
+    settings.setdefault("bootstrap.servers", _DEFAULT)
     with _reads(url, credentials, data, topics, form, settings, as_of) as reads:
         found = reads.sql(query, as_of=as_of)
     _print(found, output or ("table" if sys.stdout.isatty() else "json"))
@@ -135,7 +136,7 @@ def _of_topics(
     from ikebana.serving.retention import EVERYTHING
     from ikebana.serving.service import Service, Wanted
 
-    client.reach(settings)
+    reading_rights.reach(settings, dict.fromkeys(topics, form))
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
         wanted = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
         since = None if as_of is None else following.Since(lambda *_: as_of)

@@ -4,28 +4,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
+    from ikebana.processor.ground.listening import Listening
     from ikebana.processor.watching.console_answers import Looking
+    from ikebana.processor.watching.gate import Sight
     from ikebana.processor.watching.monitor import Monitor
 
 # A batch may take run.max_batch, and failed tasks are retried.
 _BATCHES_UNTIL_STUCK = 3
-
-
-def address(value: str) -> tuple[str, int]:
-    """Read the value of `--http`, HOST:PORT."""
-    host, colon, port = value.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 0xFFFF:
-        raise click.BadParameter(f'"{value}" is no HOST:PORT')
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
 
 _SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -39,14 +33,12 @@ _OPTIONS = (
         help="Serve /metrics, /live, /ready and /console/ at this address. "
         "[env: IKEBANA_HTTP; default: off]",
     ),
-    click.option(
-        "--token-file",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        envvar="IKEBANA_TOKEN_FILE",
-        help="Bearer tokens in a file, as `ikebana serve` takes them. Whoever sends one that may "
-        "see everything can look at the records that the console lists. "
-        "[env: IKEBANA_TOKEN_FILE; default: nobody]",
+    access_options(
+        "Bearer tokens in a file, as `ikebana serve` takes them; without one nobody is told "
+        "more than whether the run is live and ready. One that may see everything sees the "
+        "console and the records that it lists, any other the metrics.",
+        "Answer /live, /ready and /metrics here, too, without TLS and tokens.",
+        variables=True,
     ),
     click.option(
         "--ready-within",
@@ -78,7 +70,7 @@ _OPTIONS = (
 
 
 def watchable(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--http` and the limits of `/live` and `/ready` to a command."""
+    """Add `--http`, who may ask, and the limits of `/live` and `/ready` to a command."""
     # The last option that is added is the first in the help text.
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -93,57 +85,104 @@ def patience_s(plan: Plan) -> float:
     return (lateness + idle) / 1000
 
 
+class Watching(NamedTuple):
+    """The values of the options."""
+
+    http: tuple[str, int] | None
+    token_file: Path | None
+    anyone: bool
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    probes: tuple[str, int] | None
+    ready_within: float
+    stuck_after: float | None
+    start_within: float
+
+    def listening(self) -> "Listening | None":
+        """Judge where to answer and how; None if nowhere.  Raises: ConfigError."""
+        if self.http is not None:
+            return listening(
+                self.http,
+                self.probes,
+                token_file=self.token_file,
+                anyone=self.anyone,
+                tls_cert=self.tls_cert,
+                tls_key=self.tls_key,
+                tls_client_ca=self.tls_client_ca,
+            )
+        for name in ("token_file", "anyone", "tls_cert", "tls_key", "tls_client_ca", "probes"):
+            if getattr(self, name):
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} needs --http, the address that it is about"
+                )
+        return None
+
+
 @contextmanager
 def watched(
-    plan: Plan,
-    settings: Settings,
-    address: tuple[str, int],
-    token_file: Path | None,
-    ready_within: float,
-    stuck_after: float | None,
-    start_within: float,
-    say: Callable[[str], None],
+    plan: Plan, settings: Settings, given: Watching, where: "Listening", say: Callable[[str], None]
 ) -> Iterator["Monitor"]:
     """Serve metrics and health within a `with` block, and report the address.
 
-    Raises: ConfigError, if it cannot listen there, or use the file of tokens.
+    Raises: ConfigError, if it cannot listen there, or use the file of tokens or a certificate.
     """
     # Imported here, since most runs do not serve them.
     from ikebana.processor.checkpoint.last_edit import last_edit
+    from ikebana.processor.watching.answering import probed, serving
+    from ikebana.processor.watching.gate import Gate
     from ikebana.processor.watching.health import Health, Limits
-    from ikebana.processor.watching.monitor import Monitor, serving
+    from ikebana.processor.watching.monitor import Monitor
 
+    stuck_after = given.stuck_after
     if stuck_after is None:
         stuck_after = _BATCHES_UNTIL_STUCK * settings.max_batch_s
-    limits = Limits(ready_within + patience_s(plan), stuck_after, start_within)
+    limits = Limits(given.ready_within + patience_s(plan), stuck_after, given.start_within)
     health = Health(limits, time.monotonic)
     with ExitStack() as opened:
-        looking = None
-        if token_file is not None:
-            looking = opened.enter_context(_looking(plan, settings, token_file))
+        looking, sight = None, None
+        if given.token_file is not None:
+            sight = _sight(given.token_file)
+            looking = opened.enter_context(_looking(plan, settings, sight))
         monitor = Monitor(plan, health, looking, lambda: last_edit(settings.checkpoint))
-        url = opened.enter_context(serving(monitor, *address))
+        gate = Gate(sight, any_host=given.anyone or given.tls_client_ca is not None)
+        url = opened.enter_context(serving(monitor, *where.address, where.tls, gate))
         say(f"serving {url}/metrics, /live and /ready, and {url}/console/")
+        if where.probes is not None:
+            port = opened.enter_context(probed(monitor, *where.probes))
+            say(f"serving /metrics, /live and /ready on port {port}, too")
         try:
             yield monitor
         finally:
             health.end()
 
 
-@contextmanager
-def _looking(plan: Plan, settings: Settings, token_file: Path) -> Iterator["Looking"]:
-    """Let, within a `with` block, the tokens of a file that may see everything look at records."""
-    from ikebana.processor.kafka import sampling
-    from ikebana.processor.kafka.records import Records
-    from ikebana.processor.proposing.columns_seen import ColumnsSeen, columns_seen
-    from ikebana.processor.watching.console_answers import Looking
+def _sight(token_file: Path) -> Callable[[str], "Sight | None"]:
+    """Return what the tokens of a file let see.  Raises: ConfigError, of the file."""
+    from ikebana.processor.watching.gate import Sight
     from ikebana.serving import access
 
     permitted = access.read(token_file)
 
-    def may(token: str) -> bool:
+    def sight(token: str) -> "Sight | None":
         grant = permitted.of(token)
-        return grant is not None and grant.collections is None
+        if grant is None:
+            return None
+        return Sight.EVERYTHING if grant.collections is None else Sight.METRICS
+
+    return sight
+
+
+@contextmanager
+def _looking(
+    plan: Plan, settings: Settings, sight: Callable[[str], "Sight | None"]
+) -> Iterator["Looking"]:
+    """Let, within a `with` block, tokens that may see everything look at records."""
+    from ikebana.processor.kafka import sampling
+    from ikebana.processor.kafka.records import Records
+    from ikebana.processor.proposing.columns_seen import ColumnsSeen, columns_seen
+    from ikebana.processor.watching.console_answers import Looking
+    from ikebana.processor.watching.gate import Sight
 
     def columns(name: str) -> ColumnsSeen | None:
         found = next((each for each in plan.inputs if each.name == name), None)
@@ -153,4 +192,4 @@ def _looking(plan: Plan, settings: Settings, token_file: Path) -> Iterator["Look
 
     kafka = {**settings.kafka, **settings.source_kafka}
     with closing(Records(kafka)) as records:
-        yield Looking(may, records.at, columns)
+        yield Looking(lambda token: sight(token) == Sight.EVERYTHING, records.at, columns)

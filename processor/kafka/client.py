@@ -31,6 +31,8 @@ TRANSACTIONS = "ikebana-"
 # What librdkafka adds to a reason.
 _AFTER = re.compile(r" \(after \d+ms in state \w+.*\)$")
 
+_OF_TLS = re.compile(r"SSL routines|SSL alert")
+
 _QUIET = {"log_level": "0"}
 # Without these a client that lost its broker waits up to 10 s before it tries again.
 _RECONNECT = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "500"}
@@ -119,22 +121,27 @@ def reach(settings: Mapping[str, str]) -> None:
         )
     except AwayError as error:
         asking.poll(0)
-        raise _why(servers, told) or error from error
+        raise _why(settings, told) or error from error
 
 
-def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
+def _why(settings: Mapping[str, str], told: Iterable[KafkaError]) -> IkebanaError | None:
     """Make an error of the last reason that librdkafka has told; None if it has told none."""
+    servers = settings["bootstrap.servers"]
     reasons = [error for error in told if error.code() != KafkaError._ALL_BROKERS_DOWN]
     if not reasons:
         return None
     last = reasons[-1]
     # Without the address in front and the state behind.
     reason = _AFTER.sub("", last.str().partition("/bootstrap: ")[2] or last.str())
-    match last.code():
+    code = last.code()
+    if code == KafkaError._TRANSPORT and _OF_TLS.search(reason):
+        # With TLS 1.3 a broker refuses a client's certificate after the handshake.
+        code = KafkaError._SSL
+    match code:
         case KafkaError._AUTHENTICATION:
             return AccessError(
                 f"the brokers at {servers} refuse the user: {reason}",
-                hint="Check kafka's sasl.mechanism, sasl.username and sasl.password.",
+                hint=_credentials(settings),
             )
         case KafkaError._SSL:
             return AccessError(
@@ -144,6 +151,16 @@ def _why(servers: str, told: Iterable[KafkaError]) -> IkebanaError | None:
             )
         case _:
             return _unreachable(f"the brokers at {servers}", _FIRST_PATIENCE_S, reason)
+
+
+def _credentials(settings: Mapping[str, str]) -> str:
+    """Say which settings of the client say who it is."""
+    if "OAUTHBEARER" not in (settings.get("sasl.mechanism"), settings.get("sasl.mechanisms")):
+        return "Check kafka's sasl.mechanism, sasl.username and sasl.password."
+    return (
+        "Check kafka's sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.client.id and "
+        "sasl.oauthbearer.client.secret, and that the brokers accept tokens of this issuer."
+    )
 
 
 def _unreachable(what: str, patience_s: float, reason: str) -> AwayError:

@@ -29,12 +29,12 @@ from ikebana.processor.kafka import client, markers, own_reading, topics
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
-    Found,
     Rights,
     broker_settings,
     clients_of,
 )
 from ikebana.processor.kafka.takeover import shown
+from ikebana.processor.kafka.told_rights import Found
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.timing.source_offset import SourceOffset

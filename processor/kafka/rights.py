@@ -9,9 +9,8 @@ checks change nothing.
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
@@ -28,29 +27,14 @@ from ikebana.processor.ground.counting import counted
 from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
+from ikebana.processor.kafka.told_rights import FORBIDDEN, State, ask_for_group, described
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 
 _REQUEST_S = 10.0
 # The broker's setting that names its authorizer; empty: no rights are checked.
 AUTHORIZER = "authorizer.class.name"
-FORBIDDEN = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
 _KAFKA, _SOURCE, _SINK = "kafka", "source.kafka", "sink.kafka"
-
-
-class Found(NamedTuple):
-    """A topic as the brokers describe it, and the rights of a client on it."""
-
-    topic: Topic
-    allowed: frozenset[AclOperation] | None
-    """None if the brokers do not report rights, as some other implementations of Kafka don't."""
-
-
-# An existing topic, the error of describing it, or None if it does not exist.
-State: TypeAlias = Found | KafkaError | None
 
 
 class Rights:
@@ -123,7 +107,7 @@ class Rights:
                 continue
             what = f'group "{client.GROUP}"' + (f" by {name}" if name != _KAFKA else "")
             admin = client.admin(self._clients[name])
-            ask = functools.partial(_ask_for_group, admin)
+            ask = functools.partial(ask_for_group, admin)
             try:
                 patiently(ask, what)
             except KafkaException as error:
@@ -141,7 +125,7 @@ class Rights:
     def _as_seen_by(self, name: str) -> dict[str, State]:
         if name not in self._seen:
             asked = [topic for topic, needed in self._needs.items() if name in needed]
-            self._seen[name] = _described(client.admin(self._clients[name]), asked)
+            self._seen[name] = described(client.admin(self._clients[name]), asked)
         return self._seen[name]
 
     def _has_to_grow(self, topic: str, found: Topic) -> bool:
@@ -267,43 +251,3 @@ def _needs(
         need(_SOURCE, plan.loopback_topic, AclOperation.READ)
         need(_KAFKA, plan.loopback_topic, AclOperation.DELETE)
     return found
-
-
-def _ask_for_group(admin: AdminClient) -> None:
-    asked = admin.describe_consumer_groups([client.GROUP], request_timeout=_REQUEST_S)
-    try:
-        asked[client.GROUP].result()
-    except KafkaException as error:
-        # The group has never had a member.
-        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-            raise
-
-
-def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
-    """Describe each topic with our rights on it: the topic, an error, or None if it is missing."""
-    asked = TopicCollection(list(names))
-
-    def ask() -> dict[str, State]:
-        found: dict[str, State] = {}
-        answers = admin.describe_topics(
-            asked, include_authorized_operations=True, request_timeout=_REQUEST_S
-        )
-        for name, answer in answers.items():
-            try:
-                told = answer.result()
-            except KafkaException as error:
-                cause = error.args[0]
-                if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    found[name] = None
-                elif cause.code() in FORBIDDEN:
-                    found[name] = cause
-                else:
-                    raise
-                continue
-            topic = Topic(str(told.topic_id), len(told.partitions))
-            # A client that can describe a topic has the right Describe, so this is never empty.
-            allowed = told.authorized_operations
-            found[name] = Found(topic, frozenset(allowed) if allowed else None)
-        return found
-
-    return patiently(ask, "the brokers")

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs import snapshot_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
-from ikebana.errors import SourceError
+from ikebana.errors import AccessError, SourceError
 from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.snapshots import Kept, chosen, usable
 from ikebana.processor.kafka import topics
@@ -37,8 +38,22 @@ class Snapshots:
         self.name = topic_of(topic)
 
     def records(self) -> list[SnapshotRecord]:
-        """Read the records of the newest complete snapshots, a few hundred at most."""
-        if not topics.describe(self._admin, [self.name]):
+        """Read the records of the newest complete snapshots, a few hundred at most.
+
+        Raises: AccessError, if brokers do not tell whether there are snapshots.
+        """
+        try:
+            found = topics.describe(self._admin, [self.name])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            raise AccessError(
+                f'topic "{self.name}", which may have snapshots of "{self._topic}", may not be '
+                "seen",
+                hint=f'Grant Read on topic "{self.name}" to the client that reads '
+                f'"{self._topic}", whether it is there or not.',
+            ) from error
+        if not found:
             return []
         begin = topics.beginnings(self._admin, {self.name: 1})[self.name][RECORDS]
         end = topics.ends(self._admin, {self.name: 1})[self.name][RECORDS]

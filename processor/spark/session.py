@@ -83,6 +83,8 @@ _LOCAL_FILES = {
         "FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Hadoop sets the rights of each file, by its own mask and not by the process's.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
 }
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4

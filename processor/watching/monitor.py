@@ -1,26 +1,20 @@
-"""Serve the metrics and health of a running pipeline over HTTP, in the driver's process.
+"""Collect what a run reports: its metrics, its health, and what its console shows.
 
-`/metrics` is for Prometheus.  `/live` and `/ready` are probes: they answer 200 or 503, with the
-reason as a line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and
-executors, if its UI is on.  `/console/` is a page for people, which reads what lies below `/v1/`
-(`console_answers`).  There is no authentication: the answers have what the pipeline file says of
-inputs, operators and outputs, numbers, sizes and places of records, but no data.  Only records
-that were noted are shown as they are, if the run was told who may see them.
+`/metrics` is for Prometheus.  `/live` and `/ready` are probes: 200 or 503, with the reason as a
+line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and executors, if its UI
+is on.  `/console/` is a page for people, which reads what lies below `/v1/` (`console_answers`).
+The answers have what the pipeline file says of inputs, operators and outputs, numbers, sizes and
+places of records, but no data.  Only records that were noted are shown as they are, if the run
+was told who may see them.  `answering` serves all of it, and `gate` says to whom.
 """
 
 import functools
 import json
-import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client import (
@@ -34,12 +28,11 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
-from ikebana.errors import ConfigError
-from ikebana.processor.console import plan_view, site
+from ikebana.processor.console import plan_view
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.console_answers import Answer, ConsoleAnswers, Looking
+from ikebana.processor.watching.console_answers import ConsoleAnswers, Looking
 from ikebana.processor.watching.edit_figures import EditFigures, edit_figures, filling_figures
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.history import History
@@ -59,15 +52,8 @@ if TYPE_CHECKING:
 
 # From an empty batch to the longest that transactions allow by default.
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-_TEXT = "text/plain; charset=utf-8"
-_JSON = "application/json"
-_THERE_ARE = (
-    b"there are /console/, /metrics, /metrics/spark, /live, /ready, "
-    b"/v1/plan, /v1/run, /v1/history, /v1/noted, /v1/edit, /v1/records, /v1/columns\n"
-)
 _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
-_NOT_KEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def no_edit() -> None:
@@ -284,96 +270,6 @@ class Monitor:
                     series.set(value)
                 case Histogram():
                     series.observe(value)
-
-
-@contextmanager
-def serving(monitor: Monitor, host: str, port: int) -> Iterator[str]:
-    """Answer requests during a `with` block, which gets the URL.
-
-    Raises:
-        ConfigError: the address cannot be listened on.
-    """
-
-    class Handler(_Handler):
-        watched = monitor
-
-    class Server(ThreadingHTTPServer):
-        address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
-        # A client that hangs must not keep the process from ending.
-        daemon_threads = True
-        block_on_close = False
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            # A probe that has disconnected needs no answer, and no traceback in the log.
-            if not isinstance(sys.exception(), ConnectionError):
-                super().handle_error(request, client_address)
-
-    try:
-        server = Server((host, port), Handler)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error}", hint="Give --http another address."
-        ) from error
-    thread = threading.Thread(target=server.serve_forever, name="ikebana-http", daemon=True)
-    thread.start()
-    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
-    try:
-        yield f"http://{shown}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    watched: Monitor
-    timeout = 10
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        match path:
-            case "/metrics":
-                self._answer(200, *self.watched.scrape(self.headers.get("Accept", "")))
-            case "/metrics/spark":
-                status, body = self.watched.spark()
-                self._answer(status, _TEXT, body)
-            case "/live":
-                self._verdict(self.watched.live())
-            case "/ready":
-                good, body = self.watched.readiness()
-                self._answer(200 if good else 503, _JSON, body)
-            case "/":
-                self._answer(307, _TEXT, b"", {"Location": site.ROOT, **site.HEADERS})
-            case _ if (asset := site.asset(path)) is not None:
-                self._answer(200, *asset, site.HEADERS)
-            case _ if (found := self._of_console(path, query)) is not None:
-                self._answer(found.status, _JSON, found.body, _NOT_KEPT)
-            case _:
-                self._answer(404, _TEXT, _THERE_ARE)
-
-    def _of_console(self, path: str, query: str) -> Answer | None:
-        given = self.headers.get("Authorization", "")
-        return self.watched.console.answer(path, query, given)
-
-    def _verdict(self, verdict: Verdict) -> None:
-        self._answer(200 if verdict.good else 503, _TEXT, f"{verdict.reason}\n".encode())
-
-    def _answer(
-        self,
-        status: int,
-        content_type: str,
-        body: bytes,
-        headers: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- its name
-        """Log nothing, because probes come every few seconds."""
 
 
 def _now_ms() -> int:

@@ -5,7 +5,6 @@ can reach a server on this machine by a name that it makes point here; unless th
 that anyone may read.
 """
 
-import ipaddress
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ikebana.processor.ground.listening import names_address
+from ikebana.processor.ground.rates import Rates
 from ikebana.serving.access import EVERYTHING, NOTHING, Access, Grant
 from ikebana.serving.http import console
-from ikebana.serving.http.rates import Rates
 from ikebana.serving.http.refusing import problem
 
 # Probes ask without a token; what is told of collections depends on the grant all the same.
@@ -66,7 +66,9 @@ class Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         address = (scope.get("client") or ("",))[0]
         if self._limits.access.grants is None:
-            if not self._limits.any_host and not _is_address(headers.get(b"host", b"")):
+            if not self._limits.any_host and not names_address(
+                headers.get(b"host", b"").decode("latin-1")
+            ):
                 return problem(
                     403,
                     "without a token, only requests to an address or to localhost are answered",
@@ -107,15 +109,3 @@ def _too_often(wait: float) -> Response | None:
     refused = problem(429, "there are too many requests", f"Ask again in {wait:.2g} s.")
     refused.headers["Retry-After"] = str(math.ceil(wait))
     return refused
-
-
-def _is_address(raw: bytes) -> bool:
-    host = raw.decode("latin-1")
-    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-    if name in ("localhost", ""):
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -6,8 +6,6 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import uvicorn
 import uvloop
@@ -15,6 +13,7 @@ from starlette.types import ASGIApp
 
 from ikebana.errors import ConfigError
 from ikebana.processor.console.plan_view import PlanView
+from ikebana.processor.ground.listening import Address, Listening, tls_context
 from ikebana.processor.watching.history import EVERY_MS
 from ikebana.serving.http.app import application, probing
 from ikebana.serving.http.bell import Bell
@@ -26,35 +25,6 @@ from ikebana.serving.sql import query
 
 _GRACE_S = 5
 _MOST_CONNECTIONS = 4_096
-
-
-class Address(NamedTuple):
-    """Where to listen; port 0 means any that is free."""
-
-    host: str
-    port: int
-
-
-class Tls(NamedTuple):
-    """Files in PEM: our certificate and its key; and who signs those of clients, if they need one.
-
-    Without `key` the certificate's file has it.
-    """
-
-    certificate: Path
-    key: Path | None = None
-    client_ca: Path | None = None
-
-
-class Listening(NamedTuple):
-    """Where and how to answer: `probes` is an address for `/live`, `/ready` and `/metrics` alone.
-
-    The probes' address speaks plain HTTP, for those who ask without a certificate.
-    """
-
-    address: Address
-    tls: Tls | None = None
-    probes: Address | None = None
 
 
 def serve(
@@ -108,7 +78,7 @@ class HttpServer:
         self._ready_within = ready_within
         self._plan = plan
         self._queries = queries
-        self._tls = None if listening.tls is None else _context(listening.tls)
+        self._tls = None if listening.tls is None else tls_context(listening.tls)
         self._listening = _listening(listening.address)
         self._probes = None if listening.probes is None else _listening(listening.probes)
         self._servers: list[_Server] = []
@@ -206,30 +176,6 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
         limit_concurrency=_MOST_CONNECTIONS,
         ssl_context_factory=None if tls is None else lambda _, __: tls,
     )
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        # A password would be asked for on the terminal.
-        context.load_cert_chain(tls.certificate, tls.key, password="")
-    except (OSError, ssl.SSLError, ValueError) as error:
-        files = f"{tls.certificate}" + ("" if tls.key is None else f" and {tls.key}")
-        raise ConfigError(
-            f"cannot use the certificate {files}: {error}",
-            hint="Give PEM files of a certificate and its key, which has no password.",
-        ) from error
-    if tls.client_ca is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-        try:
-            context.load_verify_locations(tls.client_ca)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"cannot use the certificates {tls.client_ca}: {error}",
-                hint="Give a PEM file of those who sign the certificates of clients.",
-            ) from error
-    return context
 
 
 def _url(listening: socket.socket, scheme: str) -> str:

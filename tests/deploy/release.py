@@ -86,6 +86,7 @@ class Release:
                     "settings.run": {"shards": 2, "heartbeat": "1s"},
                     "settings.source": {"max_records_per_batch": 2000},
                     "http.port": self.port,
+                    "console.port": free_port(),
                     "probes.readiness": {"periodSeconds": 1, "failureThreshold": 1},
                     **more,
                 }

@@ -285,7 +285,8 @@ def test_strimzi() -> None:
         *("whereabouts.markers", "whereabouts.loopback"),
     }
     readable = {each["resource"]["name"] for each in acls if each["operations"][-1] == "Read"}
-    assert readable == {"flights", "more-flights", "events"}
+    snapshots = {f"{name}.snapshot" for name in ("whereabouts", "newest", "whereabouts.errors")}
+    assert readable == {"flights", "more-flights", "events", *snapshots}
     told = only(rendered(OPERATOR), "KafkaUser")
     assert told["apiVersion"] == "kafka.strimzi.io/v1"
     assert told["spec"]["authentication"] == {"type": "tls"}
@@ -301,11 +302,11 @@ def test_strimzi() -> None:
 @pytest.mark.parametrize(
     ("source", "topics"),
     [
-        pytest.param("{topic: a, format: diff}", {"a", "a.progress"}, id="updates"),
+        pytest.param("{topic: a, format: diff}", {"a", "a.progress", "a.snapshot"}, id="updates"),
         pytest.param("{topic: a, format: {key: bytes}}", {"a"}, id="format of keys alone"),
         pytest.param(
             "{topic: [a, b], format: {value: diff}}",
-            {"a", "b", "a.progress", "b.progress"},
+            {"a", "b", "a.progress", "b.progress", "a.snapshot", "b.snapshot"},
             id="updates of two topics",
         ),
         pytest.param(
@@ -316,12 +317,12 @@ def test_strimzi() -> None:
     ],
 )
 def test_the_user_may_read_what_comes_with_an_input(source: str, topics: set[str]) -> None:
-    """The progress of a topic of updates, and the source's topic of transactions."""
+    """Progress and snapshots of a topic of updates, and the source's topic of transactions."""
     text = f"{{pipeline: p, inputs: {{i: {source}}}, outputs: {{o: {{topic: o}}}}}}"
     user = only(rendered(FULL, *setting({"pipeline.file": text})), "KafkaUser")
     acls = user["spec"]["authorization"]["acls"]
     read = {each["resource"]["name"] for each in acls if each["operations"][-1] == "Read"}
-    assert read == topics
+    assert read - {"o.snapshot", "p.errors.snapshot"} == topics
 
 
 def test_the_test_pod_can_be_left_out() -> None:

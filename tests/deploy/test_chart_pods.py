@@ -171,7 +171,7 @@ def test_probes_ask_for_progress() -> None:
     assert driving["livenessProbe"]["httpGet"] == {"path": "/live", "port": "http"}
     assert driving["readinessProbe"]["httpGet"] == {"path": "/ready", "port": "http"}
     assert driving["ports"] == [{"name": "http", "containerPort": 9000}]
-    assert {"name": "IKEBANA_HTTP", "value": "0.0.0.0:9000"} in driving["env"]
+    assert {"name": "IKEBANA_PROBES", "value": "0.0.0.0:9000"} in driving["env"]
     assert driving["args"][-1] == "--ready-within=7"
     allowed = driving["startupProbe"]
     # Also for an edit: what is on its way is finished first, and the state rewritten for shards.

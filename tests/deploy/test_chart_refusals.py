@@ -79,6 +79,24 @@ def test_wrong_values_are_refused(values: Path) -> None:
             id="more replicas than most",
         ),
         pytest.param(
+            SMALL,
+            {"console.anyone": True, "console.tokens.secret": "readers"},
+            "console.anyone: there are console.tokens.secret",
+            id="tokens and everybody at the console",
+        ),
+        pytest.param(
+            SMALL,
+            {"console.tls.clientCaKey": "ca.crt"},
+            "console.tls.secret: is missing",
+            id="the console's authority without a certificate",
+        ),
+        pytest.param(
+            SMALL,
+            {"console.port": 9404},
+            "console.port: is the port of metrics",
+            id="one port for console and probes",
+        ),
+        pytest.param(
             SMALL, {"serve.retain": "long"}, "at '/serve/retain'", id="no length of history"
         ),
         pytest.param(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from deploy.charts import ROOT
+from ikebana.processor.ground.listening import Tls, tls_context
+from support.certificates import Authority
 
 DEPLOY = ROOT / "deploy"
 # Stands for tini: tells what it was to start, and with what.
@@ -96,7 +99,7 @@ def test_any_other_command_is_run_as_it_is(tmp_path: Path) -> None:
 
 
 @contextmanager
-def answering(status: int) -> Iterator[int]:
+def answering(status: int, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """A port that answers `/live` with a status."""
 
     class Live(BaseHTTPRequestHandler):
@@ -108,6 +111,8 @@ def answering(status: int) -> Iterator[int]:
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Live)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever).start()
     try:
         yield server.server_port
@@ -121,6 +126,20 @@ def test_health_is_what_live_says(status: int, code: int) -> None:
     """The image's health check fails where `/live` does."""
     with answering(status) as port:
         assert health({"IKEBANA_HTTP": f"0.0.0.0:{port}"}) == code
+
+
+def test_health_asks_where_probes_are_answered(tmp_path: Path) -> None:
+    """Which need no certificate; otherwise over TLS, if the run answers so."""
+    with answering(200) as port:
+        told = {"IKEBANA_HTTP": "127.0.0.1:1", "IKEBANA_TLS_CERT": "c.pem"}
+        assert health({**told, "IKEBANA_PROBES": f"0.0.0.0:{port}"}) == 0
+        # It speaks no TLS.
+        assert health({**told, "IKEBANA_HTTP": f"127.0.0.1:{port}"}) == 1
+    ours = Authority("here").certified("localhost")
+    (tmp_path / "c.pem").write_text(ours.certificate + ours.key)
+    with answering(200, tls_context(Tls(tmp_path / "c.pem"))) as port:
+        told = {"IKEBANA_HTTP": f"0.0.0.0:{port}", "IKEBANA_TLS_CERT": "c.pem"}
+        assert health(told) == 0
 
 
 def test_health_without_a_port() -> None:

@@ -3,6 +3,7 @@
 deploy/build_without_engine.sh builds it; IKEBANA_TEST_ROOT names its mounted root.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -55,6 +56,28 @@ def test_versions_are_those_that_are_pinned(root: Path) -> None:
     lines = (Path(__file__).parents[2] / "deploy" / "requirements.txt").read_text().splitlines()
     locked = {line.split(" ")[0].replace("_", "-") for line in lines if "==" in line}
     assert {each for each in found if not each.startswith("ikebana==")} == locked
+
+
+def test_it_has_a_list_of_its_parts(root: Path) -> None:
+    """All packages of Python that are installed, and all of Spark's jars, by version."""
+    made = json.loads((root / "opt/ikebana/sbom.cdx.json").read_text())
+    assert made["bomFormat"] == "CycloneDX"
+    parts = [*made["components"], made["metadata"]["component"]]
+    (packages,) = root.glob("opt/ikebana/lib/python3.11/site-packages")
+    jars = {path.stem for path in packages.glob("pyspark/jars/**/*.jar")}
+    of_java = {
+        f"{each['name']}-{each['version']}" for each in parts if each["bom-ref"][:5] == "java/"
+    }
+    assert of_java == jars
+    assert len(jars) > 100
+    of_python = {each["name"] for each in parts if each["bom-ref"][:7] == "python/"}
+    infos = {path.name.partition("-")[0] for path in packages.glob("*.dist-info")}
+    egg_infos = {path.name.partition("-")[0] for path in packages.glob("*.egg-info")}
+    names = {re.sub(r"[-_.]+", "-", name).lower() for name in infos | egg_infos}
+    assert of_python == names
+    assert {"ikebana", "pyspark", "confluent-kafka"} <= of_python
+    # What has written it is not in the image.
+    assert not (root / "opt/sbom").exists()
 
 
 def test_only_its_own_folder_is_its_users(root: Path) -> None:

@@ -195,6 +195,7 @@ def test_one_pod_does_it_all(release: Release, tmp_path: Path) -> None:
         "executors.count": 0,
         "checkpoint.volume.accessModes": ["ReadWriteOnce"],
         "http.port": free_port(),
+        "console.port": free_port(),
     }
     values = (*release.values(**options), f"--set-file=pipeline.file={tmp_path}/alone.yaml")
     release.helm("install", "alone", CHART, *values, "--wait", "--timeout=300s")
@@ -235,6 +236,7 @@ def test_a_checkpoint_in_a_bucket(release: Release, tmp_path: Path) -> None:
             },
             "preflight.enabled": True,
             "http.port": free_port(),
+            "console.port": free_port(),
         }
         values = (*release.values(**options), f"--set-file=pipeline.file={tmp_path}/bucket.yaml")
         release.helm("install", "bucket", CHART, *values, "--wait", "--timeout=300s")

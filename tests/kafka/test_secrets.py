@@ -75,6 +75,14 @@ def test_a_password_is_seen_nowhere_while_a_pipeline_runs_and_afterwards(
     assert [where for where, found in seen.items() if planted.encode() in found] == []
     for folder in (pipe.place, *(pipe.folder / "local").iterdir()):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+    kinds: set[str] = set()
+    for place in (pipe.place, pipe.folder / "local"):
+        kinds |= {_kind(place, file) for file in _own_files(place)}
+        # Also if somebody else may look into the folder.
+        assert [str(file) for file in _own_files(place) if file.stat().st_mode & 0o077] == []
+    # Those of a shard's state, its local database, Spark's logs, its state, and the metadata.
+    assert kinds >= {"metadata", "offsets", "commits", "state", "shards", "ikebana.json"}
+    assert kinds >= {"local .sst", "local CURRENT"} or kinds >= {"local .log", "local CURRENT"}
 
 
 def test_a_wrong_password_is_told_as_one_and_not_shown(
@@ -99,6 +107,18 @@ def test_a_certificate_that_is_not_known_is_told(secured: Secured, pipe: Guarded
 
     assert "certificate verify failed" in told
     assert "ssl.ca.location or ssl.ca.pem" in told
+
+
+def _own_files(place: Path) -> Iterator[Path]:
+    """All files below a folder."""
+    yield from (file for file in place.rglob("*") if file.is_file())
+
+
+def _kind(place: Path, file: Path) -> str:
+    """What a file is for: the part of the checkpoint, or of a local database."""
+    if place.name == "local":
+        return f"local {file.suffix or file.name}"
+    return file.relative_to(place).parts[0]
 
 
 def _address(run: Run) -> str:

@@ -23,6 +23,15 @@ from support.certificates import Authority
 from support.waiting import wait_until
 
 _WAIT_S = 60.0
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+# Beside passwords the broker takes tokens, of whoever writes them: it asks for no signature, which
+# is Kafka's way for tests.  What a client does to get one is the same.
+_TOKENS = {
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+    "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+        f'{_OAUTH} required unsecuredLoginStringClaim_sub="broker";'
+    ),
+}
 
 
 class Rule(NamedTuple):
@@ -180,5 +189,5 @@ def secured_broker() -> Iterator[Secured]:
     own = authority.certified("broker")
     users = {"everybody": password("everybody")}
     security = Security(authority.certificate, own.certificate, own.key, own.principal, users)
-    with running(security=security) as broker:
+    with running(settings=_TOKENS, security=security) as broker:
         yield Secured(broker, security, authority)

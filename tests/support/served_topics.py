@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ikebana.processor.console.plan_view import PlanView
+from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.kafka.following import ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving.http.guard import Limits
-from ikebana.serving.http.server import Address, HttpServer, Listening, Tls
+from ikebana.serving.http.server import HttpServer
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service, Wanted
 from support.served_collections import Batch

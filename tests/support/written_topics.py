@@ -1,5 +1,7 @@
 """Output topics that are written by hand, as a pipeline writes them."""
 
+from collections.abc import Mapping
+
 from confluent_kafka import TopicPartition
 
 from ikebana.codecs import diff
@@ -14,11 +16,19 @@ Row = tuple[int, bytes | None, bytes, int, int]
 class Written:
     """A diff topic of two partitions and its progress, written by hand."""
 
-    def __init__(self, servers: str, name: str, promise: Promise = "upserts") -> None:
+    def __init__(
+        self,
+        servers: str,
+        name: str,
+        promise: Promise = "upserts",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings` are those of the client, if it needs more than the servers."""
         self.servers = servers
         self.name = name
         self.promise = promise
-        self.admin = client.admin({"bootstrap.servers": servers})
+        self.settings = {"bootstrap.servers": servers, **(settings or {})}
+        self.admin = client.admin(self.settings)
         for topic, partitions in ((name, 2), (name + ".progress", 1)):
             topics.create(self.admin, topic, partitions, 1, {"retention.ms": "-1"})
         self.batches = 0
@@ -27,8 +37,7 @@ class Written:
 
     def connect(self) -> None:
         """Make a producer, which knows the topic as it is now."""
-        settings = {"bootstrap.servers": self.servers}
-        self.producer = client.transactional_producer(settings, self.name, 60)
+        self.producer = client.transactional_producer(self.settings, self.name, 60)
 
     def partitions(self) -> int:
         """How many partitions the topic has."""

@@ -17,9 +17,10 @@ import pytest
 from ikebana.processor.console import plan_view, site
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import metrics
+from ikebana.processor.watching.answering import serving
 from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import Limits as Patience
-from ikebana.processor.watching.monitor import Monitor, serving
+from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.run_figures import InputFigures, Series, run_figures
 from ikebana.serving.access import Access
 from ikebana.serving.http.guard import Limits

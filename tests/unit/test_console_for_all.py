@@ -17,11 +17,11 @@ from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.proposing.columns_seen import ColumnsSeen
 from ikebana.processor.rows.noted import Noted, NotedRecord, errors_noted
+from ikebana.processor.watching.answering import serving as monitoring
 from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.console_answers import Looking
 from ikebana.processor.watching.health import Health, Limits
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.monitor import serving as monitoring
 from support.accessibility import faint, misplaced_headings, unnamed, unreached
 from support.browsers import chromium, looking
 from support.served_topics import MemoryTopics, answering, caught_up, serving

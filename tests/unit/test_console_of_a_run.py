@@ -23,11 +23,12 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.rows.noted import Noted, NotedRecord, Place, errors_noted
 from ikebana.processor.watching import monitor as module
+from ikebana.processor.watching.answering import serving
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.console_answers import Looking
 from ikebana.processor.watching.health import Health, Limits, Progress
 from ikebana.processor.watching.metrics import WHOLE, Trigger
-from ikebana.processor.watching.monitor import Monitor, serving
+from ikebana.processor.watching.monitor import Monitor
 from support.browsers import chromium, looking, picture
 
 PLAN = Plan(

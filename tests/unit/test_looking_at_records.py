@@ -5,7 +5,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.watching import _looking
+from ikebana.processor.cli.watching import _looking, _sight
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 
@@ -27,14 +27,15 @@ def test_only_tokens_that_see_everything_see_records(tmp_path: Path) -> None:
     """One that may see outputs may not see what comes in."""
     file = tmp_path / "tokens.yaml"
     file.write_text(TOKENS)
-    with _looking(PLAN, SETTINGS, file) as looking:
+    with _looking(PLAN, SETTINGS, _sight(file)) as looking:
         seen = {token: looking.may(token) for token in ("everything", "outputs", "", "other")}
         assert seen == {"everything": True, "outputs": False, "": False, "other": False}
         assert looking.columns("nothing") is None
 
 
 def test_tokens_need_an_address(tmp_path: Path) -> None:
-    """Before the pipeline file is read."""
-    found = CliRunner().invoke(cli, ["run", "nowhere.yaml", f"--token-file={tmp_path}"])
-    assert found.exit_code == 2
-    assert "--token-file needs --http" in found.output
+    """Before the pipeline file is read; and so does everything else that is about one."""
+    for option in (f"--token-file={tmp_path}", "--anyone", "--tls-cert=c", "--probes=:1"):
+        found = CliRunner().invoke(cli, ["run", "nowhere.yaml", option])
+        assert found.exit_code == 2
+        assert f"{option.partition('=')[0]} needs --http" in found.output

@@ -26,11 +26,12 @@ from ikebana.processor.rows.rows import Seen
 from ikebana.processor.spark.triggers import trigger_of
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
+from ikebana.processor.watching.answering import serving
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.batch_report import report as batch_report
 from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
-from ikebana.processor.watching.monitor import Monitor, serving
+from ikebana.processor.watching.monitor import Monitor
 from support import chart_metrics
 from support.waiting import wait_until
 

@@ -21,13 +21,13 @@ from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
 from ikebana.processor.console.plan_view import PlanView
+from ikebana.processor.ground.listening import Tls
+from ikebana.processor.ground.rates import Rates
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import access
 from ikebana.serving.access import EVERYTHING, Access, Grant, Permitted
 from ikebana.serving.columns import ColumnsView, Places, shown
 from ikebana.serving.http.guard import Limits
-from ikebana.serving.http.rates import Rates
-from ikebana.serving.http.server import Tls
 from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.reads import rows

@@ -14,9 +14,9 @@ from ikebana.processor.cli import top
 from ikebana.processor.cli.credentials import trusting
 from ikebana.processor.cli.top import Look, Server, page, top_command
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.watching.answering import serving as monitoring
 from ikebana.processor.watching.health import Health, Limits
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.monitor import serving as monitoring
 from ikebana.serving.access import Access
 from ikebana.serving.http import guard
 from ikebana.serving.service import Service

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana.processor.checkpoint.edit_plan import EditPlan
+from ikebana.processor.cli.listening import address
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.watching import address
 from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.watchers import Watchers
 from support.pipeline_processes import Pipeline
@@ -53,7 +53,7 @@ def test_an_address_that_cannot_be_listened_on_is_an_error_before_the_start(
 ) -> None:
     """An environment variable is an option too."""
     file = Pipeline(tmp_path, "localhost:1", "shop", "orders").file()
-    environment = {"IKEBANA_HTTP": "192.0.2.1:9464"}
+    environment = {"IKEBANA_HTTP": "192.0.2.1:9464", "IKEBANA_ANYONE": "1"}
 
     result = CliRunner().invoke(cli, ["run", str(file)], env=environment)
 

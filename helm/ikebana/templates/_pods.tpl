@@ -106,9 +106,74 @@
 {{- end }}
 {{- end }}
 
+{{- /* Whether other pods may reach the console: somebody has said who may see it. */}}
+{{- define "ikebana.consoleIsOpen" -}}
+{{- with .Values.console }}{{ if or .anyone .tokens.secret .tls.clientCaKey }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- /* The files of tokens and certificates of the console, which the driver alone opens. */}}
+{{- define "ikebana.consoleVolumes" -}}
+{{- with .Values.console.tokens }}
+{{- if .secret }}
+- name: console-tokens
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items:
+      - {key: {{ .key }}, path: tokens.yaml}
+{{- end }}
+{{- end }}
+{{- with .Values.console.tls }}
+{{- if .secret }}
+- name: console-tls
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items:
+      - {key: {{ .certificateKey }}, path: tls.crt}
+      - {key: {{ .privateKeyKey }}, path: tls.key}
+      {{- with .clientCaKey }}
+      - {key: {{ . }}, path: client-ca.crt}
+      {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "ikebana.consoleVolumeMounts" -}}
+{{- if .Values.console.tokens.secret }}
+- {name: console-tokens, mountPath: /etc/ikebana/console-tokens, readOnly: true}
+{{- end }}
+{{- if .Values.console.tls.secret }}
+- {name: console-tls, mountPath: /etc/ikebana/console-tls, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "ikebana.driverPorts" -}}
+- {name: http, containerPort: {{ .Values.http.port }}}
+{{- if include "ikebana.consoleIsOpen" . }}
+- {name: console, containerPort: {{ .Values.console.port }}}
+{{- end }}
+{{- end }}
+
 {{- define "ikebana.driverEnv" -}}
 - {name: IKEBANA_SETTINGS, value: /etc/ikebana/settings/settings.yaml}
-- {name: IKEBANA_HTTP, value: "0.0.0.0:{{ .Values.http.port }}"}
+- {name: IKEBANA_HTTP, value: "{{ ternary "0.0.0.0" "127.0.0.1" (eq "true" (include "ikebana.consoleIsOpen" .)) }}:{{ .Values.console.port }}"}
+- {name: IKEBANA_PROBES, value: "0.0.0.0:{{ .Values.http.port }}"}
+{{- with .Values.console }}
+{{- if .anyone }}
+- {name: IKEBANA_ANYONE, value: "true"}
+{{- end }}
+{{- if .tokens.secret }}
+- {name: IKEBANA_TOKEN_FILE, value: /etc/ikebana/console-tokens/tokens.yaml}
+{{- end }}
+{{- if .tls.secret }}
+- {name: IKEBANA_TLS_CERT, value: /etc/ikebana/console-tls/tls.crt}
+- {name: IKEBANA_TLS_KEY, value: /etc/ikebana/console-tls/tls.key}
+{{- if .tls.clientCaKey }}
+- {name: IKEBANA_TLS_CLIENT_CA, value: /etc/ikebana/console-tls/client-ca.crt}
+{{- end }}
+{{- end }}
+{{- end }}
 - {name: SPARK_LOCAL_DIRS, value: /var/lib/ikebana/scratch/spark}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
@@ -151,6 +216,9 @@ envFrom:
 {{- end }}
 volumeMounts:
   {{- include "ikebana.driverVolumeMounts" . | nindent 2 }}
+  {{- with include "ikebana.consoleVolumeMounts" . | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- include "ikebana.sharedVolumeMounts" . | nindent 2 }}
 {{- end }}
 {{- define "ikebana.podEnv" -}}

@@ -1,0 +1,102 @@
+"""The options that say who may ask a server or a run over HTTP, and over what."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ikebana.errors import ConfigError
+from ikebana.processor.ground.listening import Address, Listening, Tls, is_local
+from ikebana.processor.ground.log_lines import note
+
+_FILE = click.Path(path_type=Path)
+
+
+def address(value: str) -> tuple[str, int]:
+    """Read HOST:PORT."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 0xFFFF:
+        raise click.BadParameter(f'"{value}" is no HOST:PORT')
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def access_options(
+    tokens: str, probes: str, *, variables: bool
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the options, with what tokens and probes are for.
+
+    With `variables` each has one in the environment, too.
+    """
+
+    def option(name: str, told: str, **how: object) -> Callable[..., Callable[..., None]]:
+        variable = f"IKEBANA_{name[2:].upper().replace('-', '_')}"
+        if variables:
+            how["envvar"] = variable
+            told = f"{told} [env: {variable}]"
+        return click.option(name, help=told, **how)  # type: ignore[arg-type]
+
+    options = (
+        option("--token-file", tokens, metavar="FILE", type=_FILE),
+        option(
+            "--anyone",
+            "Answer at addresses that other machines reach without asking who reads.",
+            is_flag=True,
+        ),
+        option(
+            "--tls-cert", "Answer over TLS with this certificate; PEM.", metavar="FILE", type=_FILE
+        ),
+        option(
+            "--tls-key",
+            "The key of the certificate, if --tls-cert has none; PEM.",
+            metavar="FILE",
+            type=_FILE,
+        ),
+        option(
+            "--tls-client-ca",
+            "Ask clients for a certificate that one of these authorities has signed; PEM.",
+            metavar="FILE",
+            type=_FILE,
+        ),
+        option("--probes", probes, metavar="HOST:PORT", type=address),
+    )
+
+    def added(command: Callable[..., None]) -> Callable[..., None]:
+        # The last option that is added is the first in the help text.
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return added
+
+
+def listening(
+    http: tuple[str, int],
+    probes: tuple[str, int] | None,
+    *,
+    token_file: Path | None,
+    anyone: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+) -> Listening:
+    """Judge where to answer, and how; warn of tokens that can be read on their way.
+
+    Raises: ConfigError, if everybody who reaches the address could read everything by mistake.
+    """
+    if tls_cert is None and (tls_key or tls_client_ca):
+        raise ConfigError("cannot serve: --tls-key and --tls-client-ca need --tls-cert")
+    tls = None if tls_cert is None else Tls(tls_cert, tls_key, tls_client_ca)
+    host = http[0]
+    if not is_local(host):
+        shown = host or "all addresses"
+        if not (token_file or tls_client_ca or anyone):
+            raise ConfigError(
+                f"cannot serve on {shown}: everybody who reaches it could read everything",
+                hint="Give --token-file or --tls-client-ca, or --anyone if that is meant.",
+            )
+        if tls is None:
+            note(
+                f"warning: {shown} is answered without TLS, so who sees the network can read "
+                "tokens and data; give --tls-cert, or put it behind something that has TLS"
+            )
+    return Listening(Address(*http), tls, None if probes is None else Address(*probes))

@@ -1,0 +1,307 @@
+"""One value of each format that is stored or sent, with all of its fields, and how it is written.
+
+`tests/golden/formats` has the bytes of each, in a file for each form that the format has had.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from pyarrow import fs
+
+from ikebana.arrangements import run as runs
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.manifest import Dropped, Manifest
+from ikebana.arrangements.run import Change, Head, Run
+from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.snapshot_record import SnapshotRecord
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.deciding.commits import FillProgress, Lease, Marker
+from ikebana.processor.rows import envelope
+from ikebana.processor.rows.noted import Noted, NotedRecord
+from ikebana.processor.rows.rebuilding import Rebuilding
+from ikebana.processor.rows.rows import Seen, Updates
+from ikebana.processor.timing.input_times import Base, InputTimes
+from ikebana.processor.timing.source_offset import SourceOffset, Span
+from ikebana.serving import layout
+from ikebana.serving.layout import Meta, TimePart, Totals
+from ikebana.serving.shape import Shape, Side
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A format: `sample`, as `write` writes it and `read` reads it."""
+
+    name: str
+    sample: Any
+    write: Callable[[Any], bytes]
+    read: Callable[[bytes], Any]
+
+
+def json_of(kind: type[Value]) -> tuple[Callable[[Value], bytes], Callable[[bytes], Value]]:
+    """As the brokers' records and Spark's state row have it."""
+    return msgspec.json.encode, lambda raw: msgspec.json.decode(raw, type=kind)
+
+
+def packed_of(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    return msgspec.msgpack.encode, lambda raw: msgspec.msgpack.decode(raw, type=kind)
+
+
+MANIFEST = Manifest(
+    "c0ffee",
+    1,
+    version=7,
+    runs=[Run("000000000006-000000000000-base-5c02.run", 0, 6, "s6", 12, 345)],
+    dropped=[Dropped(5, "b.run")],
+    format=1,
+)
+OFFSET = SourceOffset(
+    batch=41,
+    lower=1_000,
+    upper=2_000,
+    positions={"orders": {0: 12, 1: 9}},
+    plan="f00d",
+    frontiers={"current": 2_000},
+    begins={"orders": {1: 0}},
+    topic_ids={"orders": "AAAA"},
+    behind=3,
+    hops={0: 5},
+    known={
+        "orders": InputTimes(
+            frontier=900,
+            greatest={"orders": {0: 1_500}},
+            reads={0: 4},
+            progress_at=2,
+            checkpoint="d00d",
+            snapshot={"orders": {0: 1}},
+            idle=True,
+            base=Base("orders.snapshot", {1: 0}, {1: 6}),
+            again=800,
+        )
+    },
+    now=1_790_000_000_000,
+    hydrating={"joined": 1_000},
+    hydrates=True,
+    edits=2,
+    editing=900,
+    fills=True,
+    began={"joined": 900},
+    filled=True,
+    firsts={"orders": {0: 1}},
+    own={"out": {0: Span(0, 4, 8)}},
+    writes=["out"],
+    wrote=["out"],
+    rebuilding=Rebuilding(900, {"orders": {0: 3}}, {"out": 800}, {"out": 2}, ends=True),
+)
+BIRTH = Birth(
+    id="c0ffee",
+    location="local:/var/lib/kept",
+    shards=2,
+    plan={"name": "kept", "inputs": []},
+    start=OFFSET,
+    epoch=1,
+    first_batch=40,
+    seeds={1: MANIFEST},
+    format=2,
+    released=("old",),
+    edits=2,
+    before={"name": "kept", "inputs": []},
+    generations={"current": 2},
+    generations_before={"current": 1},
+    layout="epoch-1",
+    begins={"orders": {0: 1}},
+    last_edit={"name": "kept"},
+)
+MARKER = Marker(
+    checkpoint="c0ffee",
+    epoch=1,
+    incarnation=3,
+    shard=1,
+    batch=41,
+    lower=1_000,
+    upper=2_000,
+    offset="0ff5e7",
+    plan="f00d",
+    records=12,
+    behind=3,
+    counts={"out": 5},
+    manifest=MANIFEST,
+    counted={"late": 1},
+    times={"out": [1_000, 5]},
+    intervals={"out": (1_000, 2_000)},
+    hops_from=5,
+    seen=[Seen("orders", "orders", 0, 1_500, [(0, 10, [3, 1])])],
+    facts={"orders": [3, 1]},
+    took={"compute": 0.25},
+    retired=True,
+    hydrated=["joined"],
+    waiting=2,
+    filling=FillProgress(1, 3, "current", 20),
+    noted=[Noted("late", "orders", 1, (NotedRecord("orders", 0, 8, 5, "why"),))],
+    large=["out"],
+    writes=["out"],
+)
+LEASE = Lease("c0ffee", 1, 3, "driver", {"out": "AAAA"})
+PROGRESS = ProgressRecord(
+    "c0ffee", "kept", "out", 41, 1_000, 2_000, 5, {0: 6, 1: 7}, "collection", 1
+)
+SNAPSHOT = SnapshotRecord(PROGRESS, 40, "AAAA", {1: 0}, {1: 6}, 6, "d16e57", 1)
+EXCHANGED = Updates(
+    keys=[b"1", b"2"],
+    values=[b"{}", b'{"a":1}'],
+    times=[1_000, 1_001],
+    diffs=[1, -1],
+    outputs=["out"],
+    inlets=["totals"],
+    root="current",
+    counted=True,
+)
+META = Meta(
+    "out",
+    "diff",
+    since=900,
+    upper=2_000,
+    last=1_999,
+    expired=899,
+    totals=Totals(1, 2, 3, 4),
+    position=b"place",
+    version=2,
+    shape=Shape(
+        Side({"id": "BIGINT"}, objects=True, other="VARCHAR", uniform=False, canonical=False)
+    ),
+)
+FACTS: list[cdcv2.Fact] = [(b'{"id":1}', b'{"n":2}', 7, 1), (None, b'{"n":3}', 8, -2)]
+
+
+def _sealed(birth: Birth) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        Checkpoint(folder).write(birth)
+        return (Path(folder) / "ikebana.json").read_bytes()
+
+
+def _birth(raw: bytes) -> Birth:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "ikebana.json").write_bytes(raw)
+        found = Checkpoint(folder)
+        return msgspec.structs.replace(found.relocate(), location=BIRTH.location)
+
+
+CHANGES: list[Change] = [(b"a", b"1"), (b"b", None), (b"c", b"")]
+HEAD = Head("c0ffee", 1, 0, 2, ["r", "s"])
+
+
+def _run(sample: tuple[Head, list[Change]]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        found = runs.write(Folder(fs.LocalFileSystem(), folder), *sample, "delta")
+        return (Path(folder) / found.name).read_bytes()
+
+
+def _run_read(raw: bytes) -> tuple[Head, list[Change]]:
+    with tempfile.TemporaryDirectory() as folder:
+        files = Folder(fs.LocalFileSystem(), folder)
+        # Its name has the hash of its content.
+        name, _ = files.write("kept", ".run", [raw])
+        head, blocks = runs.read(files, name)
+        return head, [change for block in blocks for change in block]
+
+
+def _headers(sample: tuple[int, int]) -> bytes:
+    return msgspec.json.encode([[name, raw.decode()] for name, raw in diff.headers(*sample)])
+
+
+def _headers_read(raw: bytes) -> tuple[int, int]:
+    return diff.read_headers([(name, text) for name, text in msgspec.json.decode(raw)])
+
+
+def _states(sample: dict[str, Any]) -> bytes:
+    """States, an undo, and keys of a served arrangement, in hexadecimal digits."""
+    found = {
+        "none": layout.encode_state({}),
+        "one": layout.encode_state(sample["one"]),
+        "several": layout.encode_state(sample["several"]),
+        "undo": layout.encode_diffs(sample["undo"]),
+        "history": layout.history_of(layout.subject(sample["key"])) + layout.pack_time(-7),
+        "keyless": layout.subject(None, sample["key"]),
+        "time": layout.at_time(7, 3),
+        "part": msgspec.msgpack.encode(sample["part"]),
+    }
+    return msgspec.json.encode({name: raw.hex() for name, raw in found.items()})
+
+
+def _states_read(raw: bytes) -> dict[str, Any]:
+    found = {name: bytes.fromhex(text) for name, text in msgspec.json.decode(raw).items()}
+    assert layout.decode_state(found["none"]) == {}
+    assert layout.key_of(found["keyless"]) is None
+    assert layout.time_and_part(found["time"]) == (7, 3)
+    subject, time = layout.subject_of_history(found["history"])
+    assert time == -7
+    undo, is_state = layout.decode_undo(found["undo"])
+    assert not is_state
+    return {
+        "one": layout.decode_state(found["one"]),
+        "several": layout.decode_state(found["several"]),
+        "undo": undo,
+        "key": layout.key_of(subject),
+        "part": msgspec.msgpack.decode(found["part"], type=TimePart),
+    }
+
+
+def _lines(messages: Iterable[bytes]) -> bytes:
+    return b"".join(message.hex().encode() + b"\n" for message in messages)
+
+
+def _cdcv2(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """Updates and progress as messages, in lines of hexadecimal digits."""
+
+    def write(_: Any) -> bytes:
+        found = [*kind.encode_updates(FACTS, 1_000), *kind.encode_progress(3, 9, {7: 2}, 1_000)]
+        return _lines(found)
+
+    def read(raw: bytes) -> Any:
+        return [kind.decode(bytes.fromhex(line)) for line in raw.decode().split()]
+
+    return write, read
+
+
+def _error(sample: tuple[Any, ...]) -> bytes:
+    return error_record(*sample)
+
+
+def _offset_read(raw: bytes) -> SourceOffset:
+    return SourceOffset.from_json(msgspec.json.decode(raw))
+
+
+ERROR = ("the value is no JSON", ("orders", 0, 7), b"N1", b"{")
+CDCV2 = [cdcv2.Updates(FACTS), cdcv2.Progress(3, 9, {7: 2})]
+SERVED = {
+    "one": {b"v": 1},
+    "several": {b"v": 2, b"w": -1},
+    "undo": {b"v": -1},
+    "key": b"k\x00ey",
+    "part": TimePart(Totals(1, 1, 1, 5), [layout.Update(b"k", b"v", 1)]),
+}
+
+KEPT = (
+    Kept("metadata", BIRTH, _sealed, _birth),
+    Kept("manifest", MANIFEST, *json_of(Manifest)),
+    Kept("run", (HEAD, CHANGES), _run, _run_read),
+    Kept("commit-record", MARKER, *json_of(Marker)),
+    Kept("lease", LEASE, *json_of(Lease)),
+    Kept("progress-record", PROGRESS, ProgressRecord.encode, progress.decode),
+    Kept("snapshot-record", SNAPSHOT, SnapshotRecord.encode, snapshot_record.decode),
+    Kept("source-offset", OFFSET, lambda o: msgspec.json.encode(o.to_json()), _offset_read),
+    Kept("exchange-row", EXCHANGED, envelope.pack, envelope.unpack),
+    Kept("diff-headers", (7, -1), _headers, _headers_read),
+    Kept("error-record", ERROR, _error, msgspec.json.decode),
+    Kept("cdcv2-json", CDCV2, *_cdcv2(cdcv2)),
+    Kept("cdcv2-avro", CDCV2, *_cdcv2(cdcv2_avro)),
+    Kept("served-meta", META, *packed_of(Meta)),
+    Kept("served-entries", SERVED, _states, _states_read),
+)
