@@ -6,7 +6,9 @@ from typing import Any
 from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.editing import Editing, remember
 from ikebana.processor.batch.flow import Flow
+from ikebana.processor.batch.gathered import MOST
 from ikebana.processor.batch.joined_batch import JoinedBatch
+from ikebana.processor.batch.joining import portions
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.stages import Stage
@@ -62,6 +64,7 @@ class Operators:
             hydrates=beside.hydrates and not self._fills,
             filling=filling,
             kept_for=kept_for,
+            budget=beside.budget,
         )
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
 
@@ -220,7 +223,9 @@ class Operators:
         arrived = self._flow.arrived(name)
         # Where nothing is retracted nothing cancels.
         cancels = any(update.diff < 0 for update in arrived)
-        self._flow.flow(name, consolidated(arrived) if cancels else arrived)
+        # What cancels need not: so it may be looked for in portions.
+        for some in portions(arrived, MOST) if cancels else [arrived]:
+            self._flow.flow(name, consolidated(some) if cancels else some)
 
 
 # What moves an operator, by its type; linear ones are passes of others.

@@ -64,6 +64,8 @@ class Chain:
             isinstance(step, Call) or (isinstance(step, Sql) and step.select is not None)
             for _, step in steps
         )
+        self.expands = any(_may_expand(step) for _, step in steps)
+        """Whether one update may come to any number of them."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -264,6 +266,12 @@ class _CallPart:
                     found.append(KeyedUpdate(new_key, new_value, moved, diff * count))
         found, large = _without_large(found, self._multiplies)
         return _PartPassed(found, errors + large)
+
+
+def _may_expand(step: AnyStep) -> bool:
+    if isinstance(step, Call):
+        return step.kind in ("flat_map", "join_function")
+    return isinstance(step, Sql) and step.flat_map is not None
 
 
 def _multiplies(step: AnyStep) -> bool:

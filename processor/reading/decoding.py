@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from ikebana.arrangements.frontier import Interval
+from ikebana.processor.linear.portions import Growing
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import takes_empty_for_null
 from ikebana.processor.reading.intake import Intake, Made
@@ -75,6 +76,7 @@ class Decoding:
         self._judged: tuple[int, int, bool] | None = None
         self._held = 0
         self._size = 0
+        self._growing = Growing()
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
@@ -89,13 +91,16 @@ class Decoding:
             if self._source.traits.kind == "updates":
                 place = self._place
                 interval = Interval(place.base, place.upper)
-                made = self._intake.updates(messages, self._where, interval, place.since)
-                yield from self._made(made)
+                for some in self._growing.portions(messages, all_at_once=not self._intake.expands):
+                    made = self._intake.updates(some, self._where, interval, place.since)
+                    yield from self._made(made, len(some))
             else:
                 yield from self._facts(*self._intake.facts(messages, self._where))
         elif self._source.is_collection:
-            times = self._place.times([message.offset for message in messages])
-            yield from self._made(self._intake.updates(messages, self._where, times, self._dating))
+            for some in self._growing.portions(messages, all_at_once=not self._intake.expands):
+                times = self._place.times([message.offset for message in some])
+                made = self._intake.updates(some, self._where, times, self._dating)
+                yield from self._made(made, len(some))
         elif self._intake.takes_as_is:
             yield from self._upserts(self._place_as_is(messages))
         else:
@@ -210,8 +215,9 @@ class Decoding:
                 assert isinstance(dated, list)
                 dated.append(time)
 
-    def _made(self, made: Made) -> Iterator[tuple[int, bytes]]:
+    def _made(self, made: Made, taken: int) -> Iterator[tuple[int, bytes]]:
         count = self._count
+        self._growing.came(taken, sum(len(updates) for _, updates in made.updates))
         self._ignored += made.ignored
         self._latecomers += made.latecomers
         self._see(made.greatest)
@@ -221,12 +227,21 @@ class Decoding:
             outputs = list(branch.outputs)
             inlets = list(branch.inlets)
             root = "" if outputs or inlets else branch.root
-            shards = [
-                Updates(outputs, [], [], [], [], root, inlets, self._counted) for _ in range(count)
-            ]
+            shards, sizes = (
+                [_updates(outputs, inlets, root, counted=self._counted) for _ in range(count)],
+                [0] * count,
+            )
             for update in updates:
                 placed = update.value if update.key is None else update.key
-                add(shards[shard_of(placed, count)], update)
+                at = shard_of(placed, count)
+                add(shards[at], update)
+                sizes[at] += len(placed) + len(update.value)
+                if len(shards[at].keys) >= _CHUNK_RECORDS or sizes[at] >= _CHUNK_BYTES:
+                    yield at, pack(shards[at])
+                    shards[at], sizes[at] = (
+                        _updates(outputs, inlets, root, counted=self._counted),
+                        0,
+                    )
             for at, shard in enumerate(shards):
                 if shard.keys:
                     yield at, pack(shard)
@@ -267,6 +282,10 @@ class Decoding:
         name, counted = self._source.name, self._counted
         order, partition = place.order, place.partition
         return Upserts(name, order, partition, times, [], [], [], counted=counted)
+
+
+def _updates(outputs: list[str], inlets: list[str], root: str, *, counted: bool) -> Updates:
+    return Updates(outputs, [], [], [], [], root, inlets, counted)
 
 
 def _copy_special(decoded: DecodedUpserts, index: int, shard: Upserts, at: int) -> int:

@@ -76,6 +76,8 @@ class Intake:
         self.takes_as_is = as_is and not alters
         """Whether the key and the value of a message are those of its upsert, undecoded."""
         self._branches = branches_in_decoding(source, physical)
+        self.expands = any(steps.expands for _, steps in self._branches)
+        """Whether a message may come to any number of updates."""
         self._appends = source.mode == "append"
         self._types = ColumnTypes(source)
         self._narrowed = projection(reading.columns or ())

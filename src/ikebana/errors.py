@@ -67,6 +67,10 @@ class RecordError(IkebanaError):
     """A record cannot be used, and the pipeline is told to stop at one."""
 
 
+class TooMuchError(IkebanaError):
+    """A batch has more to do than fits into the time that it may take."""
+
+
 class SpaceError(IkebanaError):
     """A disk is full; when there is space again, what has failed may succeed."""
 
