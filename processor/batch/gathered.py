@@ -53,6 +53,7 @@ class Gathered(Collection[KeyedUpdate]):
                 self._looked_at = len(last)
                 if len(last) >= self._most or len(last) * _mean_size(some) >= _MOST_BYTES:
                     self._write()
+                    last = self._last
 
     def __iadd__(self, updates: Iterable[KeyedUpdate]) -> Self:
         self.extend(updates)
