@@ -6,8 +6,9 @@
     python bench/load.py --cold 10000000               a start on a backlog, and nothing else
     python bench/load.py --skew                        a hot key, a hot join key, an uneven shard
 
-A broker of its own is started, and `ikebana run` as a user would run it: an upsert of orders, their
-sums by customer behind an exchange, and a join with customers; with `--plain` the upsert alone.
+A broker of its own is started, and `ikebana run` as a user would run it: an upsert of orders,
+their sums by customer behind an exchange, and a join with customers; with `--plain` the upsert
+alone.
 First its maximum is measured, for a minute of backlog.  Then records come at a share of that.
 Every few seconds all its processes are looked at: memory by kind (PSS: what processes share counts
 once), open files, threads; the lag; the size and the files of the checkpoint and of the local
@@ -217,7 +218,7 @@ def pipeline(folder: Path, name: str, args: argparse.Namespace) -> Path:
             },
             "placed": {
                 "delta_join": {"o": "order", "c": "customer"},
-                "where": ["o.customer = c.key"],
+                "where": ["o.customer = c.key::BIGINT"],
                 "select": {"amount": "o.amount", "city": "c.city"},
                 "key": "o.key",
             },

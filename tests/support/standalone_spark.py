@@ -16,6 +16,8 @@ _START_S = 120.0
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+# As the scripts set them that start workers.
+_ENVIRONMENT = {"SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextmanager
@@ -56,7 +58,7 @@ def _process(command: Sequence[str], log: Path) -> Iterator[None]:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, **_ENVIRONMENT, "SPARK_HOME": str(home)},
             cwd=log.parent,
         )
     try:
