@@ -20,13 +20,13 @@ from typing import Any
 
 from rich.console import Console
 
-from ikebana import DeltaJoin, JoinInput
+from ikebana import Column, DeltaJoin, JoinInput
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.processor.batch import dataflow, hops
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, progress
-from ikebana.processor.planning.plan import Column, Input, Linear, Output, Plan, Upsert
+from ikebana.processor.planning.plan import Input, Linear, Output, Plan, Upsert
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.rows import Upserts
 

@@ -112,7 +112,7 @@ def _pss_mib(pid: int) -> float:
 
 def on_disk(folders: Mapping[str, Path]) -> dict[str, float]:
     """The size of folders, and how many files they have."""
-    found = {}
+    found: dict[str, float] = {}
     for name, folder in folders.items():
         size = files = 0
         for root, _, names in os.walk(folder):

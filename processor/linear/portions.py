@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 AT_ONCE = 50_000
 """About so many updates come out of a portion, unless one update comes to more."""
 # How many the first portion has, when nothing is known of what they come to.
-_FIRST = 8
+_FIRST = 1
 _GROWTH = 8
 
 

@@ -2,14 +2,18 @@
 
 import pytest
 
+from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Part
 from ikebana.errors import TooMuchError
+from ikebana.processor.batch import dataflow
+from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.budget import Budget
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.rows.skew import Hot, hash_of
+from ikebana.processor.planning import progress
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
+from ikebana.processor.rows.skew import LEAST, Hot, hash_of
 from ikebana.processor.spark.failures import from_text, is_transient
 
 
@@ -90,6 +94,47 @@ def test_without_a_limit_nothing_is_refused() -> None:
     matches = half_join(arranged(2_000), lookups(b'"hot"', 200), watcher=Budget().of("priced"))
 
     assert sum(1 for _ in matches) == 400_000
+
+
+BY_KEY = DeltaJoin(
+    "both",
+    (JoinInput("a", "left"), JoinInput("b", "right")),
+    ("a.key = b.key",),
+    (("one", "a.value"), ("other", "b.value")),
+)
+PLAN = Plan(
+    "p",
+    (Input("lefts", ("l",)), Input("rights", ("r",))),
+    (Upsert("left", "lefts"), Upsert("right", "rights"), BY_KEY),
+    (Output("out", "both", "out"),),
+)
+
+
+def batch(budget: Budget, count: int) -> dataflow.Emitted:
+    """A batch in which so many rows of two inputs meet by their keys."""
+    keys = [b"%d" % at for at in range(count)]
+    rows = [
+        Upserts(name, order, 0, 5, keys, [b"1"] * count, list(range(count)))
+        for order, name in enumerate(["lefts", "rights"])
+    ]
+    intervals = {name: Interval(0, 10) for name in progress.edges(PLAN)}
+    beside = Beside(budget=budget)
+    return dataflow.advance(PLAN, MemoryStore(), rows, intervals, beside=beside)
+
+
+def test_a_batch_has_its_budget_and_tells_what_it_has_taken() -> None:
+    """Both come through the operators of a plan."""
+    told = batch(Budget(300.0), LEAST).hot
+
+    assert {(hot.kind, hot.of, hot.count) for hot in told} == {
+        ("records", "lefts", LEAST),
+        ("records", "rights", LEAST),
+    }
+    hurried = Clock()
+    budget = Budget(300.0, hurried)
+    hurried.now += 301
+    with pytest.raises(TooMuchError, match='operator "both"'):
+        batch(budget, 5)
 
 
 def test_a_start_does_not_repeat_what_cannot_end() -> None:
