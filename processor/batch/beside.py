@@ -26,7 +26,7 @@ class Beside:
 
     `owns` says whether the shard is that of a key; by default it is the only shard.  With
     `early`, inputs in `mode: diffs` may give updates of times that are not closed yet; those with
-    event time always may.  The `budget` is what the batch may take; by default it is any time.
+    event time always may.  The `budget` is what the batch may take; without one, any time.
     """
 
     early: bool = False
@@ -36,7 +36,7 @@ class Beside:
     editing: Editing | None = None
     rebuilding: Rebuilding | None = None
     owns: Callable[[bytes], bool] = _owns_all
-    budget: Budget = field(default_factory=Budget)
+    budget: Budget | None = None
 
 
 NOTHING_BESIDE = Beside()

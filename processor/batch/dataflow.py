@@ -14,6 +14,7 @@ from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
 from ikebana.processor.batch.beside import NOTHING_BESIDE, Beside
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.formatting import Formatted
 from ikebana.processor.batch.gathered import Gathered
@@ -96,12 +97,13 @@ def advance(
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
     flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding)
-    operators = Operators(plan, flow, beside)
+    budget = beside.budget or Budget()
+    operators = Operators(plan, flow, beside, budget)
     flow.take(rows)
     if editing is not None and editing.fills:
         operators.fill(editing, takes=beside.hydrates)
     _move(plan, operators, rows)
-    hot = [*skew.taken(rows), *beside.budget.hot()]
+    hot = [*skew.taken(rows), *budget.hot()]
     emitted = _emitted(plan, flow, operators, hot, fills=editing is not None and editing.fills)
     parts.release(store, beside.released)
     return emitted

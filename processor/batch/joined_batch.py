@@ -40,13 +40,13 @@ class JoinedBatch:
         hydrates: bool,
         filling: Collection[str] = (),
         kept_for: Mapping[str, Time | None] | None = None,
-        budget: Budget | None = None,
+        budget: Budget,
     ) -> None:
         """Bring joins through a batch; arrangements that are `filling` get more of its times.
 
         An edit reads, or has just read, those that are `kept_for` it: as of a time, or no more.
         """
-        self._budget = budget or Budget()
+        self._budget = budget
         self._filling = filling
         self._kept_for = kept_for or {}
         self._plan = plan

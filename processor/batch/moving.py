@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ikebana.processor.batch.beside import Beside
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.editing import Editing, remember
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.gathered import MOST
@@ -44,6 +45,7 @@ class Operators:
         plan: Plan,
         flow: Flow,
         beside: Beside,
+        budget: Budget,
     ) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
         self.hydrated: list[str] = []
@@ -64,7 +66,7 @@ class Operators:
             hydrates=beside.hydrates and not self._fills,
             filling=filling,
             kept_for=kept_for,
-            budget=beside.budget,
+            budget=budget,
         )
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
 

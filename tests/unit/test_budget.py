@@ -7,7 +7,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Part
 from ikebana.errors import TooMuchError
 from ikebana.processor.batch import dataflow
-from ikebana.processor.batch.beside import Beside
+from ikebana.processor.batch.beside import NOTHING_BESIDE, Beside
 from ikebana.processor.batch.budget import Budget
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
@@ -110,7 +110,7 @@ PLAN = Plan(
 )
 
 
-def batch(budget: Budget, count: int) -> dataflow.Emitted:
+def batch(budget: Budget | None, count: int) -> dataflow.Emitted:
     """A batch in which so many rows of two inputs meet by their keys."""
     keys = [b"%d" % at for at in range(count)]
     rows = [
@@ -135,6 +135,12 @@ def test_a_batch_has_its_budget_and_tells_what_it_has_taken() -> None:
     hurried.now += 301
     with pytest.raises(TooMuchError, match='operator "both"'):
         batch(budget, 5)
+
+
+def test_batches_without_a_budget_do_not_share_one() -> None:
+    """What one has met is not told of the next, nor kept for ever: each batch makes its own."""
+    assert NOTHING_BESIDE.budget is None
+    assert batch(None, 5).hot == []
 
 
 def test_a_start_does_not_repeat_what_cannot_end() -> None:
