@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.rows.skew import LEAST, Hot
+from ikebana.processor.rows.skew import Hot
 from ikebana.processor.watching.metrics import HOT_KEY_SHARE, JOIN_KEY_MATCHES, Sample
 
 SHARE = 0.2
@@ -93,7 +93,7 @@ def _told(batch: int, hot: Hot) -> Warned | None:
             f"{batch}: its results are as many, and all come from one shard"
         )
         return Warned(words, {**fields, "matches": hot.most})
-    if hot.most < LEAST or share(hot) <= SHARE:
+    if not hot.hash or share(hot) <= SHARE:
         return None
     words = (
         f"the key with the hash {hot.hash} has {share(hot):.0%} of the {hot.count:,} records of "
