@@ -47,6 +47,7 @@ from ikebana.processor.rows.placing import shard_of
 _CONSOLE = Console(width=120)
 _START_S = 300.0
 _DRAIN_S = 900.0
+_BATCH_S = 360.0
 CUSTOMERS = 1_000
 
 Key = Callable[[random.Random], int]
@@ -267,10 +268,10 @@ class Running:
         return time.monotonic() - begun
 
     def stop(self) -> int:
-        """Ask it to end."""
+        """Ask it to end, which it does after the batch that it is in."""
         if self.watched.process.poll() is None:
             self.watched.process.terminate()
-        return self.watched.wait(120).returncode
+        return self.watched.wait(_BATCH_S).returncode
 
     def text(self) -> str:
         """What it has printed."""
