@@ -29,6 +29,7 @@ from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Input, Linear, Output, Plan, Upsert
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.rows import Upserts
+from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=110)
 
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="one case, in this process")
     args = parser.parse_args()
     if args.alone:
+        settle()
         print(json.dumps(case(args.what, args)))
         return
     lines = ["| case | updates | results | CPU s | us a result | MiB above the start |"]

@@ -222,11 +222,10 @@ class Operators:
     def _join(self, operator: Join, _: Chunks) -> None:
         """Emit the results of all paths up to their common frontier."""
         name = operator.name
-        arrived = self._flow.arrived(name)
-        # Where nothing is retracted nothing cancels.
-        cancels = any(update.diff < 0 for update in arrived)
         # What cancels need not: so it may be looked for in portions.
-        for some in portions(arrived, MOST) if cancels else [arrived]:
+        for some in portions(self._flow.arrived(name), MOST):
+            # Where nothing is retracted nothing cancels.
+            cancels = any(update.diff < 0 for update in some)
             self._flow.flow(name, consolidated(some) if cancels else some)
 
 
