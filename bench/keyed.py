@@ -62,18 +62,18 @@ class Batches:
         self.costs: list[dict[str, float]] = []
         self._files = Folder.at(str(folder), "shards", "0000")
         self._local = LocalDatabases(folder / "local", "bench")
-        self._manifest = Manifest("bench", 0)
+        self.manifest = Manifest("bench", 0)
         self._batch = 0
 
     def run(self, kernel: Callable[[Store], int]) -> int:
         """One batch; what the kernel returns."""
         marks = [time.process_time()]
-        with opened(self._files, self._local, self._manifest) as shard:
+        with opened(self._files, self._local, self.manifest) as shard:
             marks.append(time.process_time())
             found = shard.attempt(kernel)
             marks.append(time.process_time())
             shard.clean(self._batch, _RETAINED)
-            self._manifest = shard.commit(self._batch, _RETAINED)
+            self.manifest = shard.commit(self._batch, _RETAINED)
             marks.append(time.process_time())
         marks.append(time.process_time())
         self._batch += 1

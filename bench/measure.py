@@ -27,8 +27,13 @@ class Watched:
     """A command and all that it starts, sampled until it ends."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        environ: Mapping[str, str] | None = None,
+        every_s: float = _SAMPLE_S,
     ) -> None:
+        self._every_s = every_s
         self._log = log.open("wb")
         self.process = subprocess.Popen(
             command,
@@ -55,7 +60,7 @@ class Watched:
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            for process in self._processes():
+            for process in self.processes():
                 process.kill()
             self.process.wait()
         wall = time.monotonic() - self._begun
@@ -71,7 +76,7 @@ class Watched:
         while True:
             last = self._ended.is_set()
             rss = 0
-            for process in self._processes():
+            for process in self.processes():
                 try:
                     with process.oneshot():
                         times, name = process.cpu_times(), process.name()
@@ -86,9 +91,10 @@ class Watched:
             self._peak = max(self._peak, rss / 2**20)
             if last:
                 return
-            self._ended.wait(_SAMPLE_S)
+            self._ended.wait(self._every_s)
 
-    def _processes(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
+        """Every process of the command that runs now."""
         every: list[tuple[psutil.Process, int, int]] = []
         for process in psutil.process_iter():
             try:

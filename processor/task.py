@@ -29,6 +29,7 @@ from ikebana.arrangements.shard import opened
 from ikebana.codecs.progress import pack_times
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.beside import Beside
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.dataflow import Emitted, advance
 from ikebana.processor.batch.editing import Editing, output_intervals
 from ikebana.processor.batch.fill_progress import fill_progress
@@ -81,6 +82,8 @@ class Request:
     tick: Tick
     records: Sequence[Records]
     manifest: Manifest
+    size: int
+    """The size of the packed rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
 
 def request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Request:
     """Unpack what a shard is asked to do; `state` is the manifest in Spark's state row."""
-    return Request(shard, *unpacked(rows), _committed(job, shard, state))
+    tick, records, size = unpacked(rows)
+    return Request(shard, tick, records, _committed(job, shard, state), size)
 
 
 def begun(job: Job, asked: Request) -> tuple[TransactionalProducer, Adopt | Compute]:
@@ -160,7 +164,7 @@ def computed(
 ) -> Marker:
     """Compute a batch, and commit it."""
     done = compute(job, asked.tick, found.manifest, asked.records, place)
-    return _send(job, producer, done)
+    return _send(job, producer, done, asked.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,7 @@ def compute(
                     editing=_editing(job, tick),
                     rebuilding=tick.rebuilding,
                     owns=owner_of(manifest.shard, len(job.labels)),
+                    budget=Budget(job.max_batch_s),
                 ),
             )
         )
@@ -228,7 +233,7 @@ def _editing(job: Job, tick: Tick) -> Editing | None:
     )
 
 
-def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Marker:
+def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: int) -> Marker:
     """Commit the updates of a batch and its marker in one transaction."""
     plan, emitted = job.plan, computed.emitted
     batch, shard = computed.tick.batch, computed.manifest.shard
@@ -245,28 +250,20 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed) -> Mark
             loopback.produce(sender, plan.loopback_topic, target, pack(row))
         # What is not known yet is how long the commit takes.
         computed.watch.lap("send")
-        marker = _marker(job, computed, counts)
+        marker = _marker(job, computed, counts, size)
         markers.produce_marker(sender, plan.markers_topic, marker)
         faults.point("before_commit", batch, shard)
     faults.point("after_commit", batch, shard)
     return marker
 
 
-def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
+def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> Marker:
     tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
     rebuilding = tick.rebuilding
     outputs = standing(
         output_intervals(job.plan, tick.interval_of(), _editing(job, tick)), rebuilding
     )
     times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
-    # What is written in portions is published with the batch that closes it.
-    counts = {
-        name: 0 if name in tick.writes else count + emitted.written_before.get(name, 0)
-        for name, count in counts.items()
-    }
-    if rebuilding is not None and rebuilding.ends and manifest.shard == 0:
-        # The lost checkpoint had written these, and no progress has counted them.
-        counts = {name: count + rebuilding.unclosed.get(name, 0) for name, count in counts.items()}
     return Marker(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
@@ -279,7 +276,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
         plan=tick.plan,
         records=computed.records,
         behind=tick.behind,
-        counts=counts,
+        counts=_closed(computed, counts),
         manifest=manifest,
         counted=dict(emitted.counted),
         times={name: packed for name, packed in times.items() if packed},
@@ -289,6 +286,8 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
         hydrated=emitted.hydrated,
         waiting=emitted.waiting,
         noted=list(emitted.noted),
+        size=size,
+        hot=list(emitted.hot),
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
         filling=fill_progress(
             job.edit,
@@ -303,6 +302,24 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int]) -> Marker:
     )
 
 
+def _closed(computed: Computed, counts: Mapping[str, int]) -> dict[str, int]:
+    """Say how many updates of each output the batch closes, of those written now and before."""
+    tick, before, rebuilding = (
+        computed.tick,
+        computed.emitted.written_before,
+        computed.tick.rebuilding,
+    )
+    # What is written in portions is published with the batch that closes it.
+    closed = {
+        name: 0 if name in tick.writes else count + before.get(name, 0)
+        for name, count in counts.items()
+    }
+    if rebuilding is not None and rebuilding.ends and computed.manifest.shard == 0:
+        # The lost checkpoint had written these, and no progress has counted them.
+        return {name: count + rebuilding.unclosed.get(name, 0) for name, count in closed.items()}
+    return closed
+
+
 def encode_state(manifest: Manifest) -> bytes:
     """A manifest as Spark's state row holds it."""
     return msgspec.json.encode(manifest)
@@ -313,11 +330,13 @@ def decode_state(state: bytes) -> Manifest:
     return msgspec.json.decode(state, type=Manifest)
 
 
-def unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records]]:
-    """The tick of a batch, and its records for one shard."""
+def unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records], int]:
+    """The tick of a batch, its records for one shard, and their size as packed rows."""
     ticks: list[Tick] = []
     records: list[Records] = []
+    size = 0
     for row in rows:
+        size += len(row)
         chunk = unpack(row)
         if isinstance(chunk, Tick):
             ticks.append(chunk)
@@ -325,7 +344,7 @@ def unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records]]:
             records.append(chunk)
     # Whatever came without its tick is a part of the batch: it must not be committed.
     assert len(ticks) == 1, f"a shard got {len(ticks)} ticks in one batch"
-    return ticks[0], records
+    return ticks[0], records, size
 
 
 def _committed(job: Job, shard: int, state: bytes | None) -> Manifest:

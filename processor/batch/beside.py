@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ikebana.arrangements.frontier import Time
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.editing import Editing
 from ikebana.processor.rows.rebuilding import Rebuilding
 
@@ -25,7 +26,7 @@ class Beside:
 
     `owns` says whether the shard is that of a key; by default it is the only shard.  With
     `early`, inputs in `mode: diffs` may give updates of times that are not closed yet; those with
-    event time always may.
+    event time always may.  The `budget` is what the batch may take; without one, any time.
     """
 
     early: bool = False
@@ -35,6 +36,7 @@ class Beside:
     editing: Editing | None = None
     rebuilding: Rebuilding | None = None
     owns: Callable[[bytes], bool] = _owns_all
+    budget: Budget | None = None
 
 
 NOTHING_BESIDE = Beside()

@@ -14,14 +14,17 @@ from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
 from ikebana.processor.batch.beside import NOTHING_BESIDE, Beside
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.formatting import Formatted
+from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.batch.held import IN, held_targets
 from ikebana.processor.batch.moving import Operators
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
+from ikebana.processor.rows import skew
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.noted import MOST, Noted, errors_noted, merged
 from ikebana.processor.rows.rows import (
@@ -31,6 +34,7 @@ from ikebana.processor.rows.rows import (
     Truncate,
     Upserts,
 )
+from ikebana.processor.rows.skew import Hot
 from ikebana.processor.timing.edit_steps import FILLED
 
 # Rows as they reach a shard.
@@ -53,13 +57,14 @@ class Emitted:
     until their times are closed.  `noted` are the last records that were late, have drifted or
     made errors.  With an edit that fills, `filled` says how far that is: of how
     many parts of the state the shard is done, and how many keys the batch went through.
+    `hot` are the keys that have much of what the batch has taken.
     `large` are the outputs with more at the edit's time than a batch should write, and
     `written_before` says how much of those that this batch closes earlier ones have written.
     """
 
-    updates: dict[str, list[KeyedUpdate]]
+    updates: Mapping[str, Gathered]
     messages: dict[str, Formatted]
-    hops: dict[str, list[KeyedUpdate]]
+    hops: Mapping[str, Gathered]
     counted: Counter[str]
     seen: list[Seen]
     facts: dict[str, dict[int, int]]
@@ -69,6 +74,7 @@ class Emitted:
     noted: Sequence[Noted] = ()
     large: Sequence[str] = ()
     written_before: Mapping[str, int] = field(default_factory=dict)
+    hot: Sequence[Hot] = ()
 
 
 def advance(
@@ -91,17 +97,21 @@ def advance(
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
     flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding)
-    operators = Operators(plan, flow, beside)
+    budget = beside.budget or Budget()
+    operators = Operators(plan, flow, beside, budget)
     flow.take(rows)
     if editing is not None and editing.fills:
         operators.fill(editing, takes=beside.hydrates)
     _move(plan, operators, rows)
-    emitted = _emitted(plan, flow, operators, fills=editing is not None and editing.fills)
+    hot = [*skew.taken(rows), *budget.hot()]
+    emitted = _emitted(plan, flow, operators, hot, fills=editing is not None and editing.fills)
     parts.release(store, beside.released)
     return emitted
 
 
-def _emitted(plan: Plan, flow: Flow, operators: Operators, *, fills: bool) -> Emitted:
+def _emitted(
+    plan: Plan, flow: Flow, operators: Operators, hot: Sequence[Hot], *, fills: bool
+) -> Emitted:
     """Release what is due, and write it in the outputs' formats; errors last, as all make some."""
     flow.release()
     messages = flow.formatted()
@@ -121,6 +131,7 @@ def _emitted(plan: Plan, flow: Flow, operators: Operators, *, fills: bool) -> Em
         # While an edit fills, more may come to its outputs.
         flow.large() if not fills or FILLED in operators.hydrated else (),
         flow.written_before(),
+        hot,
     )
 
 
@@ -136,7 +147,7 @@ def _move(plan: Plan, operators: Operators, rows: Rows) -> None:
 
 
 def _settle_errors(
-    plan: Plan, emitted: dict[str, list[KeyedUpdate]], counted: Counter[str]
+    plan: Plan, emitted: Mapping[str, Gathered], counted: Counter[str]
 ) -> list[Noted]:
     """Do with errors what the plan says, and note the last new ones."""
     errors = emitted[ERRORS]

@@ -16,7 +16,7 @@ portion.  Results of different data cancel in the hold of the output, which keep
 all portions are done.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -309,7 +309,7 @@ class _Filler:
                 self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))
 
 
-def shown_at(updates: Sequence[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
+def shown_at(updates: Collection[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
     """Move updates before `time` to `time`, for an output whose earlier times are closed."""
     moved = [update if update.time >= time else update._replace(time=time) for update in updates]
     return consolidated(moved)

@@ -11,7 +11,7 @@ which candidate has them.
 
 import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
@@ -63,7 +63,7 @@ class Extending:
             tuple[tuple[str, ...], tuple[tuple[str, str], ...], str, bool], Maker
         ] = {}
 
-    def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+    def apply(self, rows: Iterable[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
         """Apply the stage to rows, and yield the output."""
         steps = {"count": self._count, "propose": self._propose, "validate": self._validate}
         for some in portions(rows):

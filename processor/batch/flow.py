@@ -1,7 +1,7 @@
 """The updates of a micro-batch on their way: to outputs, to operators by key, to other shards."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
@@ -13,6 +13,7 @@ from ikebana.processor.batch.editing import (
     shown_at,
 )
 from ikebana.processor.batch.formatting import Formatted, formatted
+from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.batch.held import IN, OUT, Target, far_inlets, far_targets
 from ikebana.processor.batch.joins_before import is_of_before
 from ikebana.processor.batch.rebuilt import rebuilt, standing
@@ -20,6 +21,7 @@ from ikebana.processor.batch.waiting import waiting
 from ikebana.processor.batch.written_ahead import WrittenAhead
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import hold
+from ikebana.processor.linear.portions import in_portions
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
@@ -56,9 +58,9 @@ class Flow:
         editing: Editing | None = None,
         rebuilding: Rebuilding | None = None,
     ) -> None:
-        self.emitted: dict[str, list[KeyedUpdate]] = {o.name: [] for o in plan.published}
-        self.arriving: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
-        self.hops: dict[str, list[KeyedUpdate]] = {}
+        self.emitted = {output.name: Gathered() for output in plan.published}
+        self.arriving: defaultdict[str, Gathered] = defaultdict(Gathered)
+        self.hops: defaultdict[str, Gathered] = defaultdict(Gathered)
         self.counted: Counter[str] = Counter()
         self.noted: list[Noted] = []
         self.seen: list[Seen] = []
@@ -113,11 +115,11 @@ class Flow:
 
     def send(self, name: str, updates: Iterable[KeyedUpdate]) -> None:
         """Send updates to an operator in the shards of other keys."""
-        self.hops.setdefault(name, []).extend(updates)
+        self.hops[name] += updates
 
-    def arrived(self, name: str, upper: Time | None = None) -> list[KeyedUpdate]:
+    def arrived(self, name: str, upper: Time | None = None) -> Collection[KeyedUpdate]:
         """The updates that have come to an operator, of times that it may be moved through."""
-        arriving = self.arriving.pop(name, [])
+        arriving = self.arriving.pop(name, Gathered())
         if (IN, name) not in self._held:
             return arriving
         part = self.part(parts.HOLD_IN, name)
@@ -135,7 +137,7 @@ class Flow:
         """
         later = [
             update if update.time >= time else update._replace(time=time)
-            for update in self.arriving.pop(name, [])
+            for update in self.arriving.pop(name, ())
             if begins or update.time >= time
         ]
         if later:
@@ -161,7 +163,7 @@ class Flow:
         for output in self._plan.outputs:
             if not output.traits.as_updates:
                 part = self.part(parts.SHOWN, output.name)
-                found = formatted(self._plan, output, self.emitted[output.name], part)
+                found = formatted(self._plan, output, [*self.emitted[output.name]], part)
                 messages[output.name] = found
                 self.emitted[ERRORS] += found.errors
         return messages
@@ -201,7 +203,7 @@ class Flow:
         upper = self._outputs[name].upper
         if (of := self._rebuilding) is not None:
             passed = self._passed[name].upper
-            self.emitted[name] = rebuilt(part, self.emitted[name], of, lower, passed)
+            self.emitted[name] = Gathered(rebuilt(part, self.emitted[name], of, lower, passed))
             return
         since, writes = None, self._editing is not None and name in self._editing.writes
         if self._editing is not None and name in self._editing.shown:
@@ -210,7 +212,7 @@ class Flow:
             # Those of records that are read again may be of times that are closed.
             since = max(lower, since or 0)
         if since is not None:
-            self.emitted[name] = shown_at(self.emitted[name], since)
+            self.emitted[name] = Gathered(shown_at(self.emitted[name], since))
         elif (
             not writes
             and (OUT, name) not in self._held
@@ -224,25 +226,25 @@ class Flow:
         if writes and self._ahead is not None:
             assert not released, f'"{name}" gets updates of times that are closed'
             released = self._ahead.portion(name, part)
-        self.emitted[name] = released
+        self.emitted[name] = Gathered(released)
 
     def part(self, kind: str, name: str) -> Part:
         """The part of the store of an operator or an output."""
         return parts.operator_part(self.store, kind + name)
 
-    def flow(self, root: str, updates: Sequence[KeyedUpdate]) -> None:
+    def flow(self, root: str, updates: Collection[KeyedUpdate]) -> None:
         """Send updates of a root through its branches."""
         editing = self._editing
         if editing is not None and editing.fills and root in editing.edit.moving:
             self.of_moving.setdefault(root, []).extend(updates)
         for branch in self._physical.branches[root]:
             steps = planner.chain_of(self._plan, branch, self._physical)
-            passed = steps.apply(updates, branch.silent)
-            self.emitted[ERRORS] += passed.errors
-            made = keyed(passed.updates) if branch.inlets else passed.updates
-            self._deliver(branch.outputs, branch.inlets, made)
-            for name in branch.hops:
-                self.send(name, passed.updates)
+            for passed in in_portions(steps, updates, branch.silent):
+                self.emitted[ERRORS] += passed.errors
+                made = keyed(passed.updates) if branch.inlets else passed.updates
+                self._deliver(branch.outputs, branch.inlets, made)
+                for name in branch.hops:
+                    self.send(name, passed.updates)
 
     def _deliver(
         self, outputs: Iterable[str], inlets: Iterable[str], updates: Sequence[KeyedUpdate]

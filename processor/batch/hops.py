@@ -5,23 +5,24 @@ shard, as packed rows that the source hands on without decoding.  A shard writes
 transaction of its batch, so they exist if and only if the batch is committed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Updates, add, keyed
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates, add
 
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 1 << 20
 
 
 def chunks(
-    hops: Mapping[str, Sequence[KeyedUpdate]], shards: int
+    hops: Mapping[str, Collection[KeyedUpdate]], shards: int
 ) -> Iterator[tuple[int, Updates]]:
     """The updates to each operator as rows for the shards of their keys."""
     for name, updates in hops.items():
         rows = [_row(name) for _ in range(shards)]
         sizes = [0] * shards
-        for update in keyed(updates):
+        for given in updates:
+            update = given if given.key is not None else given._replace(key=NO_KEY)
             key = update.key
             assert key is not None
             at = shard_of(key, shards)

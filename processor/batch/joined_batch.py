@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.batch import hydrating
+from ikebana.processor.batch.budget import Budget, JoinBudget
 from ikebana.processor.batch.extending import extending
 from ikebana.processor.batch.joining import Portion, looking
 from ikebana.processor.joins.query import AsOfJoin
@@ -39,11 +40,13 @@ class JoinedBatch:
         hydrates: bool,
         filling: Collection[str] = (),
         kept_for: Mapping[str, Time | None] | None = None,
+        budget: Budget,
     ) -> None:
         """Bring joins through a batch; arrangements that are `filling` get more of its times.
 
         An edit reads, or has just read, those that are `kept_for` it: as of a time, or no more.
         """
+        self._budget = budget
         self._filling = filling
         self._kept_for = kept_for or {}
         self._plan = plan
@@ -65,22 +68,26 @@ class JoinedBatch:
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
 
-    def arrange(self, name: str, part: Part, updates: Sequence[KeyedUpdate]) -> None:
+    def arrange(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
         """Bring an arrangement up to date."""
         since = self._kept_from(name, self._lowers)
         arrangement = Arrangement(part, self._intervals[name], since)
         arrangement.update(updates)
         self._arrangements[name] = arrangement
 
-    def run(self, stage: Stage, store: Store, rows: Sequence[KeyedUpdate]) -> Iterator[Portion]:
-        """Apply a stage to rows; `store` has the matches that it remembers."""
+    def run(self, stage: Stage, store: Store, rows: Collection[KeyedUpdate]) -> Iterator[Portion]:
+        """Apply a stage to rows; `store` has the matches that it remembers.
+
+        Raises: TooMuchError, if a batch cannot end in its time.
+        """
         if not rows:
             return
-        arranged = self._arrangements[stage.looks_up]
+        arranged, budget = self._arrangements[stage.looks_up], self._budget.of(stage.join)
         if stage.role == "lookup" and (compiled := looking(self._plan, stage)).is_locked:
-            yield from compiled.apply_locked(store, rows, self._intervals[stage.name], arranged)
+            interval = self._intervals[stage.name]
+            yield from compiled.apply_locked(store, [*rows], interval, arranged, budget)
         else:
-            yield from applied(self._plan, stage, rows, arranged)
+            yield from applied(self._plan, stage, rows, arranged, budget)
 
     def hydrates(self, stage: Stage) -> bool:
         """Whether a stage gets data from before its join began."""
@@ -127,12 +134,13 @@ class JoinedBatch:
 def applied(
     plan: Plan,
     stage: Stage,
-    rows: Sequence[KeyedUpdate],
+    rows: Collection[KeyedUpdate],
     arranged: Arrangement | UpsertArrangement,
+    budget: JoinBudget | None = None,
 ) -> Iterator[Portion]:
-    """Apply a stage that remembers nothing to rows."""
+    """Apply a stage that remembers nothing to rows; without a budget it may take any time."""
     if stage.role == "lookup":
-        return looking(plan, stage).apply(rows, arranged)
+        return looking(plan, stage).apply(rows, arranged, budget or Budget().of(stage.join))
     return extending(plan, stage).apply(rows, arranged)
 
 

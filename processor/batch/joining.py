@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
+from ikebana.processor.batch.budget import JoinBudget
 from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.paths import Planned
@@ -84,32 +85,45 @@ class Looking:
             types, sources, where, select, key, last=last, whose=shown(join.join.name)
         )
 
-    def apply(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
-        """Look rows up, and yield the output."""
+    def apply(
+        self, rows: Iterable[KeyedUpdate], arranged: Arranged, budget: JoinBudget
+    ) -> Iterator[Portion]:
+        """Look rows up, and yield the output.
+
+        Raises: TooMuchError, if a batch cannot end in its time.
+        """
         errors: list[KeyedUpdate] = []
         for some in portions(rows):
             matches: Iterable[Match]
             if self._test is None:
                 asking = lookups(((row.value, row) for row in some), sees_equal=self._sees_equal)
-                matches = half_join(arranged, asking, outer=self._outer)
+                matches = half_join(arranged, asking, outer=self._outer, watcher=budget)
             else:
-                met = half_join(arranged, lookups(enumerate(some), sees_equal=self._sees_equal))
+                asking = lookups(enumerate(some), sees_equal=self._sees_equal)
+                met = half_join(arranged, asking, watcher=budget)
                 settled = self._settled(some, met, errors)
                 matches = (each._replace(payload=some[each.payload].value) for each in settled)
             for portion in portions(matches):
                 yield self._made(portion)
+                budget.spend()
         if errors:
             yield Portion(self.next, [], errors)
 
     def apply_locked(
-        self, store: Store, rows: Sequence[KeyedUpdate], interval: Interval, arranged: Arranged
+        self,
+        store: Store,
+        rows: Sequence[KeyedUpdate],
+        interval: Interval,
+        arranged: Arranged,
+        budget: JoinBudget,
     ) -> Iterator[Portion]:
         """Like `apply`, where retractions retract the matches of their insertions."""
 
         def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
             for some in portions(asking):
                 left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
-                met = half_join(arranged, lookups(enumerate(left), sees_equal=self._sees_equal))
+                looking = lookups(enumerate(left), sees_equal=self._sees_equal)
+                met = half_join(arranged, looking, watcher=budget)
                 for match in self._settled(left, met, None):
                     if fits(match):
                         yield match._replace(payload=some[match.payload].payload)
@@ -254,8 +268,8 @@ def fits(of: Match | KeyedUpdate) -> bool:
     return -LARGEST <= of.diff <= LARGEST
 
 
-def portions(of: Iterable[Item]) -> Iterator[list[Item]]:
+def portions(of: Iterable[Item], most: int = _AT_ONCE) -> Iterator[list[Item]]:
     """The items in lists of at most this size."""
     rest = iter(of)
-    while some := list(islice(rest, _AT_ONCE)):
+    while some := list(islice(rest, most)):
         yield some

@@ -13,7 +13,7 @@ A join that has begun at t itself has shown nothing yet: all of its results have
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Store
@@ -30,7 +30,7 @@ from ikebana.processor.rows.rows import KeyedUpdate
 # Names of operators have no space.
 _MARK = "before "
 
-Arriving = Mapping[str, Sequence[KeyedUpdate]]
+Arriving = Mapping[str, Collection[KeyedUpdate]]
 
 
 def is_of_before(target: str) -> bool:

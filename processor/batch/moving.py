@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ikebana.processor.batch.beside import Beside
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.editing import Editing, remember
 from ikebana.processor.batch.flow import Flow
+from ikebana.processor.batch.gathered import MOST
 from ikebana.processor.batch.joined_batch import JoinedBatch
+from ikebana.processor.batch.joining import portions
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.stages import Stage
@@ -42,6 +45,7 @@ class Operators:
         plan: Plan,
         flow: Flow,
         beside: Beside,
+        budget: Budget,
     ) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
         self.hydrated: list[str] = []
@@ -62,6 +66,7 @@ class Operators:
             hydrates=beside.hydrates and not self._fills,
             filling=filling,
             kept_for=kept_for,
+            budget=budget,
         )
         self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
 
@@ -217,10 +222,11 @@ class Operators:
     def _join(self, operator: Join, _: Chunks) -> None:
         """Emit the results of all paths up to their common frontier."""
         name = operator.name
-        arrived = self._flow.arrived(name)
-        # Where nothing is retracted nothing cancels.
-        cancels = any(update.diff < 0 for update in arrived)
-        self._flow.flow(name, consolidated(arrived) if cancels else arrived)
+        # What cancels need not: so it may be looked for in portions.
+        for some in portions(self._flow.arrived(name), MOST):
+            # Where nothing is retracted nothing cancels.
+            cancels = any(update.diff < 0 for update in some)
+            self._flow.flow(name, consolidated(some) if cancels else some)
 
 
 # What moves an operator, by its type; linear ones are passes of others.

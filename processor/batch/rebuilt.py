@@ -5,7 +5,7 @@ plan makes, and minus what the output's own topic has.  Both count at one time, 
 the same cancels there.  The last batch writes what is left at its last time, as the difference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part
@@ -33,7 +33,7 @@ def standing_outputs(plan: Plan, of: Rebuilding | None) -> list[str]:
 
 
 def rebuilt(
-    part: Part, updates: Sequence[KeyedUpdate], of: Rebuilding, stand: Time, passed: Time
+    part: Part, updates: Collection[KeyedUpdate], of: Rebuilding, stand: Time, passed: Time
 ) -> list[KeyedUpdate]:
     """Add updates to the hold of an output, and release the difference in the last batch.
 

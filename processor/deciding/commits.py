@@ -15,6 +15,7 @@ from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.noted import Noted
 from ikebana.processor.rows.rows import Seen
+from ikebana.processor.rows.skew import Hot
 
 NEWER_GOES_ON = "Do not restart this instance: the newer one goes on."
 """The remedy for an instance that another one has replaced."""
@@ -61,6 +62,8 @@ class Marker(msgspec.Struct, frozen=True):
     * `hydrated`: new joins that have all rows of this shard from before they began.
     * `waiting`: the number of updates held for later times, as `batch.waiting` counts them.
     * `noted`: some of the records that were late, have drifted or made errors.
+    * `size`: the number of bytes of the packed rows that the shard got, its tick included.
+    * `hot`: what the shard has taken of inputs, and the keys that much of it had, by their hashes.
     * `filling`: the progress in an edit of the plan, if one is being filled.
     * `large`: the outputs with more at the time of an edit than a batch should write; `writes`:
       those of which a portion was written, which is not in `counts`, and is not published yet.
@@ -91,6 +94,8 @@ class Marker(msgspec.Struct, frozen=True):
     waiting: int = 0
     filling: FillProgress | None = None
     noted: list[Noted] = []
+    size: int = 0
+    hot: list[Hot] = []
     large: list[str] = []
     writes: list[str] = []
 

@@ -56,6 +56,11 @@ def info(message: str, **fields: object) -> None:
     _OWN.info(message, extra={"fields": fields})
 
 
+def warning(message: str, **fields: object) -> None:
+    """Log a warning, with additional fields."""
+    _OWN.warning(message, extra={"fields": fields})
+
+
 def note(message: str) -> None:
     """Report what a command does, as text or as JSON."""
     if wanted():

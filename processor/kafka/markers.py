@@ -73,6 +73,12 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
     ]
 
 
+def size_of(reader: Reader, topic: str, shards: int, batch: int) -> int:
+    """Read how many bytes the shards got in a batch, if it is the last one of theirs."""
+    told = last_markers(reader, topic, shards)
+    return sum(marker.size for marker in told if marker.batch == batch)
+
+
 def last_lease(reader: Reader, topic: str, end: int | None = None) -> Lease | None:
     """Read the last committed lease; `end` is that of `last_record`."""
     return last_record(reader, topic, 0, Lease, end)

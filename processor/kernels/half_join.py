@@ -14,7 +14,7 @@ Source of the method: `half_join` of differential dataflow's `dogsdogsdogs`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +22,8 @@ from ikebana.processor.kernels.history import Counts, count_before
 
 # Lookups are answered together, for a store answers many keys faster than one by one.
 _AT_ONCE = 5_000
+# What a key's lookups are to give is told if there are so many of them.
+_MANY = 100
 
 
 class LookupRow(NamedTuple):
@@ -65,12 +67,29 @@ class Arranged(Protocol):
         ...
 
 
+class Watcher(Protocol):
+    """Is told how much the keys of lookups meet, and may raise what ends them."""
+
+    def expect(self, key: bytes, results: int) -> None:
+        """Handle a key that is about to give about so many results."""
+        ...
+
+    def met(self, key: bytes, matches: int) -> None:
+        """Handle a key that has met so many data, counted for each of its lookups."""
+        ...
+
+
 def half_join(
-    arranged: Arranged, lookups: Iterable[LookupRow], *, outer: bool = False
+    arranged: Arranged,
+    lookups: Iterable[LookupRow],
+    *,
+    outer: bool = False,
+    watcher: Watcher | None = None,
 ) -> Iterator[Match]:
     """Yield the matches of lookups; with `outer`, also one with None for each without a match.
 
-    They come in the order of keys and of their data, not of the lookups.
+    They come in the order of keys and of their data, not of the lookups.  A `watcher` is told of
+    keys with many lookups before these are answered, and of every key after that.
     """
     since, upper = arranged.since, arranged.upper
     pending = iter(lookups)
@@ -85,27 +104,40 @@ def half_join(
         for key, group in zip(keys, arranged.groups(keys), strict=True):
             own = by_key[key]
             if len(own) > 1:
-                yield from _matches_of_many(own, group, upper, outer=outer)
-                continue
-            _, payload, time, diff, sees_equal = own[0]
-            unmatched = outer
-            for datum, counts in group:
-                count = counts[0] if len(counts) == 1 else count_before(counts, time + sees_equal)
-                if count:
-                    unmatched = False
-                    yield Match(payload, datum, time, diff * count)
-            if unmatched:
-                yield Match(payload, None, time, diff)
+                if watcher is not None and len(own) >= _MANY:
+                    watcher.expect(key, len(own) * arranged.sizes([key])[0])
+                met = yield from _matches_of_many(own, group, upper, outer=outer)
+            else:
+                met = yield from _matches_of_one(own[0], group, outer=outer)
+            if watcher is not None:
+                watcher.met(key, met)
+
+
+def _matches_of_one(
+    own: LookupRow, group: Iterable[tuple[bytes, Counts]], *, outer: bool
+) -> Generator[Match, None, int]:
+    """Read a group for the only lookup of its key; return how many data it has met."""
+    _, payload, time, diff, sees_equal = own
+    met = 0
+    for datum, counts in group:
+        count = counts[0] if len(counts) == 1 else count_before(counts, time + sees_equal)
+        if count:
+            met += 1
+            yield Match(payload, datum, time, diff * count)
+    if outer and not met:
+        yield Match(payload, None, time, diff)
+    return met
 
 
 def _matches_of_many(
     own: list[LookupRow], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
-) -> Iterator[Match]:
-    """Read a group once for all lookups of its key.
+) -> Generator[Match, None, int]:
+    """Read a group once for all lookups of its key; return how many data these have met.
 
     What a datum's count is between two of its changes is so for all lookups between them:
     a key that changes often is not searched through for each of them.
     """
+    met = 0
     own.sort(key=_seen_before)
     bounds = list(map(_seen_before, own))
     unmatched = set(range(len(own))) if outer else None
@@ -115,6 +147,7 @@ def _matches_of_many(
         for changed, change in (*zip(counts[1::2], counts[2::2], strict=True), (upper, 0)):
             end = bisect_right(bounds, changed)
             if count and start < end:
+                met += end - start
                 for _, payload, time, diff, _ in own[start:end]:
                     yield Match(payload, datum, time, diff * count)
                 if unmatched:
@@ -122,6 +155,7 @@ def _matches_of_many(
             start, count = end, count + change
     for at in sorted(unmatched or ()):
         yield Match(own[at].payload, None, own[at].time, own[at].diff)
+    return met
 
 
 def _seen_before(lookup: LookupRow) -> int:

@@ -8,7 +8,7 @@ released as several updates.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from itertools import islice
 
@@ -31,7 +31,7 @@ _time = operator.attrgetter("time")
 _LEAST = b"l"
 
 
-def step(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
+def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
     """Release the updates before `upper`, new and held ones; hold the rest."""
     held = Part(store, _HELD)
     due: dict[tuple[bytes | None, bytes, int], int] = {}
@@ -98,7 +98,9 @@ def has_more(store: Store, time: int, most: int, start: bytes) -> bool:
     return next(islice(later, most, None), None) is not None
 
 
-def step_in_blocks(store: Store, updates: Sequence[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
+def step_in_blocks(
+    store: Store, updates: Collection[KeyedUpdate], upper: int
+) -> list[KeyedUpdate]:
     """Like `step`, for updates that arrive shortly before they are due, as events do.
 
     Neighbours in time are stored in one block; the rest of a block that is partly due is

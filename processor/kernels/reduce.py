@@ -21,7 +21,7 @@ value, in order.  So the cost of an update does not depend on how many rows its 
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ class Reduced(NamedTuple):
 
 def step(
     store: Store,
-    updates: Sequence[KeyedUpdate],
+    updates: Collection[KeyedUpdate],
     interval: Interval,
     aggregates: Sequence[Aggregate],
     operator: str = "",
@@ -225,7 +225,7 @@ _Changes = dict[bytes, dict[int, _Change]]
 
 
 def _changes(
-    updates: Sequence[KeyedUpdate],
+    updates: Collection[KeyedUpdate],
     interval: Interval,
     aggregates: Sequence[Aggregate],
     orders: _Orders,

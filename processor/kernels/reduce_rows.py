@@ -21,7 +21,7 @@ its key.  Only rows that have changed are written.
 
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -41,7 +41,7 @@ Function = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]
 
 def step(
     store: Store,
-    updates: Sequence[KeyedUpdate],
+    updates: Collection[KeyedUpdate],
     interval: Interval,
     function: Function,
     operator: str = "",
@@ -125,7 +125,7 @@ _Diffs = Mapping[bytes, int]
 
 
 def _changes(
-    updates: Sequence[KeyedUpdate], interval: Interval
+    updates: Collection[KeyedUpdate], interval: Interval
 ) -> dict[bytes, dict[int, dict[bytes, int]]]:
     """What changes, by key, time and row; nothing of it cancels."""
     sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)

@@ -64,6 +64,8 @@ class Chain:
             isinstance(step, Call) or (isinstance(step, Sql) and step.select is not None)
             for _, step in steps
         )
+        self.expands = any(_may_expand(step) for _, step in steps)
+        """Whether one update may come to any number of them."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -270,6 +272,12 @@ class _CallPart:
 def _names(operators: Iterable[str]) -> str:
     """The operators of a part, each once."""
     return ", ".join(dict.fromkeys(map(shown, operators)))
+
+
+def _may_expand(step: AnyStep) -> bool:
+    if isinstance(step, Call):
+        return step.kind in ("flat_map", "explode", "join_function")
+    return isinstance(step, Sql) and step.flat_map is not None
 
 
 def _multiplies(step: AnyStep) -> bool:

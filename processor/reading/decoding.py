@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from ikebana.arrangements.frontier import Interval
+from ikebana.processor.linear.portions import Growing
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.planning.planner import Branch
 from ikebana.processor.reading.codec_of import takes_empty_for_null
 from ikebana.processor.reading.intake import Intake, Made
 from ikebana.processor.reading.messages import Message
@@ -76,9 +76,7 @@ class Decoding:
         self._judged: tuple[int, int, bool] | None = None
         self._held = 0
         self._size = 0
-        # How many messages are taken at once where they expand, and what the last ones came to.
-        self._portion = 1
-        self._expanded = 0
+        self._growing = Growing()
 
     def add(self, messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
         """Take messages; yield (shard, packed chunk) whenever enough have gathered."""
@@ -93,16 +91,16 @@ class Decoding:
             if self._source.traits.kind == "updates":
                 place = self._place
                 interval = Interval(place.base, place.upper)
-                made = self._intake.updates(messages, self._where, interval, place.since)
-                yield from self._made(made)
+                for some in self._growing.portions(messages, all_at_once=not self._intake.expands):
+                    made = self._intake.updates(some, self._where, interval, place.since)
+                    yield from self._made(made, len(some))
             else:
                 yield from self._facts(*self._intake.facts(messages, self._where))
         elif self._source.is_collection:
-            for portion in self._portions(messages):
-                times = self._place.times([message.offset for message in portion])
-                made = self._intake.updates(portion, self._where, times, self._dating)
-                self._expanded = sum(len(updates) for _, updates in made.updates)
-                yield from self._made(made)
+            for some in self._growing.portions(messages, all_at_once=not self._intake.expands):
+                times = self._place.times([message.offset for message in some])
+                made = self._intake.updates(some, self._where, times, self._dating)
+                yield from self._made(made, len(some))
         elif self._intake.takes_as_is:
             yield from self._upserts(self._place_as_is(messages))
         else:
@@ -111,22 +109,6 @@ class Decoding:
         full = self._held >= _CHUNK_RECORDS * self._count
         if full or self._size >= _CHUNK_BYTES * self._count:
             yield from self.flush()
-
-    def _portions(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-        """Cut messages whose steps may make many updates of each, so that few are held at once.
-
-        Portions grow as long as little comes of them, and shrink when much does.
-        """
-        assert isinstance(self._intake, Intake)
-        if not self._intake.expands:
-            yield messages
-            return
-        at = 0
-        while at < len(messages):
-            yield messages[at : at + self._portion]
-            at += self._portion
-            large = self._expanded > _CHUNK_RECORDS
-            self._portion = max(1, self._portion // 8) if large else self._portion * 8
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
         """Yield the gathered rows and the report on times, after the last message."""
@@ -233,31 +215,33 @@ class Decoding:
                 assert isinstance(dated, list)
                 dated.append(time)
 
-    def _made(self, made: Made) -> Iterator[tuple[int, bytes]]:
+    def _made(self, made: Made, taken: int) -> Iterator[tuple[int, bytes]]:
         count = self._count
+        self._growing.came(taken, sum(len(updates) for _, updates in made.updates))
         self._ignored += made.ignored
         self._latecomers += made.latecomers
         self._see(made.greatest)
         for _, record, time, diff in made.errors:
             self._error(record, time, diff)
         for branch, updates in made.updates:
-
-            def empty(branch: Branch = branch) -> Updates:
-                root = "" if branch.outputs or branch.inlets else branch.root
-                targets = list(branch.outputs), list(branch.inlets)
-                return Updates(targets[0], [], [], [], [], root, targets[1], self._counted)
-
-            shards = [empty() for _ in range(count)]
-            sizes = [0] * count
+            outputs = list(branch.outputs)
+            inlets = list(branch.inlets)
+            root = "" if outputs or inlets else branch.root
+            shards, sizes = (
+                [_updates(outputs, inlets, root, counted=self._counted) for _ in range(count)],
+                [0] * count,
+            )
             for update in updates:
                 placed = update.value if update.key is None else update.key
                 at = shard_of(placed, count)
                 add(shards[at], update)
-                # One record can make more than a row may hold.
                 sizes[at] += len(placed) + len(update.value)
-                if sizes[at] >= _CHUNK_BYTES:
+                if len(shards[at].keys) >= _CHUNK_RECORDS or sizes[at] >= _CHUNK_BYTES:
                     yield at, pack(shards[at])
-                    shards[at], sizes[at] = empty(), 0
+                    shards[at], sizes[at] = (
+                        _updates(outputs, inlets, root, counted=self._counted),
+                        0,
+                    )
             for at, shard in enumerate(shards):
                 if shard.keys:
                     yield at, pack(shard)
@@ -298,6 +282,10 @@ class Decoding:
         name, counted = self._source.name, self._counted
         order, partition = place.order, place.partition
         return Upserts(name, order, partition, times, [], [], [], counted=counted)
+
+
+def _updates(outputs: list[str], inlets: list[str], root: str, *, counted: bool) -> Updates:
+    return Updates(outputs, [], [], [], [], root, inlets, counted)
 
 
 def _copy_special(decoded: DecodedUpserts, index: int, shard: Upserts, at: int) -> int:

@@ -17,7 +17,6 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import frozen
-from ikebana.processor.linear.steps import AnyStep, Call, Sql
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
@@ -77,8 +76,8 @@ class Intake:
         self.takes_as_is = as_is and not alters
         """Whether the key and the value of a message are those of its upsert, undecoded."""
         self._branches = branches_in_decoding(source, physical)
-        self.expands = any(_expands(step) for each, _ in self._branches for _, step in each.steps)
-        """Whether a step may make many updates of one message."""
+        self.expands = any(steps.expands for _, steps in self._branches)
+        """Whether a message may come to any number of updates."""
         self._appends = source.mode == "append"
         self._types = ColumnTypes(source)
         self._narrowed = projection(reading.columns or ())
@@ -275,12 +274,6 @@ def through(
         by_branch.append((branch, keyed(made) if branch.inlets else made))
         errors += passed.errors
     return by_branch, errors
-
-
-def _expands(step: AnyStep) -> bool:
-    if isinstance(step, Call):
-        return step.kind in ("flat_map", "explode", "join_function")
-    return isinstance(step, Sql) and step.flat_map is not None
 
 
 def _rows_to_date(

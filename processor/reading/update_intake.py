@@ -39,6 +39,8 @@ class UpdateIntake:
     def __init__(self, source: Input, physical: planner.Physical) -> None:
         self._source = source
         self._branches = branches_in_decoding(source, physical)
+        self.expands = any(steps.expands for _, steps in self._branches)
+        """Whether a message may come to any number of updates."""
 
     def updates(
         self,

@@ -207,6 +207,7 @@ def _source_config(
         own_kafka=dict(settings.kafka),
         read_back=_read_back(found.plan, last, edit),
         interval_s=settings.trigger_interval_s,
+        max_batch_s=settings.max_batch_s,
     )
 
 

@@ -276,12 +276,16 @@ class Spark:
 
     @contextmanager
     def _environment(self) -> Iterator[None]:
-        """Set the Python of Spark in a `with` block, unless the user has chosen one."""
-        if self._workers is None:
-            yield
+        """Set the Python of Spark in a `with` block, unless the user has chosen one.
+
+        Without a fork server it is ours, on executors too: Spark's `python3` may be another one.
+        """
+        if self._workers is not None:
+            python = str(self._workers.python)
         else:
-            with environment(PYSPARK_PYTHON=str(self._workers.python)):
-                yield
+            python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        with environment(PYSPARK_PYTHON=python):
+            yield
 
     def _kept_log(self) -> str | None:
         """Keep the JVM's log after the end of the run; return its path."""

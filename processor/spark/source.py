@@ -8,7 +8,7 @@ follow from two logged offsets alone.
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,13 +44,14 @@ from ikebana.processor.spark.shares import Share, range_of, shares_of
 from ikebana.processor.spark.source_files import filled_at, tell_inputs
 from ikebana.processor.spark.source_rows import SCHEMA, messages, rows, rows_taken_back
 from ikebana.processor.timing import again, reclock
+from ikebana.processor.timing.allowance import Allowance
 from ikebana.processor.timing.beats import Beats
 from ikebana.processor.timing.own_topics import OwnRange, ranges
 from ikebana.processor.timing.pace import Pace
 from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.slices import Slice, slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.timing.taking import Look, capped
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
@@ -81,7 +82,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     `stop`.filled says that what the plan reads again
     has been read; no batch is minted from then on.  `own_kafka` reads the topics of the outputs
     in `read_back`, which an edit takes back, with their names by topic.  `interval_s` is the least
-    time between two batches, unless the first leaves anything on its way.
+    time between two batches, unless the first leaves anything on its way.  Batches read less than
+    `max_records` if they would take too large a part of `max_batch_s`.
     """
 
     plan: Plan
@@ -104,6 +106,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     own_kafka: dict[str, str] = {}
     read_back: dict[str, str] = {}
     interval_s: float = 0.0
+    max_batch_s: float = 300.0
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -131,6 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._told: Standing | None = None
         self._beats = Beats(config.heartbeat_s)
         self._pace = Pace(config.interval_s)
+        limits = config.max_records, reclock.MOST_HOPS
+        self._allowance = Allowance(config.plan, config.max_batch_s, *limits)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()
@@ -149,6 +154,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # Spark always runs a first batch, even if it should stop.
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
+        told = self._config.plan.markers_topic, len(self._config.labels), last.batch
+        self._allowance.done(last, lambda: markers.size_of(self._connected(), *told))
         while first or not stop.exists():
             if self._has_filled(last):
                 filled_at(stop).touch()
@@ -158,6 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             found = None if early_s > 0.0 else self._minted(last, limit, first=first)
             if found is not None:
                 self._pace.begin()
+                self._allowance.minted(last, found)
                 return found.to_json()
             once = self._target is not None and not self._waits_for_silence(last)
             if once or (self._target is None and time.monotonic() > until):
@@ -179,12 +187,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._tell(last, look)
         now_ms = time.time_ns() // 1_000_000
         beats = self._beats.is_due(last.batch, last.upper, now_ms, time.monotonic())
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        most = (
+            min(limit.max_rows, self._allowance.records)
+            if isinstance(limit, ReadMaxRows)
+            else None
+        )
         minted = reclock.mint(
             config.plan,
             msgspec.structs.replace(last, topic_ids=found.ids),
             look,
-            reclock.Trigger(now_ms, most, self._target is None and beats, first),
+            reclock.Trigger(
+                now_ms, most, self._target is None and beats, first, self._allowance.hops
+            ),
             reclock.Edited(config.edits, config.standing, config.finishes),
         )
         return minted if minted.batch != last.batch else None
@@ -215,7 +229,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Look at the topics, and collect what `mint` needs for a batch after `last`."""
         config = self._config
         found = self._inputs.look(last.positions, last.topic_ids)
-        ends = found.ends if self._target is None else _capped(self._target, last.positions)
+        ends = found.ends if self._target is None else capped(self._target, last.positions)
         shards = len(config.labels)
         hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
         look = Look(ends, again.begun(found.begins, config.begins), hops=hops)
@@ -354,14 +368,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
-
-
-def _capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:
-    """Limit reading to the target, or to the positions if these are beyond it already."""
-    return {
-        topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
-        for topic, by in target.items()
-    }
 
 
 @functools.lru_cache(maxsize=32)

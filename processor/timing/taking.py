@@ -162,6 +162,14 @@ def taken_to(last: SourceOffset, name: str) -> int:
     return min(last.upper, last.known[name].frontier if name in last.known else 0)
 
 
+def capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:
+    """Limit reading to the target, or to the positions if these are beyond it already."""
+    return {
+        topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
+        for topic, by in target.items()
+    }
+
+
 def _share(
     last: SourceOffset, begins: Positions, ends: Positions, limit: int | None
 ) -> tuple[Positions, Positions, int]:

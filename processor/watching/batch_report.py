@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground.generations import shown
+from ikebana.processor.rows import skew
 from ikebana.processor.rows.noted import Noted, merged
+from ikebana.processor.rows.skew import Hot
 
 
 class Filling(NamedTuple):
@@ -37,7 +39,8 @@ class Filling(NamedTuple):
 class BatchReport(NamedTuple):
     """The facts about a committed batch.
 
-    `noted` are the last records that were late, have drifted or made errors.
+    `noted` are the last records that were late, have drifted or made errors.  `hot` are the keys
+    that many of the records had, or that have met much in joins, by their hashes.
     """
 
     batch: int
@@ -53,6 +56,7 @@ class BatchReport(NamedTuple):
     waiting: int = 0
     filling: Filling | None = None
     noted: Sequence[Noted] = ()
+    hot: Sequence[Hot] = ()
 
 
 def report(markers: list[Marker], seconds: float) -> BatchReport:
@@ -73,6 +77,7 @@ def report(markers: list[Marker], seconds: float) -> BatchReport:
         waiting=sum(marker.waiting for marker in markers),
         filling=_filling(markers),
         noted=merged(each for marker in markers for each in marker.noted),
+        hot=skew.merged(each for marker in markers for each in marker.hot),
     )
 
 

@@ -17,6 +17,7 @@ from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
+from ikebana.processor.watching.hot_keys import HotWarnings
 from ikebana.processor.watching.standing import held_words, nowhere, stands_words
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class BatchDisplay:
         self._upper = 0
         self._waiting = 0
         self._filled_keys = 0
+        self._hot = HotWarnings()
         self._standing: Callable[[], Standing | None] = nowhere
 
     def __enter__(self) -> Self:
@@ -130,6 +132,11 @@ class BatchDisplay:
             self._advance(self._task, report)
         elif self._batches <= _FIRST_LINES or self._due(report):
             self._line(told)
+        for words, fields in self._hot.of(report.batch, report.hot):
+            if log_lines.wanted():
+                log_lines.warning(words, pipeline=self._plan.name, **fields)
+            else:
+                self._line(f"{self._plan.name}: warning: {words}")
 
     def _advance(self, task: TaskID, report: "BatchReport") -> None:
         """Move the bar: by the edit while it fills, because nothing is read then."""

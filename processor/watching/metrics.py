@@ -2,7 +2,8 @@
 
 The sample of a counter is an increment, that of a gauge its new value, and that of a histogram
 one observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that
-codecs count.  No label comes from data, so the plan bounds the number of series.
+codecs count.  No label comes from data but the hashes of a few hot keys (`hot_keys`), so the
+plan bounds the number of series.
 
 The keys of a shard are not counted, but the entries of its files are: a key counts once in the
 base and once in each later file that changed it.  The number of updates that cancelled before
@@ -83,6 +84,26 @@ SHARD_SECONDS = _metric(
     "Time in each phase of a shard's task: catch_up, compute, store, send",
     "shard",
     "phase",
+)
+SHARD_RECORDS = _metric(
+    "shard_records_total", "counter", "Records that a shard has taken, without exchanges", "shard"
+)
+SHARD_BYTES = _metric(
+    "shard_bytes_total", "counter", "Bytes that a shard has taken, with exchanges", "shard"
+)
+HOT_KEY_SHARE = _metric(
+    "hot_key_share",
+    "gauge",
+    "The hottest key's share in the last batch's records of an input or operator",
+    "of",
+    "hash",
+)
+JOIN_KEY_MATCHES = _metric(
+    "join_key_matches",
+    "gauge",
+    "The number of rows that a join's hottest key has met in the last batch",
+    "join",
+    "hash",
 )
 RECORDS = _metric("records_total", "counter", "Records read")
 UPDATES = _metric(
@@ -210,6 +231,8 @@ def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
         base = manifest.runs[:1]
         yield Sample(BASE_VERSION, (shard,), sum(run.upper for run in base))
         yield Sample(BASE_BYTES, (shard,), sum(run.size for run in base))
+        yield Sample(SHARD_RECORDS, (shard,), marker.records)
+        yield Sample(SHARD_BYTES, (shard,), marker.size)
         for phase, seconds in marker.took.items():
             yield Sample(SHARD_SECONDS, (shard, phase), seconds)
 

@@ -36,6 +36,7 @@ from ikebana.processor.watching.console_answers import ConsoleAnswers, Looking
 from ikebana.processor.watching.edit_figures import EditFigures, edit_figures, filling_figures
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.history import History
+from ikebana.processor.watching.hot_keys import HotSeries
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
 from ikebana.processor.watching.notes import NotedFigures, Notes
 from ikebana.processor.watching.run_figures import (
@@ -93,7 +94,7 @@ class Monitor:
         self._filled_keys = 0
         self._greatest = -1
         self._standing: Callable[[], Standing | None] = nowhere
-        self._notes, self._history = Notes(), History()
+        self._notes, self._history, self._hot = Notes(), History(), HotSeries()
         self._last_edit = functools.cache(last_edit)
         self._to_come: EditPlan | None = None
         reads = {
@@ -150,6 +151,7 @@ class Monitor:
         seen = (seen.greatest for marker in report.markers for seen in marker.seen)
         self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
+        self._take(self._hot.samples(report.hot))
         self._notes.add(report.noted, _now_ms())
 
     def restart(self, cause: Exception, pause_s: float) -> None:

@@ -71,6 +71,10 @@ class StuckError(IkebanaError):
     """A function or an expression of a pipeline did not return in time."""
 
 
+class TooMuchError(IkebanaError):
+    """A batch has more to do than fits into the time that it may take."""
+
+
 class SpaceError(IkebanaError):
     """A disk is full; when there is space again, what has failed may succeed."""
 

@@ -54,6 +54,18 @@ def held_up(frontier: str) -> dict[str, str]:
     }
 
 
+def taken(*bytes_per_minute: int) -> dict[str, str]:
+    """So many bytes for each shard, and many records."""
+    each = f'{ONE},instance="i"'
+    return {
+        f"ikebana_records_total{{{each}}}": "0+60000x60",
+        **{
+            f'ikebana_shard_bytes_total{{{each},shard="{shard}"}}': f"0+{count}x60"
+            for shard, count in enumerate(bytes_per_minute)
+        },
+    }
+
+
 SCENARIOS = [
     Scenario(
         "IkebanaGone",
@@ -129,6 +141,30 @@ SCENARIOS = [
         batches(("240.0", "300.0")),
         batches(("120.0", "240.0")),
         "Batches of pipeline p take up to 4m 59s",
+    ),
+    Scenario(
+        "IkebanaShardsUneven",
+        31,
+        taken(500, 50, 50),
+        taken(150, 50, 50),
+        "A shard of pipeline p takes in 8.333B/s, more than four times what the others do",
+        SCRAPED,
+    ),
+    Scenario(
+        "IkebanaHotKey",
+        12,
+        {f'ikebana_hot_key_share{{{ONE},of="orders",hash="a3c9"}}': "0.52x20"},
+        {f'ikebana_hot_key_share{{{ONE},of="orders",hash="a3c9"}}': "0.2x20"},
+        "The key with the hash a3c9 has 52% of the records of orders in pipeline p",
+        {**LABELS, "of": "orders", "hash": "a3c9"},
+    ),
+    Scenario(
+        "IkebanaHotJoinKey",
+        12,
+        {f'ikebana_join_key_matches{{{ONE},join="priced",hash="02d2"}}': "100000x20"},
+        {f'ikebana_join_key_matches{{{ONE},join="priced",hash="02d2"}}': "10000x20"},
+        "The key with the hash 02d2 meets 100k rows of join priced in a batch of pipeline p",
+        {**LABELS, "join": "priced", "hash": "02d2"},
     ),
     Scenario(
         "IkebanaErrors",

@@ -9,6 +9,7 @@ from ikebana import AsOfJoin, DeltaJoin, Input, JoinInput, Linear, Output, Plan,
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.processor.batch import hops, hydrating, joining
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import Strategy
@@ -205,7 +206,7 @@ def test_the_first_stage_of_a_new_join_takes_rows_of_its_first_time() -> None:
     stages = joined(WITH_PAIRS).stages.values()
 
     def reach(begins: dict[str, int]) -> dict[str, int]:
-        batch = JoinedBatch(WITH_PAIRS, intervals, begins, hydrates=True)
+        batch = JoinedBatch(WITH_PAIRS, intervals, begins, hydrates=True, budget=Budget())
         return {stage.alias: batch.reach(stage) for stage in stages}
 
     assert reach({"pairs": BEGIN}) == {"a": BEGIN + 1, "b": BEGIN}

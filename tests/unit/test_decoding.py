@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from ikebana import Input, Output, Plan, Upsert
+from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.processor.planning import planner
 from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.decoding import Decoding
@@ -213,6 +213,24 @@ def test_many_records_become_several_chunks_with_nothing_lost(place: Place) -> N
             for offset in chunk.offsets
         ]
         assert own == sorted(own)
+
+
+def test_what_one_record_comes_to_is_packed_in_many_chunks() -> None:
+    """A `flat_map` that runs in decoding may make a million rows of a message."""
+    source = Input("in", ("t",), mode="append", columns=(Column("n", "BIGINT"),))
+    unnest = steps.Sql(flat_map=("each", "range(n)"), select=(("e", "each"),))
+    plan = Plan("p", (source,), (Linear("many", "in", (unnest,)),), (Output("out", "many", "o"),))
+    physical = planner.physical(plan)
+    intake = Intake(source, codec_of(source, physical.readings["in"], None), physical)
+    decoding = Decoding(source, intake, INGEST, 1)
+    messages = [Message(at, b"1", b'{"n":%d}' % n) for at, n in enumerate([30_000, 1, 0, 7] * 3)]
+
+    packed = [unpack(row) for _, row in decoding.add(messages)]
+
+    chunks = [chunk for chunk in packed if isinstance(chunk, Updates)]
+    assert len(chunks) == len(packed)
+    assert sum(diff for chunk in chunks for diff in chunk.diffs) == 90_024
+    assert max(len(chunk.keys) for chunk in chunks) <= 5_000
 
 
 @pytest.mark.parametrize(

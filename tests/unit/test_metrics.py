@@ -23,6 +23,7 @@ from ikebana.processor.deciding.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.rows.rows import Seen
+from ikebana.processor.rows.skew import Hot
 from ikebana.processor.spark.triggers import trigger_of
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
@@ -74,6 +75,7 @@ def marker(shard: int, *runs: Run, took: dict[str, float] | None = None) -> Mark
         counts={},
         manifest=Manifest("c", shard, version=5, runs=list(runs)),
         took=took or {},
+        size=70,
     )
 
 
@@ -157,12 +159,16 @@ def test_a_shard_says_what_its_files_are() -> None:
         Sample(metrics.STATE_VERSION, ("0",), 5),
         Sample(metrics.BASE_VERSION, ("0",), 0),
         Sample(metrics.BASE_BYTES, ("0",), 0),
+        Sample(metrics.SHARD_RECORDS, ("0",), 3),
+        Sample(metrics.SHARD_BYTES, ("0",), 70),
         Sample(metrics.STATE_BYTES, ("1",), 120),
         Sample(metrics.STATE_ENTRIES, ("1",), 12),
         Sample(metrics.STATE_FILES, ("1",), 2),
         Sample(metrics.STATE_VERSION, ("1",), 5),
         Sample(metrics.BASE_VERSION, ("1",), 4),
         Sample(metrics.BASE_BYTES, ("1",), 100),
+        Sample(metrics.SHARD_RECORDS, ("1",), 3),
+        Sample(metrics.SHARD_BYTES, ("1",), 70),
         Sample(metrics.SHARD_SECONDS, ("1", "compute"), 0.25),
     ]
 
@@ -219,7 +225,9 @@ def test_a_trigger_is_read_from_what_spark_says() -> None:
 def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
     monitor.started("c", 2, None)
-    monitor.batch(report(marker(0, BASE, DELTA, took={"catch_up": 0.1})))
+    hot = [Hot("records", "changes", 30_000, 9_000, "a"), Hot("matches", "pairs", 9, 9, "b")]
+    batch = report(marker(0, BASE, DELTA, took={"catch_up": 0.1}))
+    monitor.batch(batch._replace(hot=hot))
     monitor.trigger(TRIGGER)
 
 

@@ -138,6 +138,7 @@ TRANSIENT = {
     "RecordError": False,
     "SourceError": False,
     "SpaceError": True,
+    "TooMuchError": False,
     "StateFileError": False,
     "StuckError": False,
 }

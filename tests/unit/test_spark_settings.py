@@ -1,7 +1,9 @@
 """Spark's settings for a run: which are ours, and what follows from where it runs."""
 
 import logging
+import os
 import socket
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +14,7 @@ from py4j.protocol import Py4JError
 
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.session import is_news, spark_settings
+from ikebana.processor.spark.session import Spark, is_news, spark_settings
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -48,6 +50,22 @@ def test_a_user_may_want_hadoops_usual_files() -> None:
     options = spark_settings(Settings(checkpoint="state", kafka=KAFKA, spark=usual), "p")
 
     assert options[FILE_MANAGER] == usual[FILE_MANAGER]
+
+
+@pytest.mark.parametrize("chosen", [None, "/opt/other/python"])
+def test_a_cluster_runs_our_python_unless_another_is_chosen(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's default is the `python3` of the path, which need not have ikebana."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", chosen)
+    settings = Settings(checkpoint="state", kafka=KAFKA, master="spark://h:7077")
+
+    with Spark(settings, "p") as spark, spark._environment():
+        assert os.environ["PYSPARK_PYTHON"] == (chosen or sys.executable)
+
+    assert os.environ.get("PYSPARK_PYTHON") == chosen
 
 
 def test_the_folder_of_a_run_is_made_when_it_is_needed_and_removed(

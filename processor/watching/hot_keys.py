@@ -1,0 +1,102 @@
+"""Keys that many records have, or that meet much in joins: as metrics, and as warnings.
+
+A key is told by its hash alone (`rows.skew.hash_of`).  The metrics have the hottest key of each
+input, operator and join, and few hashes of each in all, so that the plan bounds their number.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.rows.skew import Hot
+from ikebana.processor.watching.metrics import HOT_KEY_SHARE, JOIN_KEY_MATCHES, Sample
+
+SHARE = 0.2
+"""A warning is given for a key with a greater share of a batch's records of an input."""
+MATCHES = 10_000
+"""A warning is given for a key that meets more data than this in the lookups of a batch."""
+_EVERY_S = 600.0
+# Of an input or join; whatever comes after these is told as one.
+_MOST_HASHES = 10
+OTHER = "other"
+
+
+class HotSeries:
+    """The hottest keys so far as series: the last of each has its value, the others have 0."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[str, str], dict[str, None]] = {}
+        self._last: dict[tuple[str, str], str] = {}
+
+    def samples(self, found: Iterable[Hot]) -> Iterator[Sample]:
+        """Make the samples of a batch in which these keys were the hottest."""
+        now = {(hot.kind, shown(hot.of)): hot for hot in found if hot.hash}
+        for name, before in self._last.items():
+            if name not in now:
+                yield _sample(*name, before, 0.0)
+        self._last = {name: self._last[name] for name in self._last if name in now}
+        for name, hot in now.items():
+            known = self._hashes.setdefault(name, {})
+            label = hot.hash if hot.hash in known or len(known) < _MOST_HASHES else OTHER
+            known[label] = None
+            before = self._last.get(name, label)
+            if before != label:
+                yield _sample(*name, before, 0.0)
+            self._last[name] = label
+            yield _sample(*name, label, hot.most if hot.kind == "matches" else share(hot))
+
+
+def share(hot: Hot) -> float:
+    """The share of the hottest key in all records."""
+    return hot.most / hot.count if hot.count else 0.0
+
+
+def _sample(kind: str, of: str, key: str, value: float) -> Sample:
+    return Sample(JOIN_KEY_MATCHES if kind == "matches" else HOT_KEY_SHARE, (of, key), value)
+
+
+class Warned(NamedTuple):
+    """A warning: the words, and its parts for those who read log lines as JSON."""
+
+    words: str
+    fields: dict[str, object]
+
+
+class HotWarnings:
+    """The warnings of a run: one for each input, operator or join in a period."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: dict[tuple[str, str], float] = {}
+
+    def of(self, batch: int, found: Iterable[Hot]) -> Iterator[Warned]:
+        """Yield what is to be said of a batch."""
+        now_s = self._clock()
+        for hot in found:
+            name = hot.kind, shown(hot.of)
+            told = _told(batch, hot)
+            if told is None or now_s - self._told.get(name, -_EVERY_S) < _EVERY_S:
+                continue
+            self._told[name] = now_s
+            yield told
+
+
+def _told(batch: int, hot: Hot) -> Warned | None:
+    of = shown(hot.of)
+    fields: dict[str, object] = {"batch": batch, "of": of, "hash": hot.hash}
+    if hot.kind == "matches":
+        if hot.most <= MATCHES:
+            return None
+        words = (
+            f"the key with the hash {hot.hash} has met {hot.most:,} rows of join {of} in batch "
+            f"{batch}: its results are as many, and all come from one shard"
+        )
+        return Warned(words, {**fields, "matches": hot.most})
+    if not hot.hash or share(hot) <= SHARE:
+        return None
+    words = (
+        f"the key with the hash {hot.hash} has {share(hot):.0%} of the {hot.count:,} records of "
+        f"{of} in batch {batch}: its shard does more than the others"
+    )
+    return Warned(words, {**fields, "share": round(share(hot), 3), "records": hot.count})

@@ -1,0 +1,70 @@
+"""Executors other than the driver, as processes of a standalone cluster on this machine."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from ikebana.processor.kafka.broker import Broker
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.standalone_spark import cluster, executors_in
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+
+
+def executors(folder: Path) -> list[psutil.Process]:
+    """The executors that run, by what they were started with."""
+    places = {str(place) for place in executors_in(folder)}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.name() == "java" and process.cwd() in places:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_executors_write_what_a_driver_alone_would_and_one_may_be_lost(
+    broker: Broker,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R5, R19. The shards of an executor that is killed go on in the other one, exactly once."""
+    servers, source = broker.bootstrap_servers, topic_name("executors")
+    create(servers, source, 2)
+    choice = Random(1)
+    produce(servers, source, upserts(2_000, 200, choice))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    places = tmp_path / "cluster"
+    with cluster(places, 2, memory="600m") as address:
+        pipeline = Pipeline(
+            tmp_path,
+            servers,
+            topic_name("executed"),
+            source,
+            domain="ingest",
+            settings={"master": address, "shards": 4},
+            spark={
+                "spark.driver.host": "127.0.0.1",
+                "spark.executor.memory": "512m",
+                "spark.task.maxFailures": "8",
+            },
+        )
+        with pipeline.start() as run:
+            pipeline.wait_until_read()
+            wait_until(lambda: len(executors(places)) == 2, 60, "two executors")
+            produce(servers, source, upserts(2_000, 200, choice))
+            executors(places)[0].kill()
+            produce(servers, source, upserts(2_000, 200, choice))
+            pipeline.wait_until_read()
+            assert run.stop() == 0, run.text
+
+    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert os.listdir(tmp_path / "local"), "no executor has kept a shard"

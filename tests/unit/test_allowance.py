@@ -1,0 +1,154 @@
+"""A batch reads less than settings allow, where more would take too long or too much memory."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from ikebana import DeltaJoin, JoinInput
+from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.timing.allowance import FIRST, FIRST_JOINED, MOST_BYTES, Allowance
+from ikebana.processor.timing.source_offset import SourceOffset
+
+PLAIN = Plan(
+    "shop",
+    (Input("orders", ("orders",)),),
+    (Upsert("order", "orders"),),
+    (Output("o", "order", "d"),),
+)
+PAIRS = DeltaJoin(
+    "pairs",
+    (JoinInput("a", "order"), JoinInput("b", "order")),
+    ("a.value = b.value",),
+    (("one", "a.key"),),
+)
+JOINED = Plan("shop", PLAIN.inputs, (*PLAIN.operators, PAIRS), PLAIN.outputs)
+BEGIN = SourceOffset(-1, 0, 0, {"orders": {0: 0}}, "")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Batches:
+    """Batches of a backlog without end, each of which reads what it may."""
+
+    def __init__(self, plan: Plan, most: int = 250_000, most_hops: int = 400) -> None:
+        self.clock = Clock()
+        self.allowance = Allowance(plan, 300.0, most, most_hops, self.clock)
+        self.last = BEGIN
+        self.measured = 0
+
+    def run(
+        self,
+        took_s: Callable[[int], float],
+        size: int = 100,
+        records: int | None = None,
+        hops: int = 0,
+    ) -> int:
+        """Run a batch; return how many records it has read."""
+        count = self.allowance.records if records is None else records
+        at, hopped = self.last.positions["orders"][0], self.last.hops.get(0, 0)
+        found = replace(
+            self.last,
+            batch=self.last.batch + 1,
+            positions={"orders": {0: at + count}},
+            hops={0: hopped + hops},
+        )
+        self.allowance.minted(self.last, found)
+        self.clock.now += took_s(count + hops)
+        self.last = found
+
+        def size_of() -> int:
+            self.measured += 1
+            return size * count
+
+        self.allowance.done(found, size_of)
+        return count
+
+
+def quick(records: int) -> float:
+    return 0.2 + records / 60_000
+
+
+def test_usual_records_are_soon_read_as_the_settings_say() -> None:
+    """The first batch is small, and each one four times the one before."""
+    batches = Batches(PLAIN)
+
+    assert [batches.run(quick) for _ in range(5)] == [FIRST, 100_000, 250_000, 250_000, 250_000]
+
+
+def test_a_join_begins_with_fewer() -> None:
+    """What each record meets is not known yet."""
+    assert Batches(JOINED).run(quick) == FIRST_JOINED
+
+
+def test_a_small_limit_is_kept() -> None:
+    """What the settings allow is never exceeded, and may be a single record."""
+    batches = Batches(JOINED, most=1)
+
+    assert [batches.run(quick) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_batch_takes_about_a_tenth_of_what_it_may() -> None:
+    """Records that take 10 ms each are read 3,000 at a time, whatever the settings allow."""
+    batches = Batches(PLAIN)
+
+    def slow(records: int) -> float:
+        return records * 0.01
+
+    counts = [batches.run(slow) for _ in range(6)]
+
+    assert counts[0] == FIRST
+    assert all(2_900 <= count <= 3_100 for count in counts[1:])
+
+
+def test_what_arrives_slowly_and_is_slow_does_not_grow_to_the_limit() -> None:
+    """Ten records of a second each say what a thousand would take."""
+    batches = Batches(JOINED)
+    for _ in range(5):
+        batches.run(quick)
+    batches.run(lambda records: records * 1.0, records=10)
+
+    assert batches.allowance.records <= 40
+
+
+def test_one_record_that_takes_too_long_is_read_alone() -> None:
+    """There is no batch without a record, and it grows again when records are quick."""
+    batches = Batches(JOINED)
+    batches.run(lambda records: records * 1000.0)
+
+    assert batches.allowance.records == 1
+    assert [batches.run(quick) for _ in range(3)][-1] > 1
+
+
+def test_exchanges_are_read_by_what_they_take() -> None:
+    """Their share is one of its own: slow lookups do not make reading slow, nor the reverse."""
+    batches = Batches(PLAIN)
+    for _ in range(4):
+        batches.run(quick)
+    assert batches.allowance.hops == 400
+    batches.run(lambda messages: messages * 1.0, records=0, hops=100)
+
+    assert batches.allowance.hops == 30
+    assert batches.allowance.records == 250_000
+
+
+def test_large_records_are_read_fewer_at_a_time() -> None:
+    """Their bytes bound a batch; they are measured now and then, and not in every batch."""
+    batches = Batches(PLAIN)
+    counts = [batches.run(quick, size=10_000) for _ in range(20)]
+
+    assert max(counts) * 10_000 <= MOST_BYTES
+    assert counts[-1] > 20_000
+    assert batches.measured == 2
+
+
+def test_a_start_that_goes_on_measures_nothing_before_its_first_batch() -> None:
+    """The batch that a start finds was not timed by it."""
+    allowance = Allowance(PLAIN, 300.0, 250_000, 400)
+    allowance.done(BEGIN, lambda: 1 // 0)
+
+    assert allowance.records == FIRST
