@@ -83,7 +83,7 @@ def _stages(case: Case, messages: Sequence[Message]) -> dict[str, Callable[[], o
     def packed() -> list[tuple[int, bytes]]:
         place = Place("t", 0, 0, 0, 0, each=False)
         decoding = Decoding(case.source, intake, place, _SHARDS)
-        rows = []
+        rows: list[tuple[int, bytes]] = []
         for at in range(0, len(messages), _AT_ONCE):
             rows += decoding.add(messages[at : at + _AT_ONCE])
         return [*rows, *decoding.finish()]

@@ -54,7 +54,7 @@ class _Known:
 
 
 def _input(form: Any, **given: Any) -> Input:
-    key = "avro" if form.endswith("avro") else "bytes" if form == "bytes" else "json"
+    key: Any = "avro" if form.endswith("avro") else "bytes" if form == "bytes" else "json"
     return Input("in", ("t",), form, key, **given)
 
 
@@ -160,7 +160,7 @@ def _avro_row(name: str, columns: tuple[str, ...] = _COLUMNS) -> dict[str, Any]:
 def _avro_source() -> dict[str, Any]:
     texts = ["version", "connector", "name", "snapshot", "db", "table", "file"]
     numbers = ["ts_ms", "server_id", "pos", "row"]
-    fields = [{"name": name, "type": "string"} for name in texts]
+    fields: list[dict[str, Any]] = [{"name": name, "type": "string"} for name in texts]
     fields += [{"name": name, "type": "long"} for name in numbers]
     fields.append({"name": "gtid", "type": ["null", "string"], "default": None})
     name, space = "Source", "io.debezium.connector.mysql"

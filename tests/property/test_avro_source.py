@@ -55,13 +55,13 @@ class Types:
         if kind == "named":
             self._made += 1
             if self._draw(st.booleans()):
-                return {"type": "fixed", "name": f"F{self._made}", "size": 3}, st.binary(
-                    min_size=3, max_size=3
-                )
+                fixed = {"type": "fixed", "name": f"F{self._made}", "size": 3}
+                return fixed, st.binary(min_size=3, max_size=3)
             symbols = ["A", "B", "C"]
             name = f"E{self._made}"
             return {"type": "enum", "name": name, "symbols": symbols}, st.sampled_from(symbols)
-        return self._draw(st.sampled_from(SIMPLE))
+        found: tuple[Any, st.SearchStrategy[Any]] = self._draw(st.sampled_from(SIMPLE))
+        return found
 
     def record(self, depth: int) -> tuple[Any, st.SearchStrategy[Any]]:
         """A record of up to five fields, and its data."""
@@ -82,7 +82,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, Fields, list[bytes]]:
     if names and draw(st.booleans()):
         only = dict.fromkeys(draw(st.lists(st.sampled_from(names))), ALL)
         wanted = Fields(only, {names[0]: encoding("date")} if draw(st.booleans()) else {})
-    messages = []
+    messages: list[bytes] = []
     for value in draw(st.lists(data, min_size=1, max_size=3)):
         whole = body(schema, value)
         messages.append(whole)

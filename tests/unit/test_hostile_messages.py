@@ -137,7 +137,7 @@ def test_records_that_expand_are_taken_few_at_a_time() -> None:
 
     sizes = [sum(chunk.diffs) for chunk in chunks if isinstance(chunk, Updates)]
     assert sum(sizes) == 100 * 3 + 20 * 3_000
-    assert decoding._portion <= 64
+    assert decoding._growing.most <= 64
 
 
 def test_event_times_at_the_ends_stop_nothing() -> None:
