@@ -5,6 +5,7 @@ not in another that is a few calls deeper.
 """
 
 import re
+from collections.abc import Iterable
 from itertools import accumulate
 
 DEEPEST = 200
@@ -26,3 +27,10 @@ def too_deep(message: bytes) -> bool:
         return False
     steps = map(_STEPS.__getitem__, _BRACKETS.findall(_TEXTS.sub(b"", message)))
     return max(accumulate(steps), default=0) > DEEPEST
+
+
+def any_too_deep(messages: Iterable[bytes | None]) -> bool:
+    """Whether any of many JSON texts does; None is no text."""
+    # A text needs a character for each bracket.
+    long = [each for each in messages if each is not None and len(each) > DEEPEST]
+    return any(map(too_deep, long))

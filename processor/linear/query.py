@@ -2,6 +2,7 @@
 
 The statement is run as it is written (`database.connection` switches the optimizer
 off), so casts happen for every row, and whether a row fails does not depend on the others.
+Steps that only pick columns need no statement (`picking`).
 It has three forms, which have the same results.  The typed form reads columns of values, which
 `typed_columns` makes of texts of the usual form; the plain form reads and casts JSON texts.  A
 batch that fails is run once more in the checked form, which tells the rows that fail and the
@@ -23,6 +24,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
+from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
@@ -89,6 +91,7 @@ class Query:
         self._steps, self._scope = steps, scope
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
+        self._picking = picking(steps, scope, self._typed.fields)
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -147,6 +150,9 @@ class Query:
     ) -> tuple[Made, list[Failure]]:
         if not count:
             return Made([], None, None, None, None, None), []
+        if (picking := self._picking) is not None and picking.takes(texts):
+            keys, values = picking.made(texts)
+            return Made(list(range(count)), keys, values, None, None, None), []
         given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
         form = self._typed
         if (table := _table(form.schema, count, given)) is None:
