@@ -97,14 +97,21 @@ class Shards(Run):
     def __init__(self, plan: Plan, folder: Path, shards: int, costs: Costs) -> None:
         super().__init__(plan, shards=shards)
         self._costs = costs
+        self._folder = folder / "shards"
         self._files = [Folder.at(str(folder), "shards", f"{at:04d}") for at in range(shards)]
         self._databases = OpenDatabases(folder / "local", "bench", shards)
         self._manifests = [Manifest("bench", at) for at in range(shards)]
 
-    def state_bytes(self) -> tuple[int, int]:
-        """How large the runs are that make up the state, and how many entries they have."""
+    def state(self) -> dict[str, Any]:
+        """The size of the runs that make up the state, and of all files that are kept."""
         runs = [run for manifest in self._manifests for run in manifest.runs]
-        return sum(run.size for run in runs), sum(run.entries for run in runs)
+        files = sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+        return {
+            "state_mib": sum(run.size for run in runs) / 2**20,
+            "files_mib": files / 2**20,
+            "entries": sum(run.entries for run in runs),
+            "runs": len(runs),
+        }
 
     def close(self) -> None:
         """Close the databases."""
@@ -188,11 +195,14 @@ def main() -> None:
     if args.json:
         print(msgspec.json.encode(found).decode())
     else:
-        table = Table("us a record", *_PARTS, "state MiB", "entries", "exact", "digest")
+        table = Table(
+            "us a record", *_PARTS, "state MiB", "files MiB", "entries", "exact", "digest"
+        )
         table.add_row(
             f"{found['us']:.2f}",
             *(f"{found[part]:.2f}" for part in _PARTS),
             f"{found['state_mib']:.1f}",
+            f"{found['files_mib']:.1f}",
             f"{found['entries']:,}",
             str(found["exact"]),
             found["digest"],
@@ -226,7 +236,6 @@ def _send(run: Shards, topic: str, messages: Any) -> int:
 def _row(
     run: Shards, costs: Costs, records: int, output: str, columns: Sequence[str]
 ) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
-    size, entries = run.state_bytes()
     collection: Counter[bytes] = Counter()
     digest = 0
     for update in run.written.updates[output]:
@@ -241,8 +250,7 @@ def _row(
     ]
     found = {part: costs.spent[part] / records * 1e6 for part in _PARTS}
     found["us"] = sum(found.values())
-    told = {"state_mib": size / 2**20, "entries": entries, "digest": f"{digest:016x}"}
-    return {**found, **told}, rows
+    return {**found, **run.state(), "digest": f"{digest:016x}"}, rows
 
 
 def _q3(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any]:

@@ -22,9 +22,11 @@ from ikebana.processor.rows.rows import KeyedUpdate
 
 # The batches before this one whose updates stay in blocks; two exchanges lag by two.
 MOST_BATCHES = 4
-# A place is this + the upper of the batch + the number of the block in it.
+# A place is this + the upper of the batch + how many of that upper were before it + the number of
+# the block in it.  While an edit fills, time stands still, and several batches have one upper.
 _BLOCK = b"u"
 _TIME_BYTES, _NUMBER_BYTES = 8, 4
+_OF_BATCH = slice(1, 1 + _TIME_BYTES + _NUMBER_BYTES)
 _AT_ONCE = 2_000
 
 ByKey = dict[bytes, list[KeyedUpdate]]
@@ -73,16 +75,20 @@ class Recent:
 
     def settle(self, changes: Changes, upper: int, since: int) -> list[KeyedUpdate]:
         """Stage the blocks that lookups from `since` on need; return what is to leave them."""
-        left = {place: _upper_of(place) for place in self._kept}
-        old = set(sorted({upper for upper in left.values() if upper > since})[:-MOST_BATCHES])
+        left = {place: place[_OF_BATCH] for place in self._kept if _upper_of(place) > since}
+        old = set(sorted(set(left.values()))[:-MOST_BATCHES])
         found: list[KeyedUpdate] = []
-        for place, of in left.items():
+        for place, block in self._kept.items():
+            of = left.get(place)
             if of in old:
-                found += _updates_of(self._kept[place])
-            if of in old or of <= since:
+                found += _updates_of(block)
+            if of is None or of in old:
                 changes[place] = None
         if since < upper:
-            changes |= _blocks(self._fresh, upper, since)
+            now = _packed(upper)
+            same = [batch[_TIME_BYTES:] for batch in left.values() if batch.startswith(now)]
+            number = int.from_bytes(max(same), "big") + 1 if same else 0
+            changes |= _blocks(self._fresh, upper, number, since)
         self._fresh, self._read = {}, None
         return [update for update in found if update.time >= since]
 
@@ -141,8 +147,9 @@ def _by_key(updates: Iterable[KeyedUpdate]) -> ByKey:
     return found
 
 
-def _blocks(by_key: ByKey, upper: int, since: int) -> dict[bytes, bytes]:
+def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, bytes]:
     """The blocks of a batch; updates before `since` are seen by all."""
+    of = _BLOCK + _packed(upper) + _counted(batch)
     kept: list[KeyedUpdate] = []
     for key in sorted(by_key):
         own = by_key[key]
@@ -152,9 +159,7 @@ def _blocks(by_key: ByKey, upper: int, since: int) -> dict[bytes, bytes]:
             )
         kept += [update for update in own if update.time >= since]
     return {
-        _BLOCK + _packed(upper) + number.to_bytes(_NUMBER_BYTES, "big"): _block(
-            kept[at : at + _AT_ONCE]
-        )
+        of + _counted(number): _block(kept[at : at + _AT_ONCE])
         for number, at in enumerate(range(0, len(kept), _AT_ONCE))
     }
 
@@ -165,6 +170,10 @@ def _block(updates: list[KeyedUpdate]) -> bytes:
 
 def _updates_of(block: bytes) -> Iterator[KeyedUpdate]:
     return map(KeyedUpdate, *_columns_of(block))
+
+
+def _counted(number: int) -> bytes:
+    return number.to_bytes(_NUMBER_BYTES, "big")
 
 
 def _packed(time: int) -> bytes:

@@ -235,6 +235,24 @@ def test_a_batch_that_readers_lag_behind_is_a_block_more() -> None:
     assert store.counted() == (2, 2)
 
 
+def test_batches_while_time_stands_still_each_have_blocks() -> None:
+    """An edit that fills brings updates of one time in several batches; none is seen before it."""
+    store = CountingStore()
+    arranged(of_keys(1, 1, b"old"), 5, since=5, store=store)
+    for value in (b"one", b"two", b"three", b"four", b"five", b"six", b"seven"):
+        filling = Arrangement(store, Interval(5, 6), 5)
+        filling.update(of_keys(1, 5, value))
+        asking = [asked(5, key=b"0"), asked(5, key=b"0", sees_equal=True)]
+        early, late = (list(half_join(filling, [lookup])) for lookup in asking)
+        assert [match.datum for match in early] == [b"old"]
+        assert value in [match.datum for match in late]
+        filling.settle(5)
+
+    after = Arrangement(store, Interval(6, 7), 5)
+    assert [match.datum for match in half_join(after, [asked(5, key=b"0")])] == [b"old"]
+    assert len(list(half_join(after, [asked(6, key=b"0")]))) == 8
+
+
 def test_what_is_not_due_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch reads what it touches, blocks and what is due, and one entry of the queue beyond."""
     store, gap = CountingStore(), 10
