@@ -42,7 +42,10 @@ class Picking:
 
     def made(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
         """The keys and the values; None where nothing is picked for them."""
-        texts = [[_NULL if text is None else text for text in column] for column in columns]
+        texts = [
+            [_NULL if text is None else text for text in column] if None in column else column
+            for column in columns
+        ]
         return self._key and self._key(texts), self._value and self._value(texts)
 
     def takes(self, columns: Sequence[Column]) -> bool:
@@ -73,11 +76,18 @@ def picking(steps: Sequence[Sql | Negate], scope: Scope, fields: Sequence[str]) 
 def _stays(kind: str, column: Column) -> bool:
     if kind == JSON:
         return True
-    known = [text for text in column if text is not None]
+    known = [text for text in column if text is not None] if None in column else column
+    if not known:
+        return True
+    joined = b",".join(known)  # type: ignore[arg-type]
     if kind == _TEXT:
         # SQL has its own view of the character 0.
-        return all(text.startswith(b'"') for text in known) and b"\\u" not in b"".join(known)
-    return not known or _numbers(_DIGITS[kind]).fullmatch(b",".join(known)) is not None
+        return all(text[:1] == b'"' for text in known if text) and b"\\u" not in joined
+    longest = max(map(len, known))  # type: ignore[arg-type]
+    if longest <= _DIGITS[kind] and not joined.translate(None, b"0123456789,"):
+        return True
+    # There are signs, or what is no number.
+    return _numbers(_DIGITS[kind]).fullmatch(joined) is not None
 
 
 def _numbers(digits: int) -> re.Pattern[bytes]:

@@ -290,17 +290,21 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], Texts]:
 
     def texts(array: bytes) -> Texts:
         objects = decode(array)
-        return [
-            [
-                None if raw is msgspec.UNSET or (text := bytes(raw)) == b"null" else text
-                for raw in map(field, objects)
-            ]
-            for field in get
-        ]
+        return [_texts_of(list(map(field, objects))) for field in get]
 
     return texts
 
 
+def _texts_of(raws: Sequence[msgspec.Raw | msgspec.UnsetType]) -> Column:
+    try:
+        texts: list[bytes | None] = list(map(bytes, raws))  # type: ignore[arg-type]
+    except TypeError:
+        # A field is not there.
+        texts = [None if raw is msgspec.UNSET else bytes(raw) for raw in raws]
+    return [None if text == _NULL else text for text in texts] if _NULL in texts else texts
+
+
+_NULL = b"null"
 _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 

@@ -119,7 +119,8 @@ def test_what_only_picks_columns_is_what_sql_makes(
     values = [b'{"a":%b,"b":%b}' % (a, b) for a, b in rows if a is not None and b is not None]
     if (key is None and select is None) or not values:
         return
-    query = Query((Sql(select=select, key=key),), Scope({"a": kind, "b": "JSON"}))
+    scope = Scope({"a": kind, "b": "JSON", "key": "JSON", "value": "JSON"})
+    query = Query((Sql(select=select, key=key),), scope)
     assert query._picking is not None
     found = query.outcome([b"1"] * len(values), values)
     with pytest.MonkeyPatch.context() as patch:
