@@ -18,13 +18,14 @@ updates written, by which two versions of the code are compared.
 
 import argparse
 import cProfile
+import functools
 import hashlib
 import pstats
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -41,16 +42,18 @@ from systems import Bench
 
 import ikebana
 from ikebana.arrangements.files import Folder
+from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import OpenDatabases
 from ikebana.arrangements.shard import opened
+from ikebana.arrangements.store import Store
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.dataflow import Emitted, advance
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.slice_reading import reading_of
-from ikebana.processor.rows.envelope import pack, unpack
+from ikebana.processor.rows.envelope import Records, pack, unpack
 from ikebana.processor.rows.placing import owner_of
 from ikebana.processor.spark.worker import settle
 from ikebana.processor.testing.restarts import Unfinished
@@ -135,11 +138,8 @@ class Shards(Run):
                 store = context.__enter__()
             with self._costs.of("compute"):
                 store.clean(after.batch, _RETAINED)
-                emitted: Emitted = store.attempt(
-                    lambda part, r=records, b=beside: advance(  # type: ignore[misc]
-                        self._running, part, r, intervals, beside=b
-                    )
-                )
+                step = functools.partial(self._advanced, records, intervals, beside)
+                emitted = store.attempt(step)
             with self._costs.of("store"):
                 self._manifests[shard] = store.commit(after.batch, _RETAINED)
                 context.__exit__(None, None, None)
@@ -150,6 +150,15 @@ class Shards(Run):
         self._unfinished = None
         self.last = after
         self._publish(batch, made)
+
+    def _advanced(
+        self,
+        records: Sequence[Records],
+        intervals: Mapping[str, Interval],
+        beside: Beside,
+        store: Store,
+    ) -> Emitted:
+        return advance(self._running, store, records, intervals, beside=beside)
 
     def _packed(self, batch: Unfinished) -> list[list[bytes]]:
         """The packed rows that each shard gets."""
@@ -212,7 +221,7 @@ def main() -> None:
         pstats.Stats(profiler).sort_stats(args.sort).print_stats(45)
 
 
-def _plan(folder: Path, args: argparse.Namespace, sections: dict[str, Any]) -> Plan:
+def _plan(folder: Path, sections: dict[str, Any]) -> Plan:
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump({"pipeline": "bench", **sections}, sort_keys=False))
     return ikebana.load(path).plan()
@@ -257,7 +266,7 @@ def _q3(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any]:
     scale = args.scale
     shop = Shop(int(15_000 * scale), int(150_000 * scale), int(600_000 * scale))
     bench = _bench(folder, args)
-    plan = _plan(folder, args, joins._q3_sections(bench, "q3", [""]))
+    plan = _plan(folder, joins._q3_sections(bench, "q3", [""]))
     run = Shards(plan, folder, args.shards, costs)
     for relation, messages in shop.load().items():
         run.topics.create(bench.topic("q3", relation), PARTITIONS)
@@ -278,7 +287,7 @@ def _asof(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any
     scale, parts = args.scale, 2 if args.backlogs < 2 else args.backlogs
     market = Market(int(500_000 * scale), int(100_000 * scale), max(10, int(5_000 * scale)))
     bench = _bench(folder, args)
-    plan = _plan(folder, args, joins._asof_sections(bench, "asof"))
+    plan = _plan(folder, joins._asof_sections(bench, "asof"))
     run = Shards(plan, folder, args.shards, costs)
     for relation in ("orders", "prices"):
         run.topics.create(bench.topic("asof", relation), PARTITIONS)
