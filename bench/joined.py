@@ -73,7 +73,7 @@ class Costs:
     """CPU seconds by part, and their profile, while they count."""
 
     def __init__(self, profiler: cProfile.Profile | None) -> None:
-        self.spent: Counter[str] = Counter()
+        self.spent = dict.fromkeys(_PARTS, 0.0)
         self.counts = False
         self._profiler = profiler
 
