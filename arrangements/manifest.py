@@ -11,7 +11,9 @@ import msgspec
 
 from ikebana.arrangements.run import Run
 
-FORMAT = 1
+# 2: arrangements have blocks of recent updates, and entries of data that are there once each.
+FORMAT = 2
+READABLE = (1, FORMAT)
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore
-from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
+from ikebana.arrangements.manifest import READABLE, Dropped, Manifest, to_merge
 from ikebana.arrangements.merging import Merge, Paced, batch
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, LocalDatabases
 from ikebana.arrangements.run import Head, Run
@@ -39,10 +39,11 @@ class Shard:
     """A shard at the version of a manifest, open for one batch."""
 
     def __init__(self, files: FileStore, local: LocalDatabases, manifest: Manifest) -> None:
-        if manifest.format != FORMAT:
+        if manifest.format not in READABLE:
+            known = " and ".join(map(str, READABLE))
             raise StateFileError(
                 f"cannot read shard {manifest.shard} of checkpoint {manifest.checkpoint}: "
-                f"its format is {manifest.format}, this version reads {FORMAT}",
+                f"its format is {manifest.format}, this version reads {known}",
                 hint="Use the version of ikebana that wrote it.",
             )
         self.manifest = manifest

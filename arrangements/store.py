@@ -10,8 +10,11 @@ tests them all.
 
 import bisect
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
+
+# Entries by key; None is one to be removed.
+Changes = Mapping[bytes, bytes | None]
 
 
 class Readable(Protocol):
@@ -42,6 +45,10 @@ class Store(Readable, Protocol):
 
     def delete(self, key: bytes) -> None:
         """Remove one entry; it is no error if the key is absent."""
+        ...
+
+    def change(self, changes: Changes) -> None:
+        """Set the entries that have a value, and remove the others."""
         ...
 
 
@@ -76,6 +83,13 @@ class MemoryStore:
         if self._entries.pop(key, None) is not None:
             self._sorted = None
 
+    def change(self, changes: Changes) -> None:
+        for key, value in changes.items():
+            if value is None:
+                self.delete(key)
+            else:
+                self.put(key, value)
+
 
 class Overlay:
     """A store over a readable base: reads see the writes, and the base does not change."""
@@ -88,7 +102,7 @@ class Overlay:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         changes = self.changes
-        if not changes:
+        if changes.keys().isdisjoint(keys):
             return self._base.get_many(keys)
         missing = [key for key in keys if key not in changes]
         found = dict(zip(missing, self._base.get_many(missing), strict=True))
@@ -117,6 +131,10 @@ class Overlay:
         if key not in self.changes:
             self._sorted = None
         self.changes[key] = None
+
+    def change(self, changes: Changes) -> None:
+        self._sorted = None
+        self.changes.update(changes)
 
     def _changed(self, prefix: bytes, start: bytes) -> list[bytes]:
         """List the changed keys that begin with `prefix`, in order, from `prefix + start` on."""
@@ -154,3 +172,7 @@ class Part:
 
     def delete(self, key: bytes) -> None:
         self._store.delete(self._prefix + key)
+
+    def change(self, changes: Changes) -> None:
+        prefix = self._prefix
+        self._store.change({prefix + key: value for key, value in changes.items()})

@@ -5,7 +5,7 @@ not in another that is a few calls deeper.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 
 DEEPEST = 200
@@ -14,9 +14,11 @@ _BRACKETS = re.compile(rb"[][{}]")
 _STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 
-def any_too_deep(messages: Sequence[bytes]) -> bool:
-    """Whether one of several JSON texts is `too_deep`."""
-    return max(map(len, messages), default=0) > DEEPEST and any(map(too_deep, messages))
+def any_too_deep(messages: Iterable[bytes | None]) -> bool:
+    """Whether any of many JSON texts is `too_deep`; None is no text."""
+    # A text needs a character for each bracket.
+    long = [each for each in messages if each is not None and len(each) > DEEPEST]
+    return any(map(too_deep, long))
 
 
 def too_deep(message: bytes) -> bool:

@@ -154,7 +154,7 @@ class Extending:
 
     def _matches(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Match]:
         """What rows meet; the payload is the place of the row."""
-        asking = lookups(enumerate(rows), sees_equal=self._own.sees_equal)
+        asking = lookups(rows, range(len(rows)), sees_equal=self._own.sees_equal)
         return half_join(arranged, asking)
 
     def _columns(self, *bound: str) -> list[str]:

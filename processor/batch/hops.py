@@ -8,7 +8,7 @@ transaction of its batch, so they exist if and only if the batch is committed.
 from collections.abc import Collection, Iterator, Mapping
 
 from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates, add
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates
 
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 1 << 20
@@ -21,14 +21,16 @@ def chunks(
     for name, updates in hops.items():
         rows = [_row(name) for _ in range(shards)]
         sizes = [0] * shards
-        for given in updates:
-            update = given if given.key is not None else given._replace(key=NO_KEY)
-            key = update.key
-            assert key is not None
+        for key, value, time, diff in updates:
+            if key is None:
+                key = NO_KEY
             at = shard_of(key, shards)
             row = rows[at]
-            add(row, update)
-            sizes[at] += len(key) + len(update.value)
+            row.keys.append(key)
+            row.values.append(value)
+            row.times.append(time)
+            row.diffs.append(diff)
+            sizes[at] += len(key) + len(value)
             if len(row.keys) >= _CHUNK_RECORDS or sizes[at] >= _CHUNK_BYTES:
                 yield at, row
                 rows[at], sizes[at] = _row(name), 0

@@ -22,7 +22,7 @@ from ikebana.processor.linear.keys import key_sql
 from ikebana.processor.linear.query import Query, compiled, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.rows.datum import parts_of
+from ikebana.processor.rows.datum import parts_of, values_of
 
 _base64 = msgspec.json.encode
 _text_of = msgspec.json.encode
@@ -180,8 +180,7 @@ class Maker:
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
     ) -> Iterator[tuple[str, Sequence[bytes | None]]]:
         """Columns of data of one input."""
-        parts = [(None, b"{}") if datum is None else parts_of(datum) for datum in data]
-        values = [value for _, value in parts]
+        values = values_of(data, nothing=b"{}")
         own = {name: name.removeprefix(f"{alias}.") for name in names}
         fields = tuple(column for column in own.values() if column not in (KEY, VALUE))
         texts = dict(zip(fields, field_texts(fields, values), strict=True)) if fields else {}
@@ -190,7 +189,7 @@ class Maker:
                 yield name, texts[column]
                 continue
             raw: list[bytes | None] = (
-                [key for key, _ in parts]
+                [None if datum is None else parts_of(datum)[0] for datum in data]
                 if column == KEY
                 else [
                     None if datum is None else value

@@ -7,7 +7,7 @@ Nothing is sorted or kept: matches are processed in portions, however many a row
 
 import functools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple, TypeVar
 
 from ikebana.arrangements.frontier import Interval
@@ -23,7 +23,7 @@ from ikebana.processor.joins.steps import Lookup, Path
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.half_join import Arranged, LookupRow, Match, half_join
 from ikebana.processor.linear.chain import operator_error
-from ikebana.processor.linear.keys import is_null
+from ikebana.processor.linear.keys import any_null, is_null
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning import ways
@@ -96,10 +96,11 @@ class Looking:
         for some in portions(rows):
             matches: Iterable[Match]
             if self._test is None:
-                asking = lookups(((row.value, row) for row in some), sees_equal=self._sees_equal)
+                values = [row.value for row in some]
+                asking = lookups(some, values, sees_equal=self._sees_equal)
                 matches = half_join(arranged, asking, outer=self._outer, watcher=budget)
             else:
-                asking = lookups(enumerate(some), sees_equal=self._sees_equal)
+                asking = lookups(some, range(len(some)), sees_equal=self._sees_equal)
                 met = half_join(arranged, asking, watcher=budget)
                 settled = self._settled(some, met, errors)
                 matches = (each._replace(payload=some[each.payload].value) for each in settled)
@@ -122,8 +123,8 @@ class Looking:
         def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
             for some in portions(asking):
                 left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
-                looking = lookups(enumerate(left), sees_equal=self._sees_equal)
-                met = half_join(arranged, looking, watcher=budget)
+                looked = lookups(left, range(len(left)), sees_equal=self._sees_equal)
+                met = half_join(arranged, looked, watcher=budget)
                 for match in self._settled(left, met, None):
                     if fits(match):
                         yield match._replace(payload=some[match.payload].payload)
@@ -183,17 +184,21 @@ class Looking:
         return [matches[row] for row in made.rows], failing
 
     def _made(self, matches: Sequence[Match]) -> Portion:
-        large = [self._error(TOO_LARGE, match) for match in matches if not fits(match)]
-        if large:
+        large: list[KeyedUpdate] = []
+        diffs = [match.diff for match in matches]
+        if diffs and not -LARGEST <= min(diffs) <= max(diffs) <= LARGEST:
+            large = [self._error(TOO_LARGE, match) for match in matches if not fits(match)]
             matches = [match for match in matches if fits(match)]
-        made = self._maker.make(
-            [match.payload for match in matches], [match.datum for match in matches]
-        )
+        if not matches:
+            return Portion(self.next, [], large)
+        payloads, data, times, diffs = map(list, zip(*matches, strict=True))
+        made = self._maker.make(payloads, data)
         found = [
-            KeyedUpdate(key, value, matches[row].time, matches[row].diff)
+            KeyedUpdate(key, value, times[row], diffs[row])
             for row, key, value in zip(made.rows, made.keys, made.values, strict=True)
-            if not (self._parts and is_null(key, self._parts))
         ]
+        if any_null(made.keys, self._parts):
+            found = [row for row in found if row.key and not is_null(row.key, self._parts)]
         errors = [self._error(reason, matches[row]) for row, reason in made.failed]
         return Portion(self.next, found, large + errors)
 
@@ -251,11 +256,15 @@ def results(
     return carried(carries), asked(key), len(key)
 
 
-def lookups(rows: Iterable[tuple[Any, KeyedUpdate]], *, sees_equal: bool) -> Iterator[LookupRow]:
+def lookups(
+    rows: Sequence[KeyedUpdate], payloads: Iterable[Any], *, sees_equal: bool
+) -> Iterator[LookupRow]:
     """Rows as they ask, each with a payload of its own."""
-    for payload, (key, _, time, diff) in rows:
-        assert key is not None, "a row that asks has no key"
-        yield LookupRow(key, payload, time, diff, sees_equal)
+    if not rows:
+        return iter(())
+    keys, _, times, diffs = zip(*rows, strict=True)
+    assert None not in keys, "a row that asks has no key"
+    return map(LookupRow, keys, payloads, times, diffs, repeat(sees_equal))
 
 
 def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:

@@ -33,7 +33,7 @@ ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
 # The progress of an edit of the plan, which belongs to no operator.
 EDIT = "edit "
 SHOWN = "shown "
-_HELD = (HOLD.encode(), HOLD_IN.encode())
+_HELD, _ARRANGED = (HOLD.encode(), HOLD_IN.encode()), ARRANGE.encode()
 # The number of entries of removed operators that are deleted in one batch.
 _RELEASED = 50_000
 
@@ -44,9 +44,11 @@ def operator_part(store: Store, operator: str) -> Part:
 
 
 def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """Split an entry by the shards it belongs to; only held updates may belong to several."""
+    """Split an entry by the shards it belongs to; only updates in blocks may belong to several."""
     if place.startswith(_HELD):
         return hold.apart(place.partition(b"\0")[2], entry, shard_of)
+    if place.startswith(_ARRANGED):
+        return arrange.apart(place.partition(b"\0")[2], entry, shard_of)
     return {shard_of(key_of(place, entry)): entry}
 
 
@@ -75,8 +77,11 @@ def key_of(place: bytes, entry: bytes) -> bytes:
 def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
     """Combine two entries of one store key when two shards become one; None: they cancel.
 
-    Keys lie in one shard each, so only held updates, which may be equal in two, can meet.
+    Keys lie in one shard each, so only held updates, which may be equal in two, and blocks of
+    arrangements can meet.
     """
+    if place.startswith(_ARRANGED):
+        return arrange.combined(place.partition(b"\0")[2], one, other)
     assert place.startswith(_HELD), "a key lies in two shards"
     return hold.combined(one, other)
 

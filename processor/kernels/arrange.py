@@ -1,14 +1,13 @@
 """Arrange: an index of a relation by key, shared by all joins that look it up.
 
-The relation can be read as of any time from `since` up to `upper`: updates at or after
-`since` keep their times, and older ones are compacted into one base without times.  A key
-is compacted when it changes, or when `since` has passed its history; a batch does not touch
-any other key.
+The relation can be read as of any time from `since` up to `upper`.  Entries have it as it is at
+`upper`; the updates of the last batches, which readers that lag may not see yet, lie beside them
+(`kernels.recent`).  Where a reader lags further behind, entries keep times themselves: updates at
+or after `since`, behind a base without times of all others.  Such a key is compacted when it
+changes, or when `since` has passed its history; a batch does not touch any other key.
 
 An `Arrangement` lives for one micro-batch: `update` takes the relation's updates of the
-interval, lookups are answered as of their own times, and `settle` writes what has changed,
-compacted to the `since` that the next batch has.  So if all readers are as far as the
-arrangement, no history is ever written.
+interval, lookups are answered as of their own times, and `settle` writes what has changed.
 
 A key with few data has one entry, so one get finds them.  A large group has an entry for
 each datum and is scanned, not loaded; only the data that a batch changes are in memory.
@@ -16,26 +15,27 @@ each datum and is scanned, not loaded; only the data that a batch changes are in
 Multiplicities may be negative.  A datum whose multiplicity becomes 0 leaves no entry.
 """
 
+import heapq
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-
-import msgspec
+from itertools import groupby
+from operator import itemgetter
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.kernels import history
-from ikebana.processor.kernels.history import (
-    Changes,
-    Counts,
-    Queue,
-    add,
-    count_before,
-    fold,
-    move,
-    requeued,
+from ikebana.processor.kernels import history, recent
+from ikebana.processor.kernels.arranged_cell import (
+    Cell,
+    changed,
+    data_of,
+    group_entry,
+    group_of,
+    is_group,
 )
+from ikebana.processor.kernels.history import Changes, Counts, Queue, count_before, move
+from ikebana.processor.kernels.recent import ByKey, Recent, seen
 from ikebana.processor.rows.rows import KeyedUpdate
 
 # A place is b"k" + key for what a key has, or for how large its group is; and b"r" + length of
@@ -44,23 +44,11 @@ _KEY = b"k"
 _ROW = b"r"
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 16
-# An entry is b"v" + datum for one that is there once and has no history, b"m" + (time by
-# which it is queued, counts by datum) for others, or b"l" + (data, their bytes) for a group.
-# Where a count has more than 64 bits, b"n" in place of b"m" has counts as their digits.
-_ONE = b"v"
-_MANY = b"m"
-_LARGE = b"n"
-_GROUP = b"l"
-_ONE_TAG, _GROUP_TAG, _LARGE_TAG = _ONE[0], _GROUP[0], _LARGE[0]
 # A larger group is a range of entries until it is much smaller, so that it does not switch often.
 _LARGE_BYTES = 2_048
 _SMALL_BYTES = 512
 
-_Data = dict[bytes, Counts]
-_encode = msgspec.msgpack.encode
-_decode_many = msgspec.msgpack.Decoder(tuple[int | None, _Data]).decode
-_decode_large = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, list[str]]]).decode
-_group_of = msgspec.msgpack.Decoder(tuple[int, int]).decode
+_Data = Iterable[tuple[bytes, Counts]]
 
 
 class Arrangement:
@@ -74,18 +62,12 @@ class Arrangement:
         self.since = since
         self.upper = interval.upper
         self._interval = interval
-        self._touched: dict[bytes, _Cell | _Group] = {}
+        self._recent = Recent(store, since, self._queue.since)
+        self._touched: dict[bytes, Cell | _Group] = {}
 
     def update(self, updates: Iterable[KeyedUpdate]) -> None:
         """Apply updates of the interval, which may come in any order."""
-        interval = self._interval
-        by_key: dict[bytes, list[KeyedUpdate]] = {}
-        for update in updates:
-            key, _, time, diff = update
-            assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
-            assert key is not None, "an arranged row has no key"
-            if diff:
-                by_key.setdefault(key, []).append(update)
+        by_key = self._grouped(updates)
         self._load(by_key)
         touched = self._touched
         places = {
@@ -93,42 +75,63 @@ class Arrangement:
             for key, own in by_key.items()
             if isinstance(touched[key], _Group)
         }
-        self._load_rows(places)
+        if places:
+            self._load_rows(places)
         for key, own in by_key.items():
             found = touched[key]
-            if isinstance(found, _Cell):
-                for _, datum, time, diff in own:
-                    found.add(datum, time, diff)
+            if isinstance(found, Cell):
+                data = found.data
+                for _, datum, _, diff in own:
+                    data[datum] = data.get(datum, 0) + diff
             else:
-                for place, (_, datum, time, diff) in zip(places[key], own, strict=True):
-                    found.rows[place].add(datum, time, diff)
+                for place, (_, datum, _, diff) in zip(places[key], own, strict=True):
+                    data = found.rows[place].data
+                    data[datum] = data.get(datum, 0) + diff
+        self._recent.add(by_key)
 
-    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
+    def _grouped(self, updates: Iterable[KeyedUpdate]) -> ByKey:
+        lower, upper = self._interval.lower, self.upper
+        by_key: ByKey = {}
+        for update in updates:
+            key, _, time, diff = update
+            assert lower <= time < upper, f"time {time} is not in {lower} to {upper}"
+            assert key is not None, "an arranged row has no key"
+            if diff:
+                if (own := by_key.get(key)) is None:
+                    by_key[key] = [update]
+                else:
+                    own.append(update)
+        return by_key
+
+    def groups(self, keys: Sequence[bytes]) -> Iterator[_Data]:
         """Yield for each key, in the order asked, each datum with its counts."""
-        touched = self._touched
+        if not keys:
+            return
+        touched, recently = self._touched, self._recent.by_key()
         asked = [key for key in keys if key not in touched] if touched else keys
         entries = dict(
             zip(asked, self._store.get_many([_KEY + key for key in asked]), strict=True)
         )
         for key in keys:
-            if key in touched:
-                found = touched[key]
-                yield found.data.items() if isinstance(found, _Cell) else self._rows(key, found)
-            elif (entry := entries[key]) is None:
-                yield ()
-            elif entry[0] == _ONE_TAG:
-                yield ((entry[1:], [1]),)
-            elif entry[0] == _GROUP_TAG:
-                yield self._rows(key, _Group())
-            else:
-                yield _many_of(entry)[1].items()
+            found = self._data(key, touched.get(key) or entries[key])
+            updates = recently(key)
+            yield seen(found, updates) if updates else found
+
+    def _data(self, key: bytes, found: "Cell | _Group | bytes | None") -> _Data:
+        """What a key has now, by its entry or by what is loaded of it."""
+        if found is None:
+            return ()
+        if isinstance(found, bytes):
+            return self._rows(key, {}) if is_group(found) else data_of(found)
+        return found.counted() if isinstance(found, Cell) else self._rows(key, found.rows)
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
         """About how many data each key has; data of all times from `since` on are counted."""
-        touched = self._touched
+        touched, recently = self._touched, self._recent.by_key()
         entries = self._store.get_many([_KEY + key for key in keys])
         return [
-            _size_of(touched.get(key), entry) for key, entry in zip(keys, entries, strict=True)
+            _size_of(touched.get(key), entry) + sum(u.diff < 0 for u in recently(key))
+            for key, entry in zip(keys, entries, strict=True)
         ]
 
     def contents(self, before: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes, int]]:
@@ -138,30 +141,47 @@ class Arrangement:
         readers are filled from this.  The time must not be after the interval's lower.
         """
         assert self.since <= before <= self._interval.lower, f"contents before {before}"
-        for place, entry in self._store.scan(_KEY, start):
-            key = place[1:]
-            group = (
-                self._rows(key, _Group())
-                if entry[0] == _GROUP_TAG
-                else _Cell.of(entry).data.items()
-            )
-            for datum, counts in group:
+        kept = self._recent.kept()
+        stored = ((place[1:], entry) for place, entry in self._store.scan(_KEY, start))
+        # What is gone by now has no entry.
+        changing = ((key, None) for key in sorted(kept) if key >= start)
+        merged = heapq.merge(stored, changing, key=itemgetter(0))
+        for key, own in groupby(merged, key=itemgetter(0)):
+            # Of equal keys the entry comes first.
+            _, entry = next(own)
+            for datum, counts in seen(self._data(key, entry), kept.get(key, ())):
                 if count := count_before(counts, before):
                     yield key, datum, count
 
     def settle(self, since: int) -> None:
-        """Write the changes, compacted to the `since` of later lookups."""
+        """Write the changes, and what later lookups from `since` on need to see the past."""
         assert self.since <= since <= self.upper, f"since {since} is not reached yet"
         self._load_due(since)
         changes: Changes = {}
+        self._keep(self._recent.settle(changes, self.upper, since))
         for key, found in self._touched.items():
-            if isinstance(found, _Cell):
+            if isinstance(found, Cell):
                 found.fold(since)
                 _write(changes, key, found, since)
             else:
                 self._write_group(changes, key, found, since)
         self._queue.write(changes, since)
         self._touched = {}
+
+    def _keep(self, updates: Sequence[KeyedUpdate]) -> None:
+        """Let updates, which entries have without their times, be histories of entries."""
+        by_key: dict[bytes, list[KeyedUpdate]] = {}
+        for update in updates:
+            assert update.key is not None, "an arranged row has no key"
+            by_key.setdefault(update.key, []).append(update)
+        self._load(by_key)
+        for key, own in by_key.items():
+            found = self._touched[key]
+            if isinstance(found, _Group):
+                self._load_rows({key: [_row_place(key, update.value) for update in own]})
+            for _, datum, time, diff in own:
+                cell = found if isinstance(found, Cell) else found.rows[_row_place(key, datum)]
+                cell.keep(datum, time, diff)
 
     def _write_group(self, changes: Changes, key: bytes, group: "_Group", since: int) -> None:
         """Stage the changes of a large group, which may have become small."""
@@ -174,14 +194,15 @@ class Arrangement:
             count += change
             size += change * length
         if count > 1 and size > _SMALL_BYTES:
-            _change(changes, _KEY + key, group.stored, _GROUP + _encode((count, size)))
+            changed(changes, _KEY + key, group.stored, group_entry(count, size))
             for place, cell in group.rows.items():
                 cell.write(changes, place, since)
             return
-        whole = _Cell({}, None, group.stored)
+        whole = Cell({}, group.stored)
         for place, cell in self._cells(key, group):
             whole.data |= cell.data
-            _change(changes, place, cell.stored, None)
+            whole.past |= cell.past
+            changed(changes, place, cell.stored, None)
             move(changes, place, cell.queued, None)
         whole.write(changes, _KEY + key, since)
 
@@ -192,8 +213,7 @@ class Arrangement:
         missing = sorted({key for key in keys if key not in touched})
         found = self._store.get_many([_KEY + key for key in missing])
         for key, entry in zip(missing, found, strict=True):
-            large = entry is not None and entry[0] == _GROUP_TAG
-            touched[key] = _Group.of(entry) if large and entry else _Cell.of(entry)
+            touched[key] = _Group.of(entry) if entry and is_group(entry) else Cell.of(entry)
 
     def _load_rows(self, places: Mapping[bytes, Sequence[bytes]]) -> None:
         """Load data of large groups that are about to change."""
@@ -204,7 +224,7 @@ class Arrangement:
             missing |= {place: group for place in own if place not in group.rows}
         wanted = sorted(missing)
         for place, entry in zip(wanted, self._store.get_many(wanted), strict=True):
-            missing[place].rows[place] = _Cell.of(entry)
+            missing[place].rows[place] = Cell.of(entry)
 
     def _load_due(self, since: int) -> None:
         """Load the entries whose history is due for compaction."""
@@ -216,105 +236,40 @@ class Arrangement:
                 rows.setdefault(_key_of_row(place), []).append(place)
         self._load_rows(rows)
 
-    def _rows(self, key: bytes, group: "_Group") -> Iterator[tuple[bytes, Counts]]:
+    def _rows(self, key: bytes, rows: Mapping[bytes, Cell]) -> _Data:
         """Each datum of a large group with its counts, as changed in this batch."""
-        rows = group.rows
         for place, entry in self._store.scan(_row_start(key)):
-            if place in rows:
-                continue
-            if entry[0] == _ONE_TAG:
-                yield entry[1:], [1]
-            else:
-                yield from _many_of(entry)[1].items()
+            if place not in rows:
+                yield from data_of(entry)
         for cell in rows.values():
-            yield from cell.data.items()
+            yield from cell.counted()
 
-    def _cells(self, key: bytes, group: "_Group") -> Iterator[tuple[bytes, "_Cell"]]:
+    def _cells(self, key: bytes, group: "_Group") -> Iterator[tuple[bytes, Cell]]:
         """Each entry of a large group by its place, as changed in this batch."""
         rows = group.rows
         for place, entry in self._store.scan(_row_start(key)):
             if place not in rows:
-                yield place, _Cell.of(entry)
+                yield place, Cell.of(entry)
         yield from rows.items()
 
 
+def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """Split an entry by the shards it belongs to; only recent updates may belong to several."""
+    if recent.is_block(place):
+        return recent.apart(entry, shard_of)
+    return {shard_of(key_of(place, entry)): entry}
+
+
+def combined(place: bytes, one: bytes, other: bytes) -> bytes:
+    """The entry that two of one place come to, from shards that become one."""
+    assert recent.is_block(place), "a key lies in two shards"
+    return recent.combined(one, other)
+
+
 def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry it is."""
+    """The key that an entry of the store belongs to, whatever kind of entry of a key it is."""
     place = history.queued_place(place) or place
     return place[1:] if place[:1] == _KEY else _key_of_row(place)
-
-
-@dataclass(slots=True)
-class _Cell:
-    """The counts in one entry: of a key's data, or of one datum of a large group.
-
-    `stored` is the entry as it was, `queued` the time by which it is queued.
-    """
-
-    data: _Data
-    queued: int | None
-    stored: bytes | None
-
-    @staticmethod
-    def of(entry: bytes | None) -> "_Cell":
-        """Decode an entry of the store."""
-        if entry is None:
-            return _Cell({}, None, None)
-        if entry[0] == _ONE_TAG:
-            return _Cell({entry[1:]: [1]}, None, entry)
-        queued, data = _many_of(entry)
-        return _Cell(data, queued, entry)
-
-    def add(self, datum: bytes, time: int, diff: int) -> None:
-        """Change the multiplicity of a datum."""
-        counts = self.data.get(datum)
-        if counts is None:
-            self.data[datum] = [0, time, diff]
-        else:
-            add(counts, time, diff)
-
-    def fold(self, since: int) -> None:
-        """Compact to `since`."""
-        data, gone = self.data, []
-        for datum, counts in data.items():
-            if len(counts) > 1:
-                fold(counts, since)
-            if counts == _NONE:
-                gone.append(datum)
-        for datum in gone:
-            del data[datum]
-
-    def write(self, changes: Changes, place: bytes, since: int) -> None:
-        """Stage the writes that store this cell under a key."""
-        data, queued, entry = self.data, None, None
-        if len(data) == 1 and (only := next(iter(data.items())))[1] == _ONCE:
-            entry = _ONE + only[0]
-        elif data:
-            times = [counts[-2] for counts in data.values() if len(counts) > 1]
-            queued = requeued(self.queued, max(times), since) if times else None
-            rows = dict(sorted(data.items())) if len(data) > 1 else data
-            entry = _many(queued, rows)
-        _change(changes, place, self.stored, entry)
-        move(changes, place, self.queued, queued)
-
-
-_NONE, _ONCE = [0], [1]
-
-
-def _many(queued: int | None, data: _Data) -> bytes:
-    try:
-        return _MANY + _encode((queued, data))
-    except OverflowError:
-        digits = {datum: list(map(str, counts)) for datum, counts in data.items()}
-        return _LARGE + _encode((queued, digits))
-
-
-def _many_of(entry: bytes) -> tuple[int | None, _Data]:
-    body = memoryview(entry)[1:]
-    if entry[0] != _LARGE_TAG:
-        return _decode_many(body)
-    queued, digits = _decode_large(body)
-    return queued, {datum: list(map(int, counts)) for datum, counts in digits.items()}
 
 
 @dataclass(slots=True)
@@ -324,40 +279,34 @@ class _Group:
     count: int = 0
     size: int = 0
     stored: bytes | None = None
-    rows: dict[bytes, _Cell] = field(default_factory=dict)
+    rows: dict[bytes, Cell] = field(default_factory=dict)
 
     @staticmethod
     def of(entry: bytes) -> "_Group":
         """A group, of whose data none has been touched."""
-        return _Group(*_group_of(memoryview(entry)[1:]), entry)
+        return _Group(*group_of(entry), entry)
 
 
-def _size_of(found: _Cell | _Group | None, entry: bytes | None) -> int:
-    if isinstance(found, _Cell):
+def _size_of(found: Cell | _Group | None, entry: bytes | None) -> int:
+    if isinstance(found, Cell):
         return len(found.data)
     if entry is None:
         return 0
-    if entry[0] == _GROUP_TAG:
-        return _group_of(memoryview(entry)[1:])[0]
-    return len(_Cell.of(entry).data)
+    return group_of(entry)[0] if is_group(entry) else len(Cell.of(entry).data)
 
 
-def _write(changes: Changes, key: bytes, cell: _Cell, since: int) -> None:
+def _write(changes: Changes, key: bytes, cell: Cell, since: int) -> None:
     """Stage the writes of a key's data, which may have become a large group."""
     data, place = cell.data, _KEY + key
     # Two large ones are what a key has whose only datum is replaced.
     if len(data) <= 2 or (size := sum(map(len, data))) <= _LARGE_BYTES:
         cell.write(changes, place, since)
         return
-    _change(changes, place, cell.stored, _GROUP + _encode((len(data), size)))
+    changed(changes, place, cell.stored, group_entry(len(data), size))
     move(changes, place, cell.queued, None)
-    for datum, counts in data.items():
-        _Cell({datum: counts}, None, None).write(changes, _row_place(key, datum), since)
-
-
-def _change(changes: Changes, place: bytes, old: bytes | None, new: bytes | None) -> None:
-    if old != new:
-        changes[place] = new
+    for datum, count in data.items():
+        past = {datum: cell.past[datum]} if datum in cell.past else {}
+        Cell({datum: count}, past=past).write(changes, _row_place(key, datum), since)
 
 
 def _row_start(key: bytes) -> bytes:

@@ -138,10 +138,20 @@ def _matches_of_many(
     a key that changes often is not searched through for each of them.
     """
     met = 0
-    own.sort(key=_seen_before)
-    bounds = list(map(_seen_before, own))
+    bounds: list[int] = []
     unmatched = set(range(len(own))) if outer else None
     for datum, counts in group:
+        if len(counts) == 1:
+            if count := counts[0]:
+                unmatched = None
+                met += len(own)
+                for _, payload, time, diff, _ in own:
+                    yield Match(payload, datum, time, diff * count)
+            continue
+        if not bounds:
+            # Only now does their order matter, and so far all or none have matched.
+            own.sort(key=_seen_before)
+            bounds = list(map(_seen_before, own))
         start, count = 0, counts[0]
         # At the end all are passed: none sees beyond the upper.
         for changed, change in (*zip(counts[1::2], counts[2::2], strict=True), (upper, 0)):

@@ -107,11 +107,7 @@ class Queue:
         if since > self.since:
             self._store.put(_SINCE, _packed(since))
             self.since = since
-        for place, entry in changes.items():
-            if entry is None:
-                self._store.delete(place)
-            else:
-                self._store.put(place, entry)
+        self._store.change(changes)
 
 
 def move(changes: Changes, place: bytes, old: int | None, new: int | None) -> None:

@@ -143,20 +143,18 @@ class _Run:
         current = self._current
         missing = [key for key in keys if key not in current]
         if missing:
+            # Neighbours lie together: a store finds them much faster in order.
+            missing.sort()
             found = dict(zip(missing, self._states.get_many(missing), strict=True))
             current |= found
             self._before |= found
 
     def store(self) -> None:
         """Write the states that have changed."""
-        states, before = self._states, self._before
-        for key, state in self._current.items():
-            if state == before[key]:
-                continue
-            if state is None:
-                states.delete(key)
-            else:
-                states.put(key, state)
+        before = self._before
+        self._states.change(
+            {key: state for key, state in self._current.items() if state != before[key]}
+        )
 
     def apply(self, moment: Moment) -> None:
         """Move every key to its last upsert of one time."""

@@ -9,17 +9,17 @@ that depends on the columns that the planner has decoded.
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB, JSON
-from ikebana.processor.linear.keys import is_null, key_sql
+from ikebana.processor.linear.keys import any_null, is_null, key_sql
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.rows.datum import datum_of
+from ikebana.processor.rows.datum import data_of
 from ikebana.processor.rows.rows import KeyedUpdate
 
 # A step and the name of the operator that it belongs to.
@@ -219,11 +219,13 @@ class _ArrangePart:
         made, failed = self._query.outcome(keys, values, whose=_names(self._operators))
         assert made.keys is not None, "an arrangement without keys"
         parts = 0 if self._arrange.nulls else len(self._arrange.keys)
-        found = [
-            KeyedUpdate(new, datum_of(keys[row], values[row]), times[row], diffs[row])
-            for row, new in zip(made.rows, made.keys, strict=True)
-            if not parts or not is_null(new, parts)
-        ]
+        columns: list[Sequence[Any]] = [keys, values, times, diffs]
+        if len(made.rows) < len(keys):
+            columns = [[column[row] for row in made.rows] for column in columns]
+        keys_of, values_of, *rest = columns
+        found = list(map(KeyedUpdate, made.keys, data_of(keys_of, values_of), *rest))
+        if any_null(made.keys, parts):
+            found = [row for row in found if row.key and not is_null(row.key, parts)]
         errors = []
         for row, step, reason, *_ in failed:
             operator = self._operators[step]

@@ -1,5 +1,7 @@
 """Keys of several parts: their SQL, and nulls in them, which match nothing."""
 
+from collections.abc import Collection
+
 from ikebana.codecs import canonical
 
 _NULL = b"null"
@@ -26,3 +28,14 @@ def is_null(key: bytes, parts: int) -> bool:
     if parts < 2 or _NULL not in key:
         return parts == 1 and key == _NULL
     return None in canonical.decode(key).values()
+
+
+def any_null(keys: Collection[bytes], parts: int) -> bool:
+    """Whether any of many keys may have a part that is null; False is certain.
+
+    >>> any_null([b"1", b"null"], 1), any_null([b'{"k0":1,"k1":2}'], 2)
+    (True, False)
+    """
+    if parts < 2:
+        return parts == 1 and _NULL in keys
+    return any(_NULL in key for key in keys)

@@ -2,6 +2,7 @@
 
 The statement is run as it is written (`database.connection` switches the optimizer
 off), so casts happen for every row, and whether a row fails does not depend on the others.
+Steps that only pick columns need no statement (`picking`).
 It has three forms, which have the same results.  The typed form reads columns of values, which
 `typed_columns` makes of texts of the usual form; the plain form reads and casts JSON texts.  A
 batch that fails is run once more in the checked form, which tells the rows that fail and the
@@ -26,6 +27,7 @@ from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_co
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.outcomes import Failed as Failed
 from ikebana.processor.linear.outcomes import Failure, Made, joined, one_by_one, texts_of
+from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
@@ -58,6 +60,7 @@ class Query:
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
         self._whose, self._written = "", texts_of(steps)
+        self._picking = picking(steps, scope, self._typed.fields)
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -122,6 +125,9 @@ class Query:
         if not count:
             return Made([], None, None, None, None, None), []
         self._whose = whose
+        if (picking := self._picking) is not None and picking.takes(texts):
+            keys, values = picking.made(texts)
+            return Made(list(range(count)), keys, values, None, None, None), []
         given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
         try:
             return self._together(count, given)
@@ -269,17 +275,21 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], Texts]:
 
     def texts(array: bytes) -> Texts:
         objects = decode(array)
-        return [
-            [
-                None if raw is msgspec.UNSET or (text := bytes(raw)) == b"null" else text
-                for raw in map(field, objects)
-            ]
-            for field in get
-        ]
+        return [_texts_of(list(map(field, objects))) for field in get]
 
     return texts
 
 
+def _texts_of(raws: Sequence[msgspec.Raw | msgspec.UnsetType]) -> Column:
+    try:
+        texts: list[bytes | None] = list(map(bytes, raws))  # type: ignore[arg-type]
+    except TypeError:
+        # A field is not there.
+        texts = [None if raw is msgspec.UNSET else bytes(raw) for raw in raws]
+    return [None if text == _NULL else text for text in texts] if _NULL in texts else texts
+
+
+_NULL = b"null"
 _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 

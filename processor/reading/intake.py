@@ -6,6 +6,7 @@ and `ikebana.testing.Run` all decode here.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 from zlib import crc32
 
@@ -175,16 +176,43 @@ class Intake:
         """
         origin = Origin(*where, self._reader)
         ignored: Counter[str] = Counter()
+        rows = self._messages.rows_at_once(messages, ignored)
+        found: Found
+        if rows is None:
+            found = list(self._messages.found(messages, origin, ignored))
+            which = [at for at, _ in found]
+            dated = self._dated(which, *_rows_to_date(found), messages, times, dating)
+        else:
+            which = rows.at
+            own = [value or None for value in rows.values]
+            dated = self._dated(which, rows.keys, own, messages, times, dating)
+        ignored += Counter({"late": dated.late})
+        if rows is None or str in set(map(type, dated.times)):
+            found = found if rows is None else rows.changes()
+            updates, origins, errors = self._of_images(found, dated.times, messages, times, origin)
+        else:
+            made = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
+            updates, origins, errors = list(made), which, []
+        updates, strange = self._without_strange(updates, origins, messages, origin)
+        by_branch, failed = through(self._branches, updates)
+        latecomers = [(messages[which[at]].offset, by) for at, by in dated.latecomers]
+        errors += strange + failed
+        return Made(by_branch, errors, ignored, dated.greatest, latecomers)
+
+    def _of_images(
+        self,
+        found: Found,
+        dated: Sequence[int | str],
+        messages: Sequence[Message],
+        times: Sequence[int],
+        origin: Origin,
+    ) -> tuple[list[KeyedUpdate], list[int], list[KeyedUpdate]]:
+        """The updates of changes by their images, the index of each one's message, and errors."""
         updates: list[KeyedUpdate] = []
         origins: list[int] = []
         errors: list[KeyedUpdate] = []
-        found = self._messages.rows_at_once(messages, ignored)
-        if found is None:
-            found = list(self._messages.found(messages, origin, ignored))
-        dated = self._dated(found, messages, times, dating)
-        ignored += Counter({"late": dated.late})
         of_columns = self._event is not None and self._event.of_columns
-        for (at, changes), time in zip(found, dated.times, strict=True):
+        for (at, changes), time in zip(found, dated, strict=True):
             record: bytes | None = None
             if isinstance(changes, Bad):
                 record = changes.record
@@ -203,25 +231,24 @@ class Intake:
                 unread = isinstance(changes, Bad) and of_columns
                 placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
-        updates, strange = self._without_strange(updates, origins, messages, origin)
-        by_branch, failed = through(self._branches, updates)
-        latecomers = [(messages[found[at][0]].offset, by) for at, by in dated.latecomers]
-        errors += strange + failed
-        return Made(by_branch, errors, ignored, dated.greatest, latecomers)
+        return updates, origins, errors
 
     def _dated(
         self,
-        found: Found,
+        which: Sequence[int],
+        keys: Sequence[bytes | None],
+        rows: Sequence[bytes | None],
         messages: Sequence[Message],
         times: Sequence[int],
         dating: Dating | None,
     ) -> Dated:
-        """The event times of messages, or their own `times` without event time."""
+        """The event times of the messages that count, or their own `times` without event time."""
         if self._event is None:
-            return Dated([times[at] for at, _ in found])
+            return Dated([times[at] for at in which])
         assert dating is not None, "event time without a batch"
-        bounds = dating.of([messages[at].offset for at, _ in found])
-        return self._event.of_rows(*_rows_to_date(found, messages), bounds)
+        bounds = dating.of([messages[at].offset for at in which])
+        clocks = [messages[at].timestamp for at in which]
+        return self._event.of_rows(keys, rows, clocks, bounds)
 
     def _without_strange(
         self,
@@ -276,17 +303,15 @@ def through(
     return by_branch, errors
 
 
-def _rows_to_date(
-    found: Found, messages: Sequence[Message]
-) -> tuple[list[bytes | None], list[bytes | None], list[int | None]]:
-    """Give for each message the key and the row that determine its time, and its timestamp."""
+def _rows_to_date(found: Found) -> tuple[list[bytes | None], list[bytes | None]]:
+    """Give for each message the key and the row that determine its time."""
     keys: list[bytes | None] = []
     rows: list[bytes | None] = []
     for _, changes in found:
         last = changes[-1] if not isinstance(changes, Bad) and changes else None
         keys.append(None if last is None else last.key)
         rows.append(None if last is None else last.after or last.before)
-    return keys, rows, [messages[at].timestamp for at, _ in found]
+    return keys, rows
 
 
 _NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"

@@ -53,6 +53,20 @@ def record_of(reason: str, message: Message, origin: Origin) -> bytes:
     return error_record(origin.reader + reason, place, message.key, message.value)
 
 
+class AppendedRows(NamedTuple):
+    """Rows of `mode: append`: the indexes of their messages, and their keys and values."""
+
+    at: list[int]
+    keys: list[bytes | None]
+    values: list[bytes]
+
+    def changes(self) -> "list[tuple[int, Sequence[Change] | Bad]]":
+        """The same as `MessageReader.found` gives them."""
+        return [
+            (at, (Change("upsert", key, value),)) for at, key, value in zip(*self, strict=True)
+        ]
+
+
 class MessageReader:
     """Decodes the messages of one input to changes; what becomes of one depends on it alone.
 
@@ -76,7 +90,7 @@ class MessageReader:
 
     def rows_at_once(
         self, messages: Sequence[Message], ignored: Counter[str]
-    ) -> list[tuple[int, Sequence[Change] | Bad]] | None:
+    ) -> AppendedRows | None:
         """Decode plain rows of `mode: append` at once, as `found` would; None if it cannot."""
         plain = self.plain
         if plain is None or not self._appends or self._passes is not None:
@@ -84,21 +98,18 @@ class MessageReader:
         if self.any_too_deep(messages):
             return None
         kept = [at for at, message in enumerate(messages) if message.value is not None]
-        keyed_at = [at for at in kept if messages[at].key is not None]
-        keys: list[bytes | None] = [None] * len(messages)
+        rows = messages if len(kept) == len(messages) else [messages[at] for at in kept]
+        keys = [message.key for message in rows]
         try:
-            known = plain.keys([messages[at].key for at in keyed_at])
-            values = plain.values([messages[at].value for at in kept])
+            known = iter(plain.keys([key for key in keys if key is not None]))
+            values = plain.values([message.value for message in rows])
         except DecodeError:
             return None
-        for at, key in zip(keyed_at, known, strict=True):
-            keys[at] = key
         if len(kept) < len(messages):
             ignored["tombstone"] += len(messages) - len(kept)
-        return [
-            (at, (Change("upsert", keys[at], value),))
-            for at, value in zip(kept, values, strict=True)
-        ]
+        decoded = [None if key is None else next(known) for key in keys]
+        # There are no tombstones among them.
+        return AppendedRows(kept, decoded, values)  # type: ignore[arg-type]
 
     def found(
         self, messages: Sequence[Message], origin: Origin, ignored: Counter[str]
@@ -192,9 +203,10 @@ class MessageReader:
         return [change._replace(key=None)]
 
     def any_too_deep(self, messages: Sequence[Message]) -> bool:
-        values = [m.value for m in messages if m.value is not None] if self._nests else []
-        keys = [m.key for m in messages if m.key is not None] if self._keys_nest else []
-        return any_too_deep(values) or any_too_deep(keys)
+        """Whether a message nests too deep."""
+        return (self._nests and any_too_deep(m.value for m in messages)) or (
+            self._keys_nest and any_too_deep(m.key for m in messages)
+        )
 
     def _kafka_key(self, message: Message) -> bytes | None:
         try:

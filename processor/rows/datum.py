@@ -5,6 +5,7 @@ then the value.
 """
 
 import struct
+from collections.abc import Iterable, Sequence
 
 _LENGTH = struct.Struct(">i")
 _START = _LENGTH.size
@@ -19,6 +20,29 @@ def datum_of(key: bytes | None, value: bytes) -> bytes:
     ((b'1', b'{}'), (None, b'{}'))
     """
     return _NO_KEY + value if key is None else _pack(len(key)) + key + value
+
+
+def data_of(keys: Sequence[bytes | None], values: Sequence[bytes]) -> list[bytes]:
+    """Join each key and its value into a datum.
+
+    >>> data_of([b"1", None], [b"{}", b"[]"]) == [datum_of(b"1", b"{}"), datum_of(None, b"[]")]
+    True
+    """
+    return [
+        _NO_KEY + value if key is None else _pack(len(key)) + key + value
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+def values_of(data: Iterable[bytes | None], nothing: bytes) -> list[bytes]:
+    """The values of data, and `nothing` for each that is None.
+
+    >>> values_of([datum_of(b"1", b"{}"), datum_of(None, b"[]"), None], b"0")
+    [b'{}', b'[]', b'0']
+    """
+    return [
+        nothing if datum is None else datum[_START + max(_unpack(datum)[0], 0) :] for datum in data
+    ]
 
 
 def parts_of(datum: bytes) -> tuple[bytes | None, bytes]:

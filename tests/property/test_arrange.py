@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay, Store
-from ikebana.processor.kernels import arrange, history
+from ikebana.processor.kernels import arrange, history, recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.placing import shard_of
@@ -22,11 +23,15 @@ END = 20
 SHORT = [datum for datum in DATA if len(datum) < 2]
 
 
-def settled(store: Store, batch: Batch) -> None:
-    """One batch without lookups."""
+MOST_BATCHES = st.integers(1, 3)
+
+
+def settled(store: Store, batch: Batch, most: int = recent.MOST_BATCHES) -> None:
+    """One batch without lookups, after which the updates of so many lie in blocks."""
     arrangement = Arrangement(store, batch.interval, batch.since)
     arrangement.update(batch.updates)
-    arrangement.settle(batch.settled)
+    with patch.object(recent, "MOST_BATCHES", most):
+        arrangement.settle(batch.settled)
 
 
 def finished(store: Store, course: Sequence[Batch]) -> None:
@@ -37,9 +42,14 @@ def finished(store: Store, course: Sequence[Batch]) -> None:
 
 
 @unhurried
-@given(course=courses(), outer=st.booleans())
-def test_lookups_are_answered_as_of_their_own_times(course: list[Batch], *, outer: bool) -> None:
-    """R7. At any time from since on, before and after updates of the batch, also over restarts."""
+@given(course=courses(), outer=st.booleans(), most=MOST_BATCHES)
+def test_lookups_are_answered_as_of_their_own_times(
+    course: list[Batch], *, outer: bool, most: int
+) -> None:
+    """R7. At any time from since on, before and after updates of the batch, also over restarts.
+
+    That is so whether updates that readers may not see yet lie in blocks or in histories.
+    """
     store, past = MemoryStore(), list[KeyedUpdate]()
     for batch in course:
         overlay = Overlay(reopened(store))
@@ -48,7 +58,8 @@ def test_lookups_are_answered_as_of_their_own_times(course: list[Batch], *, oute
         before = list(half_join(arrangement, early, outer=outer))
         arrangement.update(batch.updates)
         found = list(half_join(arrangement, batch.lookups, outer=outer))
-        arrangement.settle(batch.settled)
+        with patch.object(recent, "MOST_BATCHES", most):
+            arrangement.settle(batch.settled)
         for place, entry in overlay.changes.items():
             if entry is None:
                 store.delete(place)
@@ -76,12 +87,12 @@ def test_portions_of_a_batch_are_the_whole_of_it(course: list[Batch], data: st.D
 
 
 @unhurried
-@given(courses(SHORT))
-def test_in_the_end_neither_the_cut_nor_the_lag_matters(course: list[Batch]) -> None:
+@given(courses(SHORT), MOST_BATCHES)
+def test_in_the_end_neither_the_cut_nor_the_lag_matters(course: list[Batch], most: int) -> None:
     """Once no reader lags, the entries are those of one batch with everything."""
     store, upper = MemoryStore(), course[-1].upper
     for batch in course:
-        settled(store, batch)
+        settled(store, batch, most)
     finished(store, course)
 
     whole = MemoryStore()
@@ -91,12 +102,12 @@ def test_in_the_end_neither_the_cut_nor_the_lag_matters(course: list[Batch]) -> 
 
 
 @unhurried
-@given(courses())
-def test_history_is_queued_to_be_folded(course: list[Batch]) -> None:
+@given(courses(), MOST_BATCHES)
+def test_history_is_queued_to_be_folded(course: list[Batch], most: int) -> None:
     """What keeps times is queued once, by a time that is to come and no later than all."""
     store = MemoryStore()
     for batch in course:
-        settled(store, batch)
+        settled(store, batch, most)
         queued: dict[bytes, int] = {}
         for place, entry in entries(store):
             if (of := history.queued_place(place)) is not None:
@@ -119,12 +130,12 @@ def test_history_is_queued_to_be_folded(course: list[Batch]) -> None:
 
 
 @unhurried
-@given(courses())
-def test_what_is_retracted_leaves_nothing(course: list[Batch]) -> None:
+@given(courses(), MOST_BATCHES)
+def test_what_is_retracted_leaves_nothing(course: list[Batch], most: int) -> None:
     """Of groups that were large as well."""
     store, upper = MemoryStore(), course[-1].upper
     for batch in course:
-        settled(store, batch)
+        settled(store, batch, most)
     every = [update for batch in course for update in batch.updates]
     last = [update._replace(time=upper, diff=-update.diff) for update in every]
     settled(store, Batch(Interval(upper, upper + 1), upper, upper + 1, last, []))
@@ -133,8 +144,8 @@ def test_what_is_retracted_leaves_nothing(course: list[Batch]) -> None:
 
 
 @unhurried
-@given(courses(), st.integers(1, 3))
-def test_contents_are_what_is_accumulated(course: list[Batch], portion: int) -> None:
+@given(courses(), st.integers(1, 3), MOST_BATCHES)
+def test_contents_are_what_is_accumulated(course: list[Batch], portion: int, most: int) -> None:
     """Read in portions of keys, before any time that lookups may ask for."""
     store, past = MemoryStore(), list[KeyedUpdate]()
     for batch in course:
@@ -148,7 +159,7 @@ def test_contents_are_what_is_accumulated(course: list[Batch], portion: int) -> 
                     found[key][datum] = count
                 start = rows[-1][0] + b"\0"
             assert found == accumulated(past, before)
-        settled(store, batch)
+        settled(store, batch, most)
         past += batch.updates
 
 
@@ -169,20 +180,27 @@ def first_keys(
 @unhurried
 @given(courses(), st.integers(1, 4))
 def test_every_entry_goes_with_its_key(course: list[Batch], shards: int) -> None:
-    """Shards together have the entries of one that has all keys."""
+    """Shards together have the entries of one that has all keys, which fall apart into theirs."""
     whole = MemoryStore()
     for batch in course:
         settled(whole, batch)
-    found = []
+    together: dict[bytes, bytes] = {}
     for shard in range(shards):
         store = MemoryStore()
         for batch in course:
             own = [u for u in batch.updates if u.key is not None and at(u.key, shards) == shard]
             settled(store, batch._replace(updates=own))
         rows = lasting(store)
-        assert {at(arrange.key_of(*row), shards) for row in rows} <= {shard}
-        found += rows
-    assert sorted(found) == lasting(whole)
+        fallen = [
+            (place, parts[shard])
+            for place, entry in lasting(whole)
+            if shard in (parts := arrange.apart(place, entry, lambda key: at(key, shards)))
+        ]
+        assert fallen == rows
+        for place, entry in rows:
+            known = together.get(place)
+            together[place] = entry if known is None else arrange.combined(place, known, entry)
+    assert sorted(together.items()) == lasting(whole)
 
 
 @unhurried

@@ -79,7 +79,8 @@ def cases(draw: st.DrawFn) -> tuple[Any, Fields, list[bytes]]:
     schema, data = Types(draw).record(2)
     names = [field["name"] for field in schema["fields"]]
     wanted = ALL
-    if names and draw(st.booleans()):
+    narrowed: bool = draw(st.booleans())
+    if names and narrowed:
         only = dict.fromkeys(draw(st.lists(st.sampled_from(names))), ALL)
         wanted = Fields(only, {names[0]: encoding("date")} if draw(st.booleans()) else {})
     messages: list[bytes] = []

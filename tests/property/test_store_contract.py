@@ -21,6 +21,7 @@ _steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), _keys, _values),
         st.tuples(st.just("delete"), _keys),
+        st.tuples(st.just("change"), _changes),
         st.tuples(st.just("get_many"), st.lists(_keys, max_size=5)),
         st.tuples(st.just("scan"), _keys, _keys),
     ),
@@ -107,6 +108,12 @@ def test_a_store_is_a_dict_read_in_key_order(
             case ("delete", key):
                 store.delete(key)
                 model.pop(key, None)
+            case ("change", changes):
+                store.change(changes)
+                model |= {key: value for key, value in changes.items() if value is not None}
+                for key in changes:
+                    if changes[key] is None:
+                        model.pop(key, None)
             case ("get_many", keys):
                 assert store.get_many(keys) == [model.get(key) for key in keys]
             case ("scan", prefix, start):

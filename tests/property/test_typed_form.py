@@ -93,3 +93,53 @@ def test_usual_texts_become_values(kind: str, text: bytes, expected: pa.DataType
     assert made is not None
     assert made.type == expected
     assert made.null_count == 1
+
+
+KEYS = [None, '"a"', "{'k%0': \"a\", 'k\"1': b}", "{'k0': b, 'K1': (\"a\")}"]
+SELECTS: list[tuple[tuple[str, str], ...] | None] = [
+    None,
+    (("z", '"a"'), ("%b", "b"), ("é", '("a")')),
+]
+
+
+@pytest.mark.parametrize("kind", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "VARCHAR", "JSON"])
+@given(
+    texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4),
+    key=st.sampled_from(KEYS),
+    select=st.sampled_from(SELECTS),
+)
+def test_what_only_picks_columns_is_what_sql_makes(
+    kind: str,
+    texts: list[tuple[str, str]],
+    key: str | None,
+    select: tuple[tuple[str, str], ...] | None,
+) -> None:
+    """Keys and values are the same bytes, whether texts stay as they are or go through SQL."""
+    rows = [(canonical_of(one), canonical_of(other)) for one, other in texts]
+    values = [b'{"a":%b,"b":%b}' % (a, b) for a, b in rows if a is not None and b is not None]
+    if (key is None and select is None) or not values:
+        return
+    scope = Scope({"a": kind, "b": "JSON", "key": "JSON", "value": "JSON"})
+    query = Query((Sql(select=select, key=key),), scope)
+    assert query._picking is not None
+    found = query.outcome([b"1"] * len(values), values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "_picking", None)
+        assert query.outcome([b"1"] * len(values), values) == found
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Sql(select=(("a", "a + 1"),)),
+        Sql(select=(("a", "a"),), where=("a > 1",)),
+        Sql(key="a", diff="2"),
+        Sql(key="key"),
+        Sql(select=(("a", "a::VARCHAR"),)),
+        Sql(key="{'a': a, 'b': [a]}"),
+    ],
+    ids=str,
+)
+def test_what_does_more_than_pick_is_sql(step: Sql) -> None:
+    """Expressions, conditions, casts, counts, and whole keys are SQL's."""
+    assert Query((step,), Scope({"a": "BIGINT", "key": "JSON", "value": "JSON"}))._picking is None

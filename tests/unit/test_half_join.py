@@ -7,6 +7,7 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
+from ikebana.processor.kernels import recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -220,24 +221,59 @@ def test_without_lag_an_update_is_one_entry_written() -> None:
     assert store.counted() == (10 + 1, 10 + 1)
 
 
-def test_what_is_not_due_is_not_looked_at() -> None:
-    """A batch reads what it touches and what is due, and one entry of the queue beyond."""
+def test_a_batch_that_readers_lag_behind_is_a_block_more() -> None:
+    """Its entries are written once; when no reader lags any more, the block goes as a whole."""
+    store = CountingStore()
+    arranged(of_keys(100, 0), 1, since=0, store=store)
+    assert store.counted()[1] == 100 + 1
+
+    Arrangement(store, Interval(1, 2), 0).settle(0)
+    # The since and the block; nothing is queued.
+    assert store.counted() == (2, 0)
+    Arrangement(store, Interval(2, 3), 0).settle(1)
+    # The block goes, and there is a since.
+    assert store.counted() == (2, 2)
+
+
+def test_batches_while_time_stands_still_each_have_blocks() -> None:
+    """An edit that fills brings updates of one time in several batches; none is seen before it."""
+    store = CountingStore()
+    arranged(of_keys(1, 1, b"old"), 5, since=5, store=store)
+    for value in (b"one", b"two", b"three", b"four", b"five", b"six", b"seven"):
+        filling = Arrangement(store, Interval(5, 6), 5)
+        filling.update(of_keys(1, 5, value))
+        asking = [asked(5, key=b"0"), asked(5, key=b"0", sees_equal=True)]
+        early, late = (list(half_join(filling, [lookup])) for lookup in asking)
+        assert [match.datum for match in early] == [b"old"]
+        assert value in [match.datum for match in late]
+        filling.settle(5)
+
+    after = Arrangement(store, Interval(6, 7), 5)
+    assert [match.datum for match in half_join(after, [asked(5, key=b"0")])] == [b"old"]
+    assert len(list(half_join(after, [asked(6, key=b"0")]))) == 8
+
+
+def test_what_is_not_due_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch reads what it touches, blocks and what is due, and one entry of the queue beyond."""
     store, gap = CountingStore(), 10
-    for time in range(3):
+    monkeypatch.setattr(recent, "MOST_BATCHES", 1)
+    for time in range(4):
         arrangement = Arrangement(store, Interval(time * gap, (time + 1) * gap), 0)
         arrangement.update(
             u._replace(key=b"%d %s" % (time, u.key or b"")) for u in of_keys(100, time * gap)
         )
         arrangement.settle(0)
+    monkeypatch.undo()
     store.counted()
 
-    Arrangement(store, Interval(30, 31), 0).settle(0)
-    assert store.counted() == (2, 0)
-    Arrangement(store, Interval(31, 32), 1).settle(1)
+    Arrangement(store, Interval(40, 41), 0).settle(0)
+    blocks = 2
+    assert store.counted() == (1 + blocks + 1, 0)
+    Arrangement(store, Interval(41, 42), 1).settle(1)
     # The first 100 are due: each is read from the queue and by its key.
-    assert store.counted() == (1 + 101 + 100, 100 + 100 + 1)
-    Arrangement(store, Interval(32, 33), 1).settle(1)
-    assert store.counted() == (2, 0)
+    assert store.counted() == (1 + blocks + 101 + 100, 100 + 100 + 1)
+    Arrangement(store, Interval(42, 43), 1).settle(1)
+    assert store.counted() == (1 + blocks + 1, 0)
 
 
 def test_a_large_group_is_scanned_and_changed_by_datum() -> None:

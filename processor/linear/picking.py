@@ -1,0 +1,131 @@
+"""Steps that only pick columns: their results are put together of JSON texts, without SQL.
+
+Most stages of a join, and what arranges a relation by a column, do no more.  A column's text stays
+as it is where SQL would write the same: where it is JSON, or of the usual form of its type.  Other
+texts are left to SQL, which decides what they mean.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.processor.linear.expressions import parse
+from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.scope import ExpressionError, Scope
+from ikebana.processor.linear.steps import Negate, Sql
+from ikebana.processor.linear.typed_columns import Column
+
+# The digits that any number of a type may have.
+_DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18}
+_TEXT = "VARCHAR"
+_NULL = b"null"
+_names_of = msgspec.json.Decoder(dict[str, int]).decode
+
+# Makes texts of one row of columns.
+_Written = Callable[[Sequence[Column]], list[bytes]]
+
+
+class Picking:
+    """A step that picks columns for its key, its value or both."""
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        key: _Written | None,
+        value: _Written | None,
+    ) -> None:
+        self._kinds = kinds
+        self._key, self._value = key, value
+
+    def made(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
+        """The keys and the values; None where nothing is picked for them."""
+        texts = [
+            [_NULL if text is None else text for text in column] if None in column else column
+            for column in columns
+        ]
+        return self._key and self._key(texts), self._value and self._value(texts)
+
+    def takes(self, columns: Sequence[Column]) -> bool:
+        """Whether all texts of the columns may stay as they are."""
+        return all(map(_stays, self._kinds, columns))
+
+
+def picking(steps: Sequence[Sql | Negate], scope: Scope, fields: Sequence[str]) -> Picking | None:
+    """What a statement over these fields picks; None if it does more."""
+    if len(steps) != 1 or not isinstance(step := steps[0], Sql):
+        return None
+    if step != Sql(select=step.select, key=step.key) or not fields:
+        return None
+    kinds = [scope.type_of(name) for name in fields]
+    if not all(kind in _DIGITS or kind in (JSON, _TEXT) for kind in kinds):
+        return None
+    at = {name: number for number, name in enumerate(fields)}
+    try:
+        key = None if step.key is None else _written(step.key, scope, at)
+        value = None
+        if step.select is not None:
+            value = _object({name: at[_column(sql, scope)] for name, sql in step.select})
+    except (ExpressionError, KeyError):
+        return None
+    return Picking(kinds, key, value)
+
+
+def _stays(kind: str, column: Column) -> bool:
+    if kind == JSON:
+        return True
+    known = [text for text in column if text is not None] if None in column else column
+    if not known:
+        return True
+    joined = b",".join(known)  # type: ignore[arg-type]
+    if kind == _TEXT:
+        # SQL has its own view of the character 0.
+        return all(text[:1] == b'"' for text in known if text) and b"\\u" not in joined
+    longest = max(map(len, known))  # type: ignore[arg-type]
+    if longest <= _DIGITS[kind] and not joined.translate(None, b"0123456789,"):
+        return True
+    # There are signs, or what is no number.
+    return _numbers(_DIGITS[kind]).fullmatch(joined) is not None
+
+
+def _numbers(digits: int) -> re.Pattern[bytes]:
+    # Compiled once by `re`.
+    return re.compile(b"-?[0-9]{1,%d}(?:,-?[0-9]{1,%d})*" % (digits, digits))
+
+
+def _written(sql: str, scope: Scope, at: Mapping[str, int]) -> _Written:
+    """What writes a column, or an object of columns.  Raises: KeyError, for anything else."""
+    node = parse(sql, scope).node
+    if node["class"] == "FUNCTION" and node["function_name"] == "struct_pack":
+        parts = {each["name"]: at[_name(each["expression"])] for each in node["arguments"]}
+        if not all(parts) or len(parts) < len(node["arguments"]):
+            raise KeyError(sql)
+        return _object(parts)
+    number = at[_name(node)]
+    return lambda columns: list(columns[number])  # type: ignore[arg-type]
+
+
+def _column(sql: str, scope: Scope) -> str:
+    return _name(parse(sql, scope).node)
+
+
+def _name(node: Any) -> str:
+    if node["class"] != "COLUMN_REF":
+        raise KeyError(node["class"])
+    (name,) = node["column_names"]
+    return str(name)
+
+
+def _object(parts: Mapping[str, int]) -> _Written:
+    """What writes canonical objects of columns, given by the names of their fields."""
+    ordered = _names_of(canonical.encode(dict(parts)))
+    texts = [msgspec.json.encode(name).replace(b"%", b"%%") + b":%b" for name in ordered]
+    template = b"{" + b",".join(texts) + b"}"
+    numbers = list(ordered.values())
+
+    def rows(columns: Sequence[Column]) -> Iterator[tuple[Any, ...]]:
+        return zip(*(columns[number] for number in numbers), strict=True)
+
+    return lambda columns: [template % row for row in rows(columns)]
