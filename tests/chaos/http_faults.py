@@ -112,6 +112,7 @@ class FaultyHttp:
             writer.write(_refusal(fault, head))
             await writer.drain()
             return True
+        told = b""
         if fault != "resetting":
             back.write(head.without("expect") + body)
             await back.drain()

@@ -1,18 +1,14 @@
 """The checkpoint that is lost, and what is made anew of topics, or restored from a backup."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from chaos.damages import empty, put
 from chaos.life import Life
 from chaos.runs import Wrong, last_words
 from chaos.scenario import scenario
-from support.waiting import patient
+from support.recoveries import recover
 
-_RECOVERS_S = 120.0
 # Within this most of the state is made anew.
 _MAKES_S = 20.0
 
@@ -34,17 +30,7 @@ def _lose(life: Life) -> None:
 def _recover(life: Life) -> None:
     """Run `ikebana recover`; the next start makes the state anew."""
     life.recovers = True
-    command = [sys.executable, "-m", "ikebana", "recover", str(life.pipeline.file())]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **life.environment},
-        timeout=patient(_RECOVERS_S),
-        check=False,
-    )
-    if done.returncode:
-        raise Wrong(f"`recover` ended with {done.returncode}: {done.stdout + done.stderr}")
+    recover(life.pipeline)
 
 
 def _copied(life: Life, name: str) -> Path:
