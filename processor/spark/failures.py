@@ -111,20 +111,20 @@ def from_text(text: str) -> IkebanaError:
         return AwayError(f"the brokers did not answer: {reason}", hint=_SAFE)
     if any(full in text for full in _FULL):
         return SpaceError(
-            f"a disk is full ({_gist(text)})",
+            f"a disk is full ({gist(text)})",
             hint="Make space where run.checkpoint, run.local_directory and the temporary folder "
             f"are. {_SAFE}",
         )
     if is_outage(text):
         hint = f"{_in_full(text)} {_SAFE}"
-        return StorageError(f"the checkpoint's store did not answer ({_gist(text)})", hint=hint)
+        return StorageError(f"the checkpoint's store did not answer ({gist(text)})", hint=hint)
     if damaged := _damaged(text):
         return damaged
     for sign, what in _LOST:
         if sign in text:
-            return LostError(f"{what} ({_gist(text)})", hint=f"{_in_full(text)} {_SAFE}")
+            return LostError(f"{what} ({gist(text)})", hint=f"{_in_full(text)} {_SAFE}")
     hint = f"{_in_full(text)} {_SAFE}"
-    return QueryError(f"the query ended with an error: {_gist(text)}", hint=hint)
+    return QueryError(f"the query ended with an error: {gist(text)}", hint=hint)
 
 
 def _damaged(text: str) -> CheckpointError | None:
@@ -133,7 +133,7 @@ def _damaged(text: str) -> CheckpointError | None:
         file, reason = found["file"].removeprefix("file:"), found["reason"].split(" SQLSTATE")[0]
         what = f'Spark cannot read its file "{file}" of the checkpoint: {reason}'
     elif _STATE in text:
-        what = f'Spark cannot read its files in "state" of the checkpoint: {_gist(text)}'
+        what = f'Spark cannot read its files in "state" of the checkpoint: {gist(text)}'
     else:
         return None
     return CheckpointError(
@@ -163,7 +163,7 @@ def _ours(text: str) -> IkebanaError | None:
     return None
 
 
-def _gist(text: str) -> str:
+def gist(text: str) -> str:
     """Find the innermost error in Spark's text: in Python, else in Java, else its first line."""
     lines = text.strip().splitlines()
     python = [line for line in lines if _PYTHON_ERROR.match(line)]

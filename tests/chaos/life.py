@@ -149,15 +149,13 @@ class Life:
         self.runs.close()
 
     def processes(self, what: str) -> list[psutil.Process]:
-        """Processes of the run: `driver`, `jvm`, `executor`s, `worker`s, `owner`s, or `all`."""
+        """The processes of the run: its `driver`, `jvm`, `worker`s, `owner`s, or `all`."""
         workers = self.run.workers() if what in ("worker", "owner") else []
         match what:
             case "driver":
                 return [psutil.Process(self.run.pid)]
             case "jvm":
-                return [p for p in self._javas() if not _is_executor(p)]
-            case "executor":
-                return [p for p in self._javas() if _is_executor(p)]
+                return [p for p in self.run.family.alive() if name_of(p) == "java"]
             case "owner":
                 return [p for p in workers if name_of(p) == owner.PROCESS_NAME]
             case "worker":
@@ -167,9 +165,6 @@ class Life:
                 return [psutil.Process(self.broker.pid)]
             case _:
                 return self.run.family.alive()
-
-    def _javas(self) -> list[psutil.Process]:
-        return [p for p in self.run.family.alive() if name_of(p) == "java"]
 
     def one(self, what: str) -> psutil.Process:
         """One of the processes of a kind.
@@ -281,9 +276,3 @@ class Life:
             # What a batch wrote that was never closed is taken back at its own time.
             found.pop("not consolidated", None)
         return found
-
-
-def _is_executor(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        return "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline()
-    return False

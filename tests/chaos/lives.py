@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from chaos import executors
 from chaos.brokers import proxied
 from chaos.cluster import clustered
+from chaos.executors import on_cluster
 from chaos.life import Life
 from chaos.plans import JOINED, UPSERT, Plan
 from chaos.scenario import Scenario
@@ -46,9 +45,7 @@ def living(
         elif kind == "bucket":
             made = stack.enter_context(stored(folder, seed, *lasting, plan))
         elif kind == "executor":
-            made = Life(folder, *stack.enter_context(proxied()), seed, *lasting, plan)
-            on_cluster = made.pipeline.but(master=executors.MASTER)
-            made.pipeline = replace(on_cluster, spark=executors.SPARK)
+            made = stack.enter_context(on_cluster(folder, seed, *lasting, plan))
         else:
             plan = JOINED if kind == "edit" else plan
             made = Life(folder, *stack.enter_context(proxied()), seed, *lasting, plan)

@@ -340,6 +340,20 @@ def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
     assert str(found).startswith(f"the query ended with an error: {message}\n")
 
 
+def test_a_start_of_spark_that_fails_is_told_by_what_java_says() -> None:
+    """Not by the name of the call, which is the same for every reason."""
+    text = (
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": java.net.BindException: Cannot assign requested address: Service failed\n"
+        "\tat java.base/sun.nio.ch.Net.bind0(Native Method)\n"
+    )
+
+    assert failures.gist(text) == (
+        "java.net.BindException: Cannot assign requested address: Service failed"
+    )
+    assert failures.gist("no JVM\nmore") == "no JVM"
+
+
 class Told(StreamingQueryException):  # type: ignore[misc]
     """An exception of Spark's without a JVM that could be asked for it."""
 
