@@ -1,6 +1,5 @@
 """A query is started again after what may go by itself, later and later, and not for ever."""
 
-import errno
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -12,7 +11,6 @@ from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
-from ikebana.processor.checkpoint.layout import reached
 from ikebana.processor.ground.restarts import WINDOW_S, Failed, Restarts, persistently
 from ikebana.processor.spark import failures
 
@@ -225,42 +223,6 @@ TASK = (
             id="a full disk",
         ),
         pytest.param(
-            TASK.format(
-                "PythonException: Traceback\nOSError: When completing multiple part upload for "
-                "key 'a/b' in bucket 'state': AWS Error SLOW_DOWN during CompleteMultipartUpload "
-                "operation: Please reduce your request rate."
-            ),
-            errors.StorageError,
-            "the checkpoint's store did not answer (OSError: When completing multiple part",
-            id="an object store that throttles",
-        ),
-        pytest.param(
-            TASK.format(
-                "PythonException: Traceback\nOSError: When getting information for key 'a' in "
-                "bucket 'state': AWS Error UNKNOWN (HTTP status 503) during HeadObject operation"
-            ),
-            errors.StorageError,
-            "the checkpoint's store did not answer",
-            id="an object store that has no words for it",
-        ),
-        pytest.param(
-            TASK.format(
-                "PythonException: Traceback\nOSError: When reading information for key 'a' in "
-                "bucket 'state': AWS Error ACCESS_DENIED during HeadObject operation: no"
-            ),
-            errors.QueryError,
-            "the query ended with an error: OSError: When reading information",
-            id="an object store that refuses",
-        ),
-        pytest.param(
-            "org.apache.hadoop.fs.s3a.AWSClientIOException: getFileStatus on s3a://state/a: "
-            "software.amazon.awssdk.core.exception.SdkClientException: Unable to execute HTTP "
-            "request: Connect to 127.0.0.1:9000 failed: Connection refused",
-            errors.StorageError,
-            "the checkpoint's store did not answer (",
-            id="an object store that is away",
-        ),
-        pytest.param(
             "Failed to read log file file:/data/commits/10. Incomplete log file in the offset "
             "commit log",
             errors.CheckpointError,
@@ -340,20 +302,6 @@ def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
     assert str(found).startswith(f"the query ended with an error: {message}\n")
 
 
-def test_a_start_of_spark_that_fails_is_told_by_what_java_says() -> None:
-    """Not by the name of the call, which is the same for every reason."""
-    text = (
-        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
-        ": java.net.BindException: Cannot assign requested address: Service failed\n"
-        "\tat java.base/sun.nio.ch.Net.bind0(Native Method)\n"
-    )
-
-    assert failures.gist(text) == (
-        "java.net.BindException: Cannot assign requested address: Service failed"
-    )
-    assert failures.gist("no JVM\nmore") == "no JVM"
-
-
 class Told(StreamingQueryException):  # type: ignore[misc]
     """An exception of Spark's without a JVM that could be asked for it."""
 
@@ -405,26 +353,3 @@ def test_a_jvm_that_nobody_answers_for_is_lost() -> None:
     assert isinstance(failures.named(refused, alive=False), LostError)
     # While the JVM runs, it was somebody else who refused.
     assert failures.named(refused) is refused
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), errors.SpaceError),
-        (OSError("AWS Error NETWORK_CONNECTION during HeadObject operation"), errors.StorageError),
-        (PermissionError(errno.EACCES, "Permission denied"), errors.CheckpointError),
-        (OSError("AWS Error ACCESS_DENIED during HeadObject operation"), errors.CheckpointError),
-    ],
-)
-def test_a_restart_that_cannot_reach_the_checkpoint_is_worth_another_one_if_that_may_pass(
-    error: OSError, kind: type[IkebanaError]
-) -> None:
-    """What begins while the store is still away, or the disk still full, is tried again."""
-    with (
-        pytest.raises(kind, match='could not read "s3a://state"') as raised,
-        reached("s3a://state", "read"),
-    ):
-        raise error
-
-    assert failures.is_transient(raised.value) == TRANSIENT[kind.__name__]
-    assert failures.is_transient(failures.named(error)) == TRANSIENT[kind.__name__]
