@@ -11,7 +11,7 @@ from chaos.http_faults import FaultyHttp
 from chaos.life import Life
 from chaos.plans import Plan
 from chaos.proxy import Proxy
-from chaos.runs import Wrong
+from chaos.runs import Unavailable
 from deploy import object_store, tools
 from deploy.object_store import InBucket, Store
 from ikebana.processor.kafka.broker import free_port
@@ -48,13 +48,13 @@ def stored(
     """A life over one broker and one object store.
 
     Raises:
-        Wrong: no object store is built here.
+        Unavailable: no object store is built here.
     """
     with ExitStack() as stack:
         try:
             store = stack.enter_context(object_store.serving(folder))
         except tools.MissingToolError as error:
-            raise Wrong(str(error)) from error
+            raise Unavailable(str(error)) from error
         answers = stack.enter_context(FaultyHttp(free_port(), store.port, seed))
         link = stack.enter_context(Proxy(free_port(), answers.port))
         broker, proxy = stack.enter_context(proxied())
