@@ -65,7 +65,7 @@ def test_a_run_is_started_again_after_it(store: Store, how: str, act: str) -> No
     with ExitStack() as stack:
         if how in FAULTS:
             stack.callback(store.answers.become, "none")
-            store.answers.become(how)  # type: ignore[arg-type]
+            store.answers.become(how)
         else:
             stack.callback(store.link.become, "open")
             store.link.become(how)  # type: ignore[arg-type]
