@@ -22,6 +22,7 @@ _SPARK = {
     "spark.driver.host": "127.0.0.1",
     # A stopped executor is lost after this; by default after two minutes.
     "spark.network.timeout": "20s",
+    "spark.network.timeoutInterval": "5s",
     "spark.executor.heartbeatInterval": "4s",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
