@@ -58,8 +58,17 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     A start writes the metadata before the first batch of an edit.  If it ends in between, the
     next start may have yet another plan, which is then an edit of the plan that has run.
 
-    Raises: CheckpointError, if this version cannot make the plan that has run.
+    Raises: CheckpointError, if this version cannot make the plan that has run, or the metadata are
+        older than the log.
     """
+    if logged is not None and logged.edits > birth.edits:
+        raise CheckpointError(
+            f'the metadata of the checkpoint at "{birth.location}" are of before edit '
+            f"{logged.edits} of the plan, under which batch {logged.batch} was begun",
+            hint="Restore the newest ikebana.json. If it is lost, move the checkpoint away, and "
+            "make it anew with `ikebana recover`. If another instance has just edited the "
+            "pipeline, start again.",
+        )
     if (birth.start if logged is None else logged).edits >= birth.edits:
         return birth
     before = recorded(msgspec.structs.replace(birth, plan=birth.before))

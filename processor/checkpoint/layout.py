@@ -11,6 +11,7 @@ import msgspec
 from pyarrow import fs
 
 from ikebana.arrangements.files import Folder, file_system, small_file
+from ikebana.arrangements.outages import passing
 from ikebana.errors import CheckpointError
 from ikebana.processor.timing.source_offset import SourceOffset
 
@@ -134,12 +135,18 @@ class Layout:
 def reached(location: str, verb: str) -> Iterator[None]:
     """Turn an error of the file system into one that names the location.
 
-    Raises: CheckpointError.
+    Raises:
+        StorageError: an object store did not answer.
+        SpaceError: a disk is full.
+        CheckpointError: anything else.
     """
     try:
         yield
     except OSError as error:
+        what = f'could not {verb} "{location}"'
+        if may_pass := passing(error, what):
+            raise may_pass from error
         raise CheckpointError(
-            f'could not {verb} "{location}": {error}',
+            f"{what}: {error}",
             hint="Check run.checkpoint, its rights, and the credentials of its file system.",
         ) from error

@@ -61,14 +61,15 @@ class History:
 class GoOn:
     """The start may go on.
 
-    `published` is the last batch with published progress.  `new` are the outputs that have never
-    had progress, so the times before their first one are empty.  `waiting` is the number of
-    updates held for later times, by the markers.
+    `published` is the last batch with published progress, and `ends` has the offsets in it, by
+    topic.  `new` are the outputs that have never had progress, so the times before their first one
+    are empty.  `waiting` is the number of updates held for later times, by the markers.
     """
 
     published: int
     new: frozenset[str]
     waiting: int
+    ends: Mapping[str, Mapping[int, int]]
 
 
 def judge(found: History) -> GoOn | Refusal:
@@ -82,6 +83,11 @@ def judge(found: History) -> GoOn | Refusal:
         # If the beginning of the progress topic is gone, the output has had progress.
         new=frozenset(n for n, shown in outputs if shown.last is None and not shown.begins),
         waiting=sum(marker.waiting for marker in found.markers.values() if marker is not None),
+        ends={
+            output.topic: last.ends
+            for output in found.plan.published
+            if (last := found.outputs[output.name].last) is not None
+        },
     )
 
 

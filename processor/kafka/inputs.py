@@ -13,8 +13,10 @@ from confluent_kafka import KafkaException
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.deciding.inputs import again_refusal, lost_end, topics_refusal
+from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, loopback, topics
+from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.snapshots import Snapshots
@@ -25,6 +27,9 @@ from ikebana.processor.timing.starting import started
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
+# How long to ask for the end of a partition that is before what was read of it.
+_REPLACED_S = 20.0
+_PAUSE_S = 0.5
 
 
 class Look(NamedTuple):
@@ -110,6 +115,24 @@ class Inputs:
             reader.close()
         return {topic: record for topic, record in found.items() if record is not None}
 
+    def _reached(self, positions: Mapping[str, Mapping[int, int]], refusal: Refusal) -> Positions:
+        """Read the ends again, until they are not before `positions`.
+
+        A broker that was replaced as a leader, and has not heard of it, answers with the end that
+        the partition had then; whom the client asks next may know better.
+
+        Raises:
+            SourceError: the refusal, after a while.
+        """
+        deadline = time.monotonic() + _REPLACED_S
+        while time.monotonic() < deadline:
+            patiently(lambda: self._admin.list_topics(timeout=topics.REQUEST_S), "the brokers")
+            ends = topics.ends(self._admin, self._partitions)
+            if lost_end(ends, positions) is None:
+                return ends
+            time.sleep(_PAUSE_S)
+        raise refusal.error()
+
     def look(
         self, positions: Mapping[str, Mapping[int, int]], ids: Mapping[str, str] | None = None
     ) -> Look:
@@ -136,7 +159,7 @@ class Inputs:
             if self._describe(ids or {}):
                 ends = topics.ends(self._admin, self._partitions)
             if (refusal := lost_end(ends, positions)) is not None:
-                raise refusal.error()
+                ends = self._reached(positions, refusal)
         keys = self._position_keys
         new = {
             topic: count

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from types import MappingProxyType
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.progress import ProgressRecord
@@ -12,7 +13,7 @@ from ikebana.processor.batch.formatting import progress_messages
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.deciding.publishing import closings
 from ikebana.processor.kafka import topics
-from ikebana.processor.kafka.client import enqueue
+from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.markers import last_message
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Reader
@@ -34,23 +35,52 @@ def publish(
     new: Collection[str] = (),
     begin: int = 0,
     before: Mapping[str, dict[int, int]] = MappingProxyType({}),
+    last: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
 ) -> list[ProgressRecord]:
     """Publish the progress of a batch, from its markers, for all outputs in one transaction.
 
     `new` outputs have had no progress before, and begin at the time `begin`.  The end offsets
     are high watermarks taken after the batch's last commit returned: all of its updates lie
-    before them.  Of outputs that write a portion only, they are those of `before`.
+    before them.  Of outputs that write a portion only, they are those of `before`.  `last` has the
+    ends that were published last, as far as they are known.
+
+    Raises:
+        AwayError: the brokers did not answer, or as if they had not heard of the batch.
     """
-    described = topics.describe(admin, [output.topic for output in plan.published])
-    partitions = {name: topic.partitions for name, topic in described.items()}
-    ends = topics.high_watermarks(admin, partitions)
-    batch = closings(plan, list(found), ends, new, begin, before)
+    found = list(found)
+    ends = patiently(lambda: _ends(plan, admin, found, last), "the leaders of outputs")
+    batch = closings(plan, found, ends, new, begin, before)
     with lease.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
             for message in progress_messages(output, record.lower, record.upper, times):
                 enqueue(producer, output.topic, value=message)
     return [closing.record for closing in batch]
+
+
+def _ends(
+    plan: Plan,
+    admin: AdminClient,
+    found: Sequence[Marker],
+    last: Mapping[str, Mapping[int, int]],
+) -> topics.Positions:
+    """Read the ends of outputs; a retriable error if a batch of so many updates is not in them.
+
+    A broker that was replaced as a partition's leader, and has not heard of it, answers with the
+    end that the partition had then.  A reader that believed it would find too few updates.
+    """
+    described = topics.describe(admin, [output.topic for output in plan.published])
+    partitions = {name: topic.partitions for name, topic in described.items()}
+    ends = topics.high_watermarks(admin, partitions)
+    for output in plan.published:
+        is_whole = output.traits.as_updates and output.name not in found[0].writes
+        if is_whole and output.topic in last:
+            added = sum(ends[output.topic].values()) - sum(last[output.topic].values())
+            if added < sum(marker.counts.get(output.name, 0) for marker in found):
+                # Whom the client asks next is told by some other broker.
+                admin.list_topics(timeout=topics.REQUEST_S)
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    return ends
 
 
 def ends_before(

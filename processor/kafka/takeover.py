@@ -29,6 +29,8 @@ class Takeover(NamedTuple):
     """The digest of the offset that all shards have committed last; None if they differ."""
     published: int
     """The last batch with published progress."""
+    ends: Mapping[str, Mapping[int, int]]
+    """The offsets in that progress, by topic."""
     new: frozenset[str]
     """The outputs that have never had progress, so the times before their first are empty."""
     waiting: int
@@ -86,6 +88,7 @@ def take_over(
         taken.lease.incarnation,
         taken.adopted,
         found.published,
+        found.ends,
         found.new,
         found.waiting,
         taken.manifests,

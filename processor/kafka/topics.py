@@ -23,7 +23,7 @@ from ikebana.processor.kafka.client import patiently, with_leaders
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
 
-_REQUEST_S = 10.0
+REQUEST_S = 10.0
 
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
@@ -32,7 +32,7 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
 
     def ask() -> dict[str, Topic]:
         found = {}
-        answers = admin.describe_topics(asked, request_timeout=_REQUEST_S)
+        answers = admin.describe_topics(asked, request_timeout=REQUEST_S)
         for name, answer in answers.items():
             try:
                 description = answer.result()
@@ -83,7 +83,7 @@ def _offsets(
 
     def ask() -> Positions:
         found: Positions = {topic: {} for topic in partitions}
-        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_S)
+        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_S)
         for at, answer in answers.items():
             found[at.topic][at.partition] = answer.result().offset
         if any(offset < 0 for by in found.values() for offset in by.values()):
@@ -101,7 +101,7 @@ def settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
     def ask() -> dict[str, str]:
-        answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
+        answer = admin.describe_configs([resource], request_timeout=REQUEST_S)[resource]
         return {name: entry.value for name, entry in answer.result().items()}
 
     return patiently(ask, f'topic "{topic}"')
@@ -115,7 +115,7 @@ def create(
 
     def ask() -> None:
         try:
-            admin.create_topics([new], request_timeout=_REQUEST_S)[name].result()
+            admin.create_topics([new], request_timeout=REQUEST_S)[name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -136,7 +136,7 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
 
 def _known(admin: AdminClient, name: str) -> None:
     """Raise a retriable error until the brokers name leaders for a new topic."""
-    topic = admin.list_topics(name, timeout=_REQUEST_S).topics[name]
+    topic = admin.list_topics(name, timeout=REQUEST_S).topics[name]
     # A broker that has not heard of the topic yet says that there is none.
     if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
         raise KafkaException(topic.error)

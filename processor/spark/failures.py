@@ -1,7 +1,7 @@
 """Classify the failure of a query: which error it is, and whether to restart the query.
 
-The loss of a worker, a timeout, and brokers that do not answer may pass.  Any other failure,
-above all a refusal, would be the same after a restart.
+The loss of a worker, a timeout, and brokers or stores that do not answer may pass.  Any other
+failure, above all a refusal, would be the same after a restart.
 """
 
 import os
@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
+from ikebana.arrangements.outages import is_outage, passing
 from ikebana.errors import (
     AwayError,
     CheckpointError,
@@ -21,6 +22,7 @@ from ikebana.errors import (
     QueryError,
     SpaceError,
     SparkStartError,
+    StorageError,
 )
 from ikebana.processor.kafka import client
 
@@ -28,7 +30,7 @@ _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 _SAFE = "The checkpoint is as the last batch left it: starting again is safe."
 
 # Errors of ours that may pass after a restart.
-_TRANSIENT = (AwayError, LostError, SpaceError, SparkStartError)
+_TRANSIENT = (AwayError, LostError, SpaceError, SparkStartError, StorageError)
 # Spark's texts for failures that have no cause in ikebana, and their meanings.
 _LOST = (
     ("Python worker failed to connect back", "a Python worker did not connect within 10 s"),
@@ -83,6 +85,8 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
         except Py4JError:
             return _gone()
         return from_text(text)
+    if isinstance(error, OSError):
+        return passing(error, "the file system of the checkpoint failed") or error
     return client.away(error) or error
 
 
@@ -107,17 +111,20 @@ def from_text(text: str) -> IkebanaError:
         return AwayError(f"the brokers did not answer: {reason}", hint=_SAFE)
     if any(full in text for full in _FULL):
         return SpaceError(
-            f"a disk is full ({_gist(text)})",
+            f"a disk is full ({gist(text)})",
             hint="Make space where run.checkpoint, run.local_directory and the temporary folder "
             f"are. {_SAFE}",
         )
+    if is_outage(text):
+        hint = f"{_in_full(text)} {_SAFE}"
+        return StorageError(f"the checkpoint's store did not answer ({gist(text)})", hint=hint)
     if damaged := _damaged(text):
         return damaged
     for sign, what in _LOST:
         if sign in text:
-            return LostError(f"{what} ({_gist(text)})", hint=f"{_in_full(text)} {_SAFE}")
+            return LostError(f"{what} ({gist(text)})", hint=f"{_in_full(text)} {_SAFE}")
     hint = f"{_in_full(text)} {_SAFE}"
-    return QueryError(f"the query ended with an error: {_gist(text)}", hint=hint)
+    return QueryError(f"the query ended with an error: {gist(text)}", hint=hint)
 
 
 def _damaged(text: str) -> CheckpointError | None:
@@ -126,7 +133,7 @@ def _damaged(text: str) -> CheckpointError | None:
         file, reason = found["file"].removeprefix("file:"), found["reason"].split(" SQLSTATE")[0]
         what = f'Spark cannot read its file "{file}" of the checkpoint: {reason}'
     elif _STATE in text:
-        what = f'Spark cannot read its files in "state" of the checkpoint: {_gist(text)}'
+        what = f'Spark cannot read its files in "state" of the checkpoint: {gist(text)}'
     else:
         return None
     return CheckpointError(
@@ -156,7 +163,7 @@ def _ours(text: str) -> IkebanaError | None:
     return None
 
 
-def _gist(text: str) -> str:
+def gist(text: str) -> str:
     """Find the innermost error in Spark's text: in Python, else in Java, else its first line."""
     lines = text.strip().splitlines()
     python = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -303,6 +303,7 @@ class _Sink:
         self._begin = begin
         self._lease = taken.lease
         self._published = taken.published
+        self._ends = dict(taken.ends)
         self._new = taken.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
@@ -323,7 +324,7 @@ class _Sink:
         assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
         faults.point("before_progress", batch)
         if batch > self._published:
-            progress_topic.publish(
+            records = progress_topic.publish(
                 job.plan,
                 self._lease,
                 self._admin,
@@ -331,7 +332,9 @@ class _Sink:
                 self._new,
                 self._begin,
                 progress_topic.ends_before(job.plan, job.kafka, markers),
+                self._ends,
             )
+            self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
         if self._trimming is not None:

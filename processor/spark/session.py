@@ -28,6 +28,7 @@ from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark import class_archive, launching
+from ikebana.processor.spark.failures import gist
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.run_folder import RunFolder
@@ -270,7 +271,7 @@ class Spark:
                 write_no_checksums(session)
         except Exception as error:
             raise SparkStartError(
-                f"could not start Spark: {str(error).splitlines()[0]}", hint=self._kept_log()
+                f"could not start Spark: {gist(str(error))}", hint=self._kept_log()
             ) from error
         return session
 

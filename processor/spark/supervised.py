@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from ikebana.errors import ConfigError
+from ikebana.errors import ConfigError, LostError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.restarts import Failed, Restarts, persistently
 from ikebana.processor.ground.stopping import Stopping
@@ -104,8 +104,10 @@ class _Attempts:
                 self._stopping.at_once()
         except Exception as error:
             cause = named(error, alive=self._survives(error))
-            # A mistake is likelier than bad luck when nothing has run yet.
-            if self._has_begun and is_transient(cause):
+            # A mistake is likelier than bad luck when nothing has run yet, but for processes of
+            # Spark's that are lost: a busy machine has no time for them.
+            worthwhile = self._has_begun or isinstance(cause, LostError)
+            if worthwhile and is_transient(cause):
                 if self._stopping.asked:
                     return
                 self._stopping.at_once()

@@ -79,6 +79,10 @@ class SpaceError(IkebanaError):
     """A disk is full; when there is space again, what has failed may succeed."""
 
 
+class StorageError(IkebanaError):
+    """The file system of a checkpoint did not answer; asked again later, it may."""
+
+
 class QueryError(IkebanaError):
     """Spark ended the query for a reason that has no name here."""
 

@@ -8,13 +8,17 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from chaos import networks
+from chaos.networks import Network
+from chaos.reassigning import reassign
+from chaos.runs import Wrong
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import Broker, free_port
 from ikebana.processor.kafka.broker_format import META, random_id
@@ -40,15 +44,31 @@ _SETTINGS = {
 
 
 class Node(Broker):
-    """One of the brokers; `voters` has the ports of all controllers by number."""
+    """One of the brokers; `voters` has the addresses of all controllers by number.
+
+    In a network it is the member of its number.
+    """
 
     jvm_options = (_HEAP,)
 
     def __init__(
-        self, data: Path, number: int, voters: Mapping[int, int], cluster_id: str, java: Path
+        self,
+        data: Path,
+        number: int,
+        voters: Mapping[int, str],
+        cluster_id: str,
+        network: Network | None,
     ) -> None:
-        super().__init__(data, free_port(), _SETTINGS, None, java, jars(java))
+        java = find_java(os.environ)
+        lib = jars(java)
+        if network is not None:
+            java = network.java(number, java, data)
+        super().__init__(data, free_port(), _SETTINGS, None, java, lib)
         self.number = number
+        host, _, _ = voters[number].rpartition(":")
+        self.bootstrap_servers = f"{host}:{self.port}"
+        self.listeners = {"PLAINTEXT": self.bootstrap_servers}
+        self.admin_settings = {"bootstrap.servers": self.bootstrap_servers}
         self._voters = voters
         self._own_cluster = cluster_id
 
@@ -68,9 +88,9 @@ class Node(Broker):
         super()._write_files()
         file = self.data / "broker.properties"
         found = dict(line.split("=", 1) for line in file.read_text().splitlines())
-        own = f"CONTROLLER://127.0.0.1:{self._voters[self.number]}"
+        own = f"CONTROLLER://{self._voters[self.number]}"
         found["listeners"] = f"PLAINTEXT://{self.bootstrap_servers},{own}"
-        voters = (f"{number}@127.0.0.1:{port}" for number, port in self._voters.items())
+        voters = (f"{number}@{at}" for number, at in self._voters.items())
         found["controller.quorum.voters"] = ",".join(voters)
         found["node.id"] = str(self.number)
         file.write_text("".join(f"{key}={value}\n" for key, value in found.items()))
@@ -85,11 +105,15 @@ class Node(Broker):
 class Cluster:
     """The three brokers, which can be started and stopped one by one."""
 
-    def __init__(self, data: Path) -> None:
-        java = find_java(os.environ)
-        voters = {number: free_port() for number in range(1, NODES + 1)}
+    def __init__(self, data: Path, network: Network | None = None) -> None:
+        self._network = network
+        hosts = {
+            number: "127.0.0.1" if network is None else network.address(number)
+            for number in range(1, NODES + 1)
+        }
+        voters = {number: f"{host}:{free_port()}" for number, host in hosts.items()}
         name = random_id()
-        self.nodes = [Node(data / str(n), n, voters, name, java) for n in voters]
+        self.nodes = [Node(data / str(n), n, voters, name, network) for n in voters]
         self.bootstrap_servers = ",".join(node.bootstrap_servers for node in self.nodes)
         self.proxied_servers = self.bootstrap_servers
         """Where the pipeline connects: nothing is between it and the brokers."""
@@ -124,15 +148,40 @@ class Cluster:
         topics = self._admin.list_topics(timeout=30).topics.values()
         return all(p.leader == p.replicas[0] for t in topics for p in t.partitions.values())
 
+    @contextmanager
+    def apart(self, node: Node) -> Iterator[None]:
+        """Keep a broker and the others from each other, not from clients, for a `with` block.
+
+        Raises:
+            Wrong: it takes a network of this machine's own, and that takes root.
+        """
+        if self._network is None:
+            raise Wrong("brokers cannot be kept apart: a network of one's own takes root")
+        with self._network.apart(node.number):
+            yield
+
+    def reassign(self, topics: Iterable[str], brokers: Sequence[int]) -> None:
+        """Move topics to some of the brokers; return when they are there."""
+        known = self._admin.list_topics(timeout=30).topics
+        every = [(topic, partition) for topic in topics for partition in known[topic].partitions]
+        count = len(brokers)
+        reassign(
+            self.bootstrap_servers,
+            {at: [brokers[(n + i) % count] for i in range(count)] for n, at in enumerate(every)},
+        )
+
 
 @contextmanager
 def clustered() -> Iterator[Cluster]:
-    """Run three brokers for the length of a `with` block."""
+    """Run three brokers for the length of a `with` block; with root, in a network of theirs."""
     folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-cluster-"))
-    made = Cluster(folder)
+    network = Network(range(1, NODES + 1)) if networks.available() else None
+    made = Cluster(folder, network)
     try:
         made.start()
         yield made
     finally:
         made.kill()
+        if network is not None:
+            network.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """Edits of a plan with a join and an exchange, by whoever is killed meanwhile."""
 
 from chaos.life import Life
+from chaos.runs import Wrong
 from chaos.scenario import scenario
 
 # Within this an edit begins, fills, and ends.
@@ -45,3 +46,26 @@ def edit_while_flapping(life: Life) -> None:
         life.proxy.become("reset")
         life.wait(life.choice.uniform(0, 0.3))
         life.proxy.become("open")
+
+
+@scenario(
+    "edit",
+    does="an edit, and the metadata of before it are put back",
+    ends="the metadata themselves put back",
+    accepts=("ended",),
+)
+def edit_and_old_birth_record(life: Life) -> None:
+    life.stop()
+    file = life.pipeline.place / "ikebana.json"
+    old = file.read_bytes()
+    life.edit()
+    life.start()
+    for _ in range(2):
+        life.goes_on()
+    life.stop()
+    new = file.read_bytes()
+    file.write_bytes(old)
+    life.start()
+    if life.goes_on():
+        raise Wrong("it went on with old metadata")
+    file.write_bytes(new)

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from chaos.brokers import proxied
 from chaos.cluster import clustered
+from chaos.executors import on_cluster
 from chaos.life import Life
 from chaos.plans import JOINED, UPSERT, Plan
 from chaos.scenario import Scenario
 from chaos.served import Served
 from chaos.small_disks import small_disks
+from chaos.stored import stored
 
 
 class Lasting(NamedTuple):
@@ -25,6 +27,8 @@ class Lasting(NamedTuple):
 LASTING = Lasting()
 # They can come within one life.
 _OF_PIPELINES = {"kill", "stop", "network", "transaction", "file", "disk", "clock"}
+# These have lives of their own.
+_ALONE = ("cluster", "serve", "edit", "loss", "bucket", "executor")
 
 
 @contextmanager
@@ -38,6 +42,10 @@ def living(
             made = Life(folder, stack.enter_context(clustered()), None, seed, *lasting, plan)
         elif kind == "serve":
             made = Served(folder, *stack.enter_context(proxied()), seed, sum(lasting))
+        elif kind == "bucket":
+            made = stack.enter_context(stored(folder, seed, *lasting, plan))
+        elif kind == "executor":
+            made = stack.enter_context(on_cluster(folder, seed, *lasting, plan))
         else:
             plan = JOINED if kind == "edit" else plan
             made = Life(folder, *stack.enter_context(proxied()), seed, *lasting, plan)
@@ -48,7 +56,7 @@ def living(
 def ordered(chosen: Iterable[Scenario], seed: int) -> list[list[Scenario]]:
     """The scenarios of each life, in an order of the seed's."""
     found = []
-    for kinds in (_OF_PIPELINES, {"cluster"}, {"serve"}, {"edit"}):
+    for kinds in (_OF_PIPELINES, *({kind} for kind in _ALONE)):
         order = [one for one in chosen if one.kind in kinds]
         if len(order) > 1:
             Random(seed).shuffle(order)

@@ -1,5 +1,7 @@
 """SIGSTOP for longer than transactions and sessions last, then SIGCONT."""
 
+import time
+
 from chaos.life import Life
 from chaos.runs import Wrong, paused
 from chaos.scenario import Scenario, scenario
@@ -47,3 +49,36 @@ stop_and_replace = _replacing("stop_and_replace", "all", "all processes of the r
 stop_owners_and_replace = _replacing(
     "stop_owners_and_replace", "owner", "the processes that own shards"
 )
+
+
+# Of each second that a machine is slow.
+_RUNS_S = 0.05
+_SLOW_S = 40.0
+
+
+def _slowly(life: Life, seconds: float) -> None:
+    """Let all processes of the run have a twentieth of the time, those that it starts too."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and (all_of_them := life.processes("all")):
+        with paused(all_of_them):
+            life.wait(1 - _RUNS_S)
+        life.wait(_RUNS_S)
+
+
+@scenario(
+    "stop", does="5% of the time for the run, by SIGSTOP and SIGCONT each second", ends="all of it"
+)
+def slow_machine(life: Life) -> None:
+    life.at_some_moment()
+    _slowly(life, _SLOW_S)
+
+
+@scenario(
+    "stop",
+    does="SIGKILL of the run, and 5% of the time for the next one from its start on",
+    ends="all of it",
+)
+def slow_machine_at_start(life: Life) -> None:
+    life.kill()
+    life.start()
+    _slowly(life, _SLOW_S)

@@ -11,6 +11,8 @@ from chaos.scenario import Scenario, scenario
 from support.waiting import wait_until
 
 _LEADS_S = 60.0
+# Longer than a broker's session, after which others lead in its place.
+_ELECTED_S = 8.0
 
 
 def _leader(life: Life) -> Node:
@@ -103,3 +105,43 @@ def cluster_leaders_move(life: Life) -> None:
         _leader(life).stop()
         life.cluster.start()
         wait_until(life.cluster.led_as_preferred, _LEADS_S, "the preferred leaders")
+
+
+def _topics(life: Life) -> list[str]:
+    return [*life.pipeline.topics, "chaos.markers", SOURCE]
+
+
+@scenario(
+    "cluster",
+    does="a leader of three and the other two do not reach each other, clients reach all",
+    ends="they do",
+)
+def cluster_leader_apart(life: Life) -> None:
+    life.at_some_moment()
+    with life.cluster.apart(_leader(life)):
+        life.wait(life.stopped_s + _ELECTED_S)
+
+
+@scenario(
+    "cluster",
+    does="a leader of three and the other two do not reach each other while the run is killed",
+    ends="they do",
+)
+def cluster_leader_apart_at_start(life: Life) -> None:
+    with life.cluster.apart(_leader(life)):
+        life.wait(life.stopped_s)
+        life.kill()
+        life.start()
+        life.wait(life.stopped_s)
+
+
+@scenario(
+    "cluster", does="all partitions move to two of three brokers, and back to three", ends="itself"
+)
+def cluster_reassign(life: Life) -> None:
+    life.at_some_moment()
+    brokers = [node.number for node in life.choice.sample(life.cluster.nodes, 3)]
+    life.did.append(f"away from broker {brokers[2]}")
+    life.cluster.reassign(_topics(life), brokers[:2])
+    life.wait(life.choice.uniform(0, 2))
+    life.cluster.reassign(_topics(life), [*brokers[1:], brokers[0]])

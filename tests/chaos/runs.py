@@ -26,6 +26,10 @@ class Wrong(Exception):
     """What must not be."""
 
 
+class Unavailable(Exception):
+    """What a life takes cannot be had here."""
+
+
 class Runs:
     """The runs of one command, one after the other, or beside each other for a while.
 

@@ -5,7 +5,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeVar
 
 Kind = Literal[
-    "kill", "stop", "network", "transaction", "file", "disk", "clock", "cluster", "serve", "edit"
+    "kill",
+    "stop",
+    "network",
+    "transaction",
+    "file",
+    "disk",
+    "clock",
+    "cluster",
+    "serve",
+    "edit",
+    "loss",
+    "bucket",
+    "executor",
 ]
 Outcome = Literal["exact", "ended", "WRONG"]
 # What a scenario is for: a pipeline, or a server of its output.
@@ -75,12 +87,15 @@ def scenario(
 def scenarios() -> dict[str, Scenario]:
     """All scenarios by name."""
     from chaos import (  # noqa: F401
+        buckets,
         clocks,
         disks,
         edits,
+        executors,
         files,
         kills,
         links,
+        losses,
         pauses,
         replicas,
         servers,

@@ -8,8 +8,10 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from chaos import networks
 from chaos.cluster import NODES, Cluster, Node, clustered
 from chaos.runs import paused
+from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.markers import last_message
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
@@ -86,3 +88,41 @@ def test_what_was_committed_is_read_and_nothing_in_its_place(
     assert old is not None
     assert old.value() == b"first", "the broker has heard of it: this tests nothing"
     assert found == [b"second"]
+
+
+def test_a_leader_that_is_apart_tells_old_ends_and_nobody_is_misled(cluster: Cluster) -> None:
+    """R10. Clients reach it, the other brokers do not: it still answers, as it was before."""
+    if not networks.available():
+        pytest.skip("a network of one's own takes root")
+    create(cluster.bootstrap_servers, _TOPIC, 1, replicas=NODES)
+    commit(cluster.bootstrap_servers, b"first")
+    alone = cluster.leader_of(_TOPIC)
+    others = ",".join(n.bootstrap_servers for n in cluster.nodes if n is not alone)
+    # It knows the leader of now.
+    admin = client.admin({"bootstrap.servers": cluster.bootstrap_servers})
+    before = topics.high_watermarks(admin, {_TOPIC: 1})[_TOPIC][0]
+    with cluster.apart(alone):
+        elect(others, alone)
+        commit(others, b"second")
+        there = topics.high_watermarks(client.admin({"bootstrap.servers": others}), {_TOPIC: 1})
+        told = topics.high_watermarks(
+            client.admin({"bootstrap.servers": alone.bootstrap_servers}), {_TOPIC: 1}
+        )
+        # What is told of it is that it leads, and what it had then.
+        assert told[_TOPIC][0] == before, "the broker has heard of it: this tests nothing"
+        assert there[_TOPIC][0] > before
+    wait_until(
+        lambda: topics.high_watermarks(admin, {_TOPIC: 1}) == there, 60, "the end that all know"
+    )
+
+
+def test_partitions_move_to_other_brokers_and_back(cluster: Cluster) -> None:
+    """Nothing of what was committed is lost on the way."""
+    create(cluster.bootstrap_servers, _TOPIC, 2, replicas=NODES)
+    commit(cluster.bootstrap_servers, b"first")
+    for brokers in ([1, 2], [3, 2], [2, 3, 1]):
+        cluster.reassign([_TOPIC], brokers)
+        commit(cluster.bootstrap_servers, b"then %d" % brokers[0])
+
+    values = [message.value() for message in settled(cluster.bootstrap_servers, _TOPIC)]
+    assert sorted(filter(None, values)) == [b"first", b"then 1", b"then 2", b"then 3"]

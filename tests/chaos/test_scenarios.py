@@ -7,6 +7,8 @@ import pytest
 
 from chaos.lives import Lasting, living
 from chaos.scenario import scenarios
+from deploy import tools
+from deploy.charts import tool
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -41,12 +43,18 @@ def test_faults_of_each_class_leave_everything_exact(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "kind", ["kill", "stop", "network", "transaction", "file", "disk", "cluster", "serve", "edit"]
+    "kind",
+    [
+        *("kill", "stop", "network", "transaction", "file", "disk", "cluster", "serve", "edit"),
+        *("loss", "executor", "bucket"),
+    ],
 )
 def test_every_scenario_of_a_class(kind: str, tmp_path: Path) -> None:
     """Each ends as it has to, whatever comes after which."""
     if kind == "disk" and os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
+    if kind == "bucket":
+        tool(tools.versitygw)
     with living(kind, tmp_path, SEED) as life:
         for scenario in scenarios().values():
             if scenario.kind == kind:

@@ -9,7 +9,9 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyarrow import fs
 
@@ -17,6 +19,7 @@ from deploy import tools
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.kafka.broker_jars import once, retrieve
+from support.pipeline_processes import Pipeline
 from support.waiting import wait_until
 
 BUCKET = "state"
@@ -62,20 +65,20 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self._program = tools.versitygw()
-        self._folder = folder
-        self._port = free_port()
+        self.folder = folder
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it; return when there is a bucket."""
-        objects, attributes = self._folder / "objects", self._folder / "attributes"
+        objects, attributes = self.folder / "objects", self.folder / "attributes"
         for each in (objects, attributes):
             each.mkdir(parents=True, exist_ok=True)
-        log_file = self._folder / "object-store.log"
+        log_file = self.folder / "object-store.log"
         user, secret = USER.values()
         command: list[str | Path] = [self._program, "--access", user, "--secret", secret]
-        command += ["--port", f"127.0.0.1:{self._port}", "--quiet", "posix"]
+        command += ["--port", f"127.0.0.1:{self.port}", "--quiet", "posix"]
         # Not every file system has attributes of its own.
         command += ["--sidecar", attributes, objects]
         with log_file.open("ab") as log:
@@ -97,6 +100,45 @@ class Store:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+@dataclass(frozen=True)
+class InBucket(Pipeline):
+    """A pipeline whose checkpoint is in the bucket of a store, reached at a URL.
+
+    `kept` is the folder of the store, which has the objects as files.
+    """
+
+    store: str = ""
+    kept: Path = Path()
+
+    @property
+    def place(self) -> Path:
+        """The checkpoint, as the store keeps it."""
+        return self.kept / "objects" / BUCKET / self.name
+
+    def document(self) -> dict[str, Any]:
+        """The pipeline file."""
+        found = super().document()
+        found["run"]["checkpoint"] = f"s3a://{BUCKET}/{self.name}"
+        found["spark"] = {
+            "spark.hadoop.fs.s3a.endpoint": self.store,
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            # Without it Hadoop signs for a region of its own choice, whatever AWS_REGION says.
+            "spark.hadoop.fs.s3a.endpoint.region": REGION,
+            **self.spark,
+        }
+        return found
+
+
+def environment(url: str) -> dict[str, str]:
+    """What Spark and Arrow find a store at a URL by."""
+    return {
+        **USER,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL": url,
+        "SPARK_DIST_CLASSPATH": f"{jars()}/*",
+    }
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A checkpoint that is lost: `ikebana recover`, and the run that makes its state anew."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed, judge, progress_of, truth_of
 from support.pipeline_processes import Pipeline, create, delete_before, produce, upserts
+from support.recoveries import recover
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
@@ -29,24 +29,6 @@ COMPACTED = {
 def lose(pipeline: Pipeline) -> None:
     rmtree(pipeline.place)
     rmtree(pipeline.folder / "local", ignore_errors=True)
-
-
-def recover(pipeline: Pipeline, *options: str, status: int = 0, fault: str | None = None) -> str:
-    """Run `ikebana recover`; return what it has printed."""
-    environment = dict(os.environ)
-    if fault is not None:
-        environment["IKEBANA_FAULT"] = fault
-    found = subprocess.run(
-        [sys.executable, "-m", "ikebana", "recover", str(pipeline.file()), *options],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environment,
-    )
-    told = found.stdout + found.stderr
-    assert found.returncode == status, told
-    return told
 
 
 def checked(pipeline: Pipeline) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from ikebana import Plan
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.evolution import begun, evolved
 from ikebana.processor.checkpoint.last_edit import last_edit, recorded
@@ -64,6 +66,17 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     ):
         Checkpoint(str(tmp_path)).write(each)
         assert last_edit(str(tmp_path)) is None
+
+
+def test_metadata_of_before_an_edit_that_has_run_are_refused(tmp_path: Path) -> None:
+    """An older copy of them was put back: under their plan the state would be another one."""
+    after, _ = _edited(tmp_path)
+    before = newborn(str(tmp_path), plan_of(FIRST), 2, after.start)
+    logged = SourceOffset(7, 40, 41, {}, plan_of(CHANGED).fingerprint(), edits=after.edits)
+
+    assert begun(after, logged) == after
+    with pytest.raises(CheckpointError, match="are of before edit 1 of the plan, under which"):
+        begun(before, logged)
 
 
 def test_how_far_it_is() -> None:

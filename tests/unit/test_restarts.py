@@ -141,6 +141,7 @@ TRANSIENT = {
     "TooMuchError": False,
     "StateFileError": False,
     "StuckError": False,
+    "StorageError": True,
 }
 
 

@@ -237,7 +237,9 @@ def test_a_start_knows_what_is_published_what_is_new_and_what_waits() -> None:
     found = judge(history(outputs=outputs, markers=markers))
     fresh = judge(history(outputs={**outputs, "out": shown(None)}))
 
-    assert found == GoOn(published=1, new=frozenset(), waiting=5)
+    assert found == GoOn(
+        published=1, new=frozenset(), waiting=5, ends={ERRORS.topic: {0: 1, 1: 1, 2: 1}}
+    )
     assert isinstance(fresh, GoOn)
     assert fresh.new == {"out"}
 

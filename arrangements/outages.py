@@ -1,0 +1,47 @@
+"""Tell what passes by itself from what is wrong, in the errors of file systems.
+
+Object stores throttle, fail and go away for a while.  Their clients ask again a few times, and
+then raise an error that has nothing but its text; Spark passes on only texts, too.
+"""
+
+import errno
+import re
+
+from ikebana.errors import IkebanaError, SpaceError, StorageError
+
+# Of Arrow's file systems.
+_ARROW = (
+    r"AWS Error (?:NETWORK_CONNECTION|SLOW_DOWN|INTERNAL_FAILURE|SERVICE_UNAVAILABLE"
+    r"|REQUEST_TIMEOUT|THROTTLING|UNKNOWN \(HTTP status (?:429|5\d\d)\))",
+    r"google::cloud::Status\((?:UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED)",
+)
+# Of Hadoop's, by the names of their exceptions.
+_HADOOP = (
+    r"s3a\.AWSServiceThrottledException",
+    r"s3a\.AWSStatus500Exception",
+    r"s3a\.AWSClientIOException",
+    r"s3a\.AWSApiCallTimeoutException",
+    r"s3a\.AWSNoResponseException",
+    r"s3a\.HttpChannelEOFException",
+    r"Unable to execute HTTP request",
+    r"\(Service: S3, Status Code: (?:429|5\d\d),",
+)
+_AWAY = re.compile("|".join(f"(?:{each})" for each in (*_ARROW, *_HADOOP)))
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def is_outage(text: str) -> bool:
+    """Whether the text of an error says that an object store did not do its work just then."""
+    return _AWAY.search(text) is not None
+
+
+def passing(error: OSError, what: str) -> IkebanaError | None:
+    """Make an error of ours of one that may pass by itself; None of any other.
+
+    `what` begins the message.
+    """
+    if error.errno in _FULL:
+        return SpaceError(f"{what}: {error}", hint="Make space there.")
+    if is_outage(str(error)):
+        return StorageError(f"{what}: {error}")
+    return None

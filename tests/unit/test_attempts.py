@@ -1,0 +1,75 @@
+"""When a run of a plan is worth another attempt."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ikebana.errors import AwayError, CheckpointError, IkebanaError, LostError, SparkStartError
+from ikebana.processor.ground.restarts import Failed
+from ikebana.processor.ground.stopping import Stopping
+from ikebana.processor.spark.supervised import _Attempts
+
+
+class Query:
+    """A query that fails, or goes on to its end."""
+
+    precedes = False
+    incarnation = 1
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def wait(self, _: Callable[[], bool]) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def attempt(error: Exception, *, begins: bool) -> None:
+    """Fail with an error, before the query has begun or later."""
+
+    def start(on_begin: Callable[[], None], _: int) -> Any:
+        if not begins:
+            raise error
+        on_begin()
+        return Query(error)
+
+    _Attempts(start, Stopping(), lambda _: True).attempt()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LostError("a Python worker did not connect within 10 s"),
+        AwayError("the brokers are away"),
+        SparkStartError("could not start Spark"),
+    ],
+)
+def test_what_may_pass_is_worth_another_attempt_once_the_query_has_begun(
+    error: IkebanaError,
+) -> None:
+    """It has worked before."""
+    with pytest.raises(Failed) as raised:
+        attempt(error, begins=True)
+
+    assert raised.value.__cause__ is error
+
+
+def test_a_process_that_spark_loses_in_a_start_is_worth_another_attempt() -> None:
+    """A machine that has no time for it is no mistake of anybody's."""
+    with pytest.raises(Failed):
+        attempt(LostError("a Python worker did not connect within 10 s"), begins=False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AwayError("the brokers are away"),
+        SparkStartError("could not start Spark"),
+        CheckpointError("it belongs to another pipeline"),
+    ],
+)
+def test_a_first_start_that_cannot_succeed_ends_at_once(error: IkebanaError) -> None:
+    """Whoever has made a mistake sees it."""
+    with pytest.raises(type(error)):
+        attempt(error, begins=False)
