@@ -93,8 +93,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "what paths give is not consolidated": (
         f"{JOINS}::test_what_the_paths",
         "processor/batch/moving.py",
-        "consolidated(arrived) if cancels else arrived",
-        "arrived",
+        "consolidated(some) if cancels else some",
+        "some",
     ),
     "a value is proposed as often as it has data": (
         f"{JOINS}::test_a_value",
@@ -111,14 +111,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
         "processor/batch/hops.py",
-        "for update in keyed(updates):",
-        "for update in [u for u in updates if u.key is not None]:",
+        "                key = NO_KEY\n",
+        "                continue\n",
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
         "processor/batch/hops.py",
-        "for update in keyed(updates):",
-        'for update in [u._replace(key=u.key or b"") for u in updates]:',
+        "key = NO_KEY",
+        'key = b""',
     ),
     "the store is told another begin": (
         f"{JOINS}::test_a_new_join_gets",

@@ -74,7 +74,7 @@ def one_by_one(
         try:
             found = joined(found, told(table.slice(row, 1)))
         except StuckError as error:
-            raise _of_row(error, None if keys is None else keys[row]) from None
+            raise of_row(error, None if keys is None else keys[row]) from None
         if time.monotonic() > until:
             raise StuckError(
                 f"{what} took more than {most_s:.4g} s for {row + 1:,} of {table.num_rows:,} rows",
@@ -116,7 +116,7 @@ def joined(
     return Made(*columns), one[1] + other[1]  # type: ignore[arg-type]
 
 
-def _of_row(error: StuckError, key: Any) -> StuckError:
+def of_row(error: StuckError, key: Any) -> StuckError:
     """The error of a single row, which names its key by a digest: it may be secret."""
     if key is None:
         return error

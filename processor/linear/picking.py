@@ -124,6 +124,9 @@ def _object(parts: Mapping[str, int]) -> _Written:
     texts = [msgspec.json.encode(name).replace(b"%", b"%%") + b":%b" for name in ordered]
     template = b"{" + b",".join(texts) + b"}"
     numbers = list(ordered.values())
+    if not numbers:
+        # Then no column says how many rows there are.
+        raise KeyError("no columns")
 
     def rows(columns: Sequence[Column]) -> Iterator[tuple[Any, ...]]:
         return zip(*(columns[number] for number in numbers), strict=True)

@@ -26,7 +26,7 @@ from ikebana.processor.linear.database import MOST_MEMORY, MemoryLimitError, ans
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.outcomes import Failed as Failed
-from ikebana.processor.linear.outcomes import Failure, Made, joined, one_by_one, texts_of
+from ikebana.processor.linear.outcomes import Failure, Made, joined, of_row, one_by_one, texts_of
 from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
@@ -131,9 +131,10 @@ class Query:
         given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
         try:
             return self._together(count, given)
-        except StuckError:
+        except StuckError as error:
             if count == 1:
-                raise
+                keys = wholes.get(KEY)
+                raise of_row(error, None if keys is None else keys[0]) from None
         table = _table_of_texts(self._checked.schema, count, given)
         return one_by_one(self._told, table, wholes.get(KEY), f"operator {whose}: {self._written}")
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_compiler import ALL, Compiler, Fields
 from ikebana.codecs.avro_schema import self_contained
+from ikebana.codecs.avro_source import reader_of
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from support.avro_messages import body
@@ -143,3 +144,20 @@ def test_there_is_a_reader_for_the_events_of_debezium() -> None:
         (plan,) = decoder._plans.values()
         assert plan.quick is not None
         assert plan.quick(PREFIX + message, 5) == data
+
+
+@given(st.text(min_size=1))
+def test_names_of_fields_are_data_in_the_source_of_a_reader(name: str) -> None:
+    """Whoever writes a schema can name a field as he likes, and no name is executed."""
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": "long"}, {"name": f'{name}": 1/0, "', "type": "long"}],
+    }
+    compiler = Compiler(pinned=False)
+    compiler.node(schema)
+
+    read = reader_of(schema, compiler, ALL)
+
+    assert read is not None
+    assert read(b"\x02\x04", 0) == {name: 1, f'{name}": 1/0, "': 2}

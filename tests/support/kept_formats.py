@@ -26,6 +26,7 @@ from ikebana.processor.rows import envelope
 from ikebana.processor.rows.noted import Noted, NotedRecord
 from ikebana.processor.rows.rebuilding import Rebuilding
 from ikebana.processor.rows.rows import Seen, Updates
+from ikebana.processor.rows.skew import Hot
 from ikebana.processor.timing.input_times import Base, InputTimes
 from ikebana.processor.timing.source_offset import SourceOffset, Span
 from ikebana.serving import layout
@@ -118,6 +119,7 @@ BIRTH = Birth(
     layout="epoch-1",
     begins={"orders": {0: 1}},
     last_edit={"name": "kept"},
+    tasks=1,
 )
 MARKER = Marker(
     checkpoint="c0ffee",
@@ -147,6 +149,8 @@ MARKER = Marker(
     noted=[Noted("late", "orders", 1, (NotedRecord("orders", 0, 8, 5, "why"),))],
     large=["out"],
     writes=["out"],
+    size=4_096,
+    hot=[Hot("records", "orders", 12, 9, "5e4f")],
 )
 LEASE = Lease("c0ffee", 1, 3, "driver", {"out": "AAAA"})
 PROGRESS = ProgressRecord(

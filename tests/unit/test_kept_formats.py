@@ -117,13 +117,13 @@ NEWER: list[tuple[str, Callable[[Path], object], str]] = [
     (
         "metadata",
         lambda _: _kept("metadata").read(_kept("metadata").write(replace(BIRTH, format=9))),
-        r"has format 9, this version of ikebana reads 1 to 3",
+        r"has format 9, this version of ikebana reads 1 to 4",
     ),
     (
         # Of which nothing else is known.
         "metadata of another kind",
         lambda _: _kept("metadata").read(b'{"format":9,"plan":"compiled"}'),
-        r"has format 9, this version of ikebana reads 1 to 3",
+        r"has format 9, this version of ikebana reads 1 to 4",
     ),
     (
         "manifest",

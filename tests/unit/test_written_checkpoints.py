@@ -12,6 +12,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
@@ -110,10 +111,10 @@ def contents(run: Run) -> dict[str, list[str]]:
 def test_the_present_form_is_written() -> None:
     name = os.environ["IKEBANA_GOLDEN"]
     if name not in ("write", "1"):
-        left(begun(), GOLDEN / name)
-        metadata = GOLDEN / name / "ikebana.json"
+        birth = left(begun(), GOLDEN / name)
         # It is relocated when it is read.
-        metadata.write_text(metadata.read_text().replace(str(GOLDEN / name), "/var/lib/kept"))
+        kept = replace(birth, location="local:/var/lib/kept")
+        Checkpoint(str(GOLDEN / name)).write(kept)
 
 
 @pytest.mark.parametrize("kept", sorted(GOLDEN.iterdir()), ids=lambda path: path.name)
