@@ -133,8 +133,8 @@ class Query:
             return self._together(count, given)
         except StuckError as error:
             if count == 1:
-                keys = wholes.get(KEY)
-                raise of_row(error, None if keys is None else keys[0]) from None
+                of_one = wholes.get(KEY)
+                raise of_row(error, None if of_one is None else of_one[0]) from None
         table = _table_of_texts(self._checked.schema, count, given)
         return one_by_one(self._told, table, wholes.get(KEY), f"operator {whose}: {self._written}")
 
