@@ -98,8 +98,8 @@ class Driven:
         rows: dict[int, list[bytes]] = defaultdict(list)
         for share in reader.partitions(self.last, end):
             for made in reader.read(share):
-                for label, chunk in zip(*(column.to_pylist() for column in made), strict=True):
-                    rows[label].append(chunk)
+                for _, shard, chunk in zip(*(each.to_pylist() for each in made), strict=True):
+                    rows[shard].append(chunk)
         found = []
         for shard in range(SHARDS):
             marker = shard_batch.run(self._job, shard, self._states.get(shard), rows[shard])
