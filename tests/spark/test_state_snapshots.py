@@ -14,7 +14,8 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-SHARDS = 2
+# All shards are in one task, which has one state.
+TASKS = 1
 OFTEN = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
@@ -40,9 +41,9 @@ def test_spark_writes_snapshots_of_its_state(
 
     with pipeline.start() as run:
         wait_until(
-            lambda: all(list((stores / str(shard)).glob("*.zip")) for shard in range(SHARDS)),
+            lambda: all(list((stores / str(task)).glob("*.zip")) for task in range(TASKS)),
             60,
-            "a snapshot of the state of each shard",
+            "a snapshot of the state of each task",
         )
         assert run.stop() == 0, run.text
     # Files beside others would be checksums, each of which takes a process or two to write.
