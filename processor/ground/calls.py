@@ -136,7 +136,12 @@ def longest_s(environ: Mapping[str, str]) -> float:
 
 def variables(max_batch_s: float, report: Path) -> dict[str, str]:
     """The environment of the processes of a run, which share the file of the report."""
-    return {LIMIT_VARIABLE: str(max_batch_s / 2), REPORT_VARIABLE: str(report)}
+    return {LIMIT_VARIABLE: limit(max_batch_s), REPORT_VARIABLE: str(report)}
+
+
+def limit(max_batch_s: float) -> str:
+    """The value of `LIMIT_VARIABLE`: a call may last half as long as a batch."""
+    return str(max_batch_s / 2)
 
 
 def arm() -> None:

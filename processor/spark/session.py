@@ -114,7 +114,7 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
     # Workers on this machine have it from what starts them.
-    options[f"spark.executorEnv.{calls.LIMIT_VARIABLE}"] = str(settings.max_batch_s / 2)
+    options[f"spark.executorEnv.{calls.LIMIT_VARIABLE}"] = calls.limit(settings.max_batch_s)
     if folder := os.environ.get(FOLDER_VARIABLE):
         options[f"spark.executorEnv.{FOLDER_VARIABLE}"] = folder
     master = settings.master

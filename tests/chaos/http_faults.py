@@ -1,13 +1,12 @@
 """A proxy that speaks HTTP, and answers some requests as an object store does on a bad day."""
 
 import asyncio
-import threading
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal
+
+from chaos.looped import Looped
 
 Fault = Literal["none", "throttled", "failing", "resetting", "losing", "late", "stale"]
 # What it says in place of the store, by fault.
@@ -19,7 +18,7 @@ _LATE_S = 1.0
 _LONGEST_HEAD = 1 << 20
 
 
-class FaultyHttp:
+class FaultyHttp(Looped):
     """Passes requests to `port` on to `target`, but for a share of them.
 
     * `throttled`, `failing`: the store answers 503 or 500, and has done nothing.
@@ -30,6 +29,7 @@ class FaultyHttp:
     """
 
     def __init__(self, port: int, target: int, seed: int = 1) -> None:
+        super().__init__()
         self.port = port
         self.done = 0
         """How many requests it has not passed on as they were."""
@@ -38,24 +38,6 @@ class FaultyHttp:
         self._fault: Fault = "none"
         self._share = 1.0
         self._listings: dict[str, bytes] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._call(self._listen())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._call(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def become(self, fault: Fault, share: float = 1.0) -> None:
         """Do so to a share of all requests from now on."""
@@ -65,9 +47,6 @@ class FaultyHttp:
             self._fault, self._share = fault, share
 
         self._call(change())
-
-    def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(

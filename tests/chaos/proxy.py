@@ -3,17 +3,16 @@
 import asyncio
 import socket
 import struct
-import threading
-from collections.abc import Coroutine
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal
+
+from chaos.looped import Looped
 
 State = Literal["open", "cut", "half-open", "slow", "delay", "refused", "reset"]
 _PIECE = 1 << 14
 
 
-class Proxy:
+class Proxy(Looped):
     """Passes connections to `port` on to `target`, as its state says.
 
     * `cut`: nothing comes through; when it is over, what was sent meanwhile does.
@@ -24,41 +23,21 @@ class Proxy:
     """
 
     def __init__(self, port: int, target: int, rate: int = 20_000, delay_s: float = 0.5) -> None:
+        super().__init__()
         self.port = port
         self._target = target
         self._rate = rate
         self._delay_s = delay_s
         self._state: State = "open"
-        self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._gapped: set[asyncio.StreamWriter] = set()
         self._flows = asyncio.Event()
         self._flows.set()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._call(self._listen())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._call(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def become(self, state: State) -> None:
         """Change the state of the link."""
         self._call(self._become(state))
-
-    def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _become(self, state: State) -> None:
         self._state = state
