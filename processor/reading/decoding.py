@@ -4,6 +4,7 @@ A row goes to the shard of its key.  An update without a key goes to a shard by 
 error record without a key to shard 0, and a truncate to every shard.
 """
 
+import functools
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from zlib import crc32
@@ -227,10 +228,8 @@ class Decoding:
             outputs = list(branch.outputs)
             inlets = list(branch.inlets)
             root = "" if outputs or inlets else branch.root
-            shards, sizes = (
-                [_updates(outputs, inlets, root, counted=self._counted) for _ in range(count)],
-                [0] * count,
-            )
+            empty = functools.partial(_updates, outputs, inlets, root, counted=self._counted)
+            shards, sizes = [empty() for _ in range(count)], [0] * count
             for update in updates:
                 placed = update.value if update.key is None else update.key
                 at = shard_of(placed, count)
@@ -238,10 +237,7 @@ class Decoding:
                 sizes[at] += len(placed) + len(update.value)
                 if len(shards[at].keys) >= _CHUNK_RECORDS or sizes[at] >= _CHUNK_BYTES:
                     yield at, pack(shards[at])
-                    shards[at], sizes[at] = (
-                        _updates(outputs, inlets, root, counted=self._counted),
-                        0,
-                    )
+                    shards[at], sizes[at] = empty(), 0
             for at, shard in enumerate(shards):
                 if shard.keys:
                     yield at, pack(shard)
