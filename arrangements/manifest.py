@@ -17,6 +17,8 @@ READABLE = (1, FORMAT)
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8
+# Beyond so many bytes of changes a new base is written as soon as they are half of the base.
+MANY_BYTES = 1 << 20
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -50,14 +52,19 @@ class Manifest(msgspec.Struct, frozen=True):
 def to_merge(runs: Sequence[Run]) -> int:
     """Count the runs at the end of the list that are due to be merged into one; 0 for none.
 
-    When the runs after the first are together at least as large as it, all are merged into a new
-    base.  Otherwise runs of equally many versions are merged eight by eight, so that a change is
-    rewritten about log(versions) times before it reaches a base.
+    When the runs after the first are together half as large as it, all are merged into a new
+    base, so that files are at most one and a half times what they hold; while these runs are
+    small, they are first to be eight, and together as large as the first.  Otherwise runs of
+    equally many versions are merged eight by eight, so that a change is rewritten about
+    log(versions) times before it reaches a base.
     """
     rest = runs[1:]
+    size = sum(run.size for run in rest)
+    if rest and size >= MANY_BYTES and 2 * size >= runs[0].size:
+        return len(runs)
     if len(rest) < MERGE_WIDTH:
         return 0
-    if sum(run.size for run in rest) >= runs[0].size:
+    if size >= runs[0].size:
         return len(runs)
     versions = [run.upper - run.lower for run in rest]
     length, count = min(versions[-MERGE_WIDTH:]), 0

@@ -28,7 +28,7 @@ from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
 
 # A process that keeps the local database open merges runs of so many bytes beside its batches.
-LARGE = 4 << 20
+LARGE = 1 << 20
 # With so many runs a batch waits for the merge.
 _MOST_RUNS = 128
 

@@ -70,10 +70,12 @@ class Gathered(Collection[KeyedUpdate]):
         return self._file is not None
 
     def __iter__(self) -> Iterator[KeyedUpdate]:
-        if self._file is not None:
-            descriptor = self._file.fileno()
-            for place, size in self._portions:
-                yield from _decode(os.pread(descriptor, size, place))
+        return iter(self._last) if self._file is None else self._all(self._file)
+
+    def _all(self, file: IO[bytes]) -> Iterator[KeyedUpdate]:
+        descriptor = file.fileno()
+        for place, size in self._portions:
+            yield from _decode(os.pread(descriptor, size, place))
         yield from self._last
 
     def __len__(self) -> int:

@@ -29,7 +29,7 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.datum import parts_of
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate, updates_from
 
 Item = TypeVar("Item")
 # The number of matches that are processed together.
@@ -193,10 +193,9 @@ class Looking:
             return Portion(self.next, [], large)
         payloads, data, times, diffs = map(list, zip(*matches, strict=True))
         made = self._maker.make(payloads, data)
-        found = [
-            KeyedUpdate(key, value, times[row], diffs[row])
-            for row, key, value in zip(made.rows, made.keys, made.values, strict=True)
-        ]
+        if made.rows != [*range(len(times))]:
+            times, diffs = [times[row] for row in made.rows], [diffs[row] for row in made.rows]
+        found = list(updates_from(made.keys, made.values, times, diffs))
         if any_null(made.keys, self._parts):
             found = [row for row in found if row.key and not is_null(row.key, self._parts)]
         errors = [self._error(reason, matches[row]) for row, reason in made.failed]
@@ -264,7 +263,9 @@ def lookups(
         return iter(())
     keys, _, times, diffs = zip(*rows, strict=True)
     assert None not in keys, "a row that asks has no key"
-    return map(LookupRow, keys, payloads, times, diffs, repeat(sees_equal))
+    # LookupRow(...) without the call of a function in Python for each.
+    columns = zip(keys, payloads, times, diffs, repeat(sees_equal), strict=False)
+    return map(tuple.__new__, repeat(LookupRow), columns)
 
 
 def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:

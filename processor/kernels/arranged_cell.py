@@ -74,6 +74,10 @@ class Cell:
 
     def fold(self, since: int) -> None:
         """Compact to `since`."""
+        if not self.past:
+            if 0 in self.data.values():
+                self.data = {datum: count for datum, count in self.data.items() if count}
+            return
         for datum, times in list(self.past.items()):
             counts = [self.data[datum], *times]
             history.fold(counts, since)
@@ -87,8 +91,10 @@ class Cell:
         queued = None
         if self.past:
             queued = requeued(self.queued, max(times[-2] for times in self.past.values()), since)
-        changed(changes, place, self.stored, self._entry(queued))
-        move(changes, place, self.queued, queued)
+        if (entry := self._entry(queued)) != self.stored:
+            changes[place] = entry
+        if queued != self.queued:
+            move(changes, place, self.queued, queued)
 
     def _entry(self, queued: int | None) -> bytes | None:
         data = self.data

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ikebana.processor.kernels.history import Counts, count_before
 
+# What Match(...) comes to, without the call of a function in Python for each.
+_new = tuple.__new__
 # Lookups are answered together, for a store answers many keys faster than one by one.
 _AT_ONCE = 5_000
 # What a key's lookups are to give is told if there are so many of them.
@@ -123,7 +125,7 @@ def _matches_of_one(
         count = counts[0] if len(counts) == 1 else count_before(counts, time + sees_equal)
         if count:
             met += 1
-            yield Match(payload, datum, time, diff * count)
+            yield _new(Match, (payload, datum, time, diff * count))
     if outer and not met:
         yield Match(payload, None, time, diff)
     return met
@@ -146,7 +148,7 @@ def _matches_of_many(
                 unmatched = None
                 met += len(own)
                 for _, payload, time, diff, _ in own:
-                    yield Match(payload, datum, time, diff * count)
+                    yield _new(Match, (payload, datum, time, diff * count))
             continue
         if not bounds:
             # Only now does their order matter, and so far all or none have matched.
@@ -159,7 +161,7 @@ def _matches_of_many(
             if count and start < end:
                 met += end - start
                 for _, payload, time, diff, _ in own[start:end]:
-                    yield Match(payload, datum, time, diff * count)
+                    yield _new(Match, (payload, datum, time, diff * count))
                 if unmatched:
                     unmatched.difference_update(range(start, end))
             start, count = end, count + change

@@ -18,7 +18,7 @@ import msgspec
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.processor.kernels.history import Changes, Counts, add
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate, updates_from
 
 # The batches before this one whose updates stay in blocks; two exchanges lag by two.
 MOST_BATCHES = 4
@@ -154,9 +154,7 @@ def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, by
     for key in sorted(by_key):
         own = by_key[key]
         if len(own) > 1:
-            own = sorted(
-                KeyedUpdate(*at, diff) for at, total in sums(own).items() for diff in pieces(total)
-            )
+            own = _summed(own)
         kept += [update for update in own if update.time >= since]
     return {
         of + _counted(number): _block(kept[at : at + _AT_ONCE])
@@ -164,12 +162,21 @@ def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, by
     }
 
 
+def _summed(own: list[KeyedUpdate]) -> list[KeyedUpdate]:
+    """The updates of a key, in order, with one diff for each datum and time."""
+    if len(own) == 2 and own[0].value != own[1].value:
+        return sorted(own)
+    return sorted(
+        KeyedUpdate(*at, diff) for at, total in sums(own).items() for diff in pieces(total)
+    )
+
+
 def _block(updates: list[KeyedUpdate]) -> bytes:
     return _encode(tuple(zip(*updates, strict=True)))
 
 
 def _updates_of(block: bytes) -> Iterator[KeyedUpdate]:
-    return map(KeyedUpdate, *_columns_of(block))
+    return updates_from(*_columns_of(block))
 
 
 def _counted(number: int) -> bytes:

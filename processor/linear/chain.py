@@ -20,7 +20,7 @@ from ikebana.processor.linear.keys import any_null, is_null, key_sql
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.rows.datum import data_of
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.rows.rows import KeyedUpdate, updates_from
 
 # A step and the name of the operator that it belongs to.
 Named = tuple[str, AnyStep]
@@ -185,7 +185,7 @@ class _SqlPart:
             if made.diffs is None
             else [diffs[row] * diff for row, diff in zip(rows, made.diffs, strict=True)],
         )
-        found = list(map(KeyedUpdate, *columns))
+        found = list(updates_from(*columns))
         if made.begins is not None or made.ends is not None:
             found = _bounded(found, made.begins, made.ends)
         errors: list[tuple[str, KeyedUpdate]] = []
@@ -223,7 +223,7 @@ class _ArrangePart:
         if len(made.rows) < len(keys):
             columns = [[column[row] for row in made.rows] for column in columns]
         keys_of, values_of, *rest = columns
-        found = list(map(KeyedUpdate, made.keys, data_of(keys_of, values_of), *rest))
+        found = list(updates_from(made.keys, data_of(keys_of, values_of), *rest))
         if any_null(made.keys, parts):
             found = [row for row in found if row.key and not is_null(row.key, parts)]
         errors = []

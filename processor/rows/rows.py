@@ -8,7 +8,8 @@ A row is `counted` if its records are in the batch's counts already: a row from 
 exchange, or a row of an input whose topic another input before it reads as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import msgspec
@@ -160,7 +161,20 @@ def add(row: Updates | Facts, update: KeyedUpdate) -> None:
 
 def updates_of(row: Updates | Facts) -> Iterator[KeyedUpdate]:
     """Iterate over the updates in the columns of a row."""
-    return map(KeyedUpdate, row.keys, row.values, row.times, row.diffs)
+    return updates_from(row.keys, row.values, row.times, row.diffs)
+
+
+def updates_from(
+    keys: Iterable[bytes | None],
+    values: Iterable[bytes],
+    times: Iterable[int],
+    diffs: Iterable[int],
+) -> Iterator[KeyedUpdate]:
+    """Iterate over the updates whose parts lie in columns of one length.
+
+    It is `map(KeyedUpdate, ...)` without the call of a function in Python for each.
+    """
+    return map(tuple.__new__, repeat(KeyedUpdate), zip(keys, values, times, diffs, strict=True))
 
 
 def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
