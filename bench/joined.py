@@ -2,9 +2,11 @@
 
     python bench/joined.py q3                        full size: about 2 minutes
     python bench/joined.py asof
+    python bench/joined.py tpch-q5 --scale 0.2       a view of `bench/tpch.py`; also q1, q3, q17
     python bench/joined.py q3 --scale 0.2 --profile  where the time of the warm part goes
 
-The pipelines and the data are those of `bench/joins.py`.  What is there first is loaded, then
+The pipelines and the data are those of `bench/joins.py`, or of `bench/tpch.py` at a scale of
+0.05.  What is there first is loaded, then
 come the backlogs whose CPU counts.  Batches are minted as a run mints them; each shard opens its
 database as an owner of shards does, computes, writes its delta file, and packs what it sends to
 other shards.  Figures are CPU time of this process with RocksDB's threads:
@@ -34,11 +36,13 @@ from zlib import crc32
 
 import joins
 import msgspec
+import tpch
 import yaml
 from join_data import PARTITIONS, PRICED, RESULT, Market, Shop, order_messages, price_messages
 from rich.console import Console
 from rich.table import Table
 from systems import Bench
+from tpch_data import QUERIES, TABLES, Warehouse
 
 import ikebana
 from ikebana.arrangements.files import Folder
@@ -185,7 +189,7 @@ class Shards(Run):
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("what", choices=["q3", "asof"])
+    parser.add_argument("what", choices=["q3", "asof", *map("tpch-{}".format, QUERIES)])
     parser.add_argument("--scale", type=float, default=1.0, help="of the full size")
     parser.add_argument("--backlogs", type=int, default=2)
     parser.add_argument("--shards", type=int, default=4)
@@ -198,7 +202,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="ikebana-bench-"))
     profiler = cProfile.Profile() if args.profile else None
     try:
-        found = {"q3": _q3, "asof": _asof}[args.what](folder, args, Costs(profiler))
+        measured = {"q3": _q3, "asof": _asof}.get(args.what, _tpch)
+        found = measured(folder, args, Costs(profiler))
     finally:
         shutil.rmtree(folder)
     if args.json:
@@ -311,6 +316,28 @@ def _asof(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any
     found, rows = _row(run, costs, records, "priced", PRICED)
     exact = market.judged([row for row in rows if row[0] >= 0]).exact
     return {**found, "exact": exact}
+
+
+def _tpch(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any]:
+    name = args.what.removeprefix("tpch-")
+    view, warehouse = QUERIES[name], Warehouse(0.05 * args.scale)
+    tables = [table for table in TABLES if table in view.sql]
+    bench = _bench(folder, args)
+    plan = _plan(folder, tpch._sections(bench, name, tables, view))
+    run = Shards(plan, folder, args.shards, costs)
+    for table, messages in warehouse.load(tables).items():
+        run.topics.create(bench.topic(name, table), PARTITIONS)
+        _send(run, bench.topic(name, table), messages)
+    run._open()
+    run._begins = {t: dict.fromkeys(run.topics.ends(t), 0) for t in plan.topics}
+    run.read(limit=_LIMIT)
+    costs.counts, records = True, 0
+    for _ in range(args.backlogs):
+        lines = bench.topic(name, "lineitem")
+        records += _send(run, lines, warehouse.updates(int(30_000 * args.scale)))
+        run.read(limit=_LIMIT)
+    found, rows = _row(run, costs, records, "out", tuple(view.columns))
+    return {**found, "exact": warehouse.judged(view, rows).exact}
 
 
 def _each_partition(messages: Any) -> list[tuple[bytes, bytes | None, int]]:

@@ -85,7 +85,7 @@ class Settings:
     master: str = "local[*]"
     driver_memory: str = "1g"
     spark: Mapping[str, str] = field(default_factory=dict)
-    retained_batches: int = 5
+    retained_batches: int = 2
     max_batch_s: float = 300.0
     """The longest a micro-batch may take; the timeout of its transactions."""
     restarts: int = 10

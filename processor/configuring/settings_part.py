@@ -30,7 +30,7 @@ class RunPart(Part):
     local_directory: Text | None = None
     master: Text = "local[*]"
     driver_memory: Text = "1g"
-    retained_batches: Whole = 5
+    retained_batches: Whole = 2
     max_batch: Seconds = 300.0
     restarts: Whole = 10
 

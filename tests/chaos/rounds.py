@@ -166,7 +166,7 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
         create(servers, "upserts", 3)
         # A round takes some 15 s; the load goes on for as long as they really take.
         load = Load(servers, "upserts", keys=2000, rate=records / (rounds * 15), seed=seed)
-        settings = {"shards": 3, "heartbeat": "400ms", "retained_batches": 3}
+        settings = {"shards": 3, "heartbeat": "400ms", "retained_batches": 2}
         work = folder / "pipeline"
         work.mkdir()
         pipeline = Pipeline(

@@ -1,0 +1,227 @@
+"""Put measured figures into docs/performance.md: tables, and plots beside it.
+
+    python bench/page.py bench/results/*.json
+
+It takes results that the other commands of this folder have written.  Runs of one command and
+one size are rows of one table: least, median and greatest, with the ratio to the peer that ran
+in the same command.  What is between the marks in the page is replaced, and the plots in
+docs/performance/ are drawn again; what no result is given for is left out.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+from matplotlib import pyplot
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PLOTS = PAGE.parent / "performance"
+BEGIN, END = "<!-- made by python bench/page.py -->", "<!-- end -->"
+_PEERS = ("flink", "kafka-streams")
+# By the figure's name in the results: what the page calls it, and whether less is better.
+_JOINED = {
+    "us a line, warm": "CPU us a line, warm",
+    "us a change, warm": "CPU us a change, warm",
+    "us a order, warm": "CPU us an order, warm",
+    "us an order, warm": "CPU us an order, warm",
+    "lines/s, warm": "lines/s, warm",
+    "orders/s, warm": "orders/s, warm",
+    "state_mib": "state, MiB",
+}
+_BESIDE = {
+    "CPU s/M, with the start": "CPU s a million, with the start",
+    "records/s, with the start": "records/s, with the start",
+    "CPU s/M, backlogs": "CPU s a million, backlogs of 5,000",
+    "s a backlog, p99": "s a backlog, p99",
+    "local MiB": "state on disk, MiB",
+    "peak MiB": "memory, MiB",
+}
+
+
+class Compared(NamedTuple):
+    """A figure of two systems, run by run."""
+
+    job: str
+    figure: str
+    system: str
+    ours: list[float]
+    peer: str
+    theirs: list[float]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Ours over theirs, of each run."""
+        return [a / b for a, b in zip(self.ours, self.theirs, strict=True) if b]
+
+
+def main() -> None:
+    """Read the results, and write the page and its plots."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", nargs="+", type=Path)
+    given = sorted(parser.parse_args().results)
+    found = [(path.stem, json.loads(path.read_text())) for path in given]
+    compared = [*_joins(found), *_beside(found)]
+    sections = [_compared(compared), *_scale(found)]
+    text = "\n\n".join(section for section in sections if section)
+    if not text:
+        sys.exit("none of these results has a figure for the page")
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    print(f"{PAGE}: {len(compared)} figures beside peers, from {len(found)} files")
+
+
+def _joins(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
+    """Figures of `joins.py` and `tpch.py`: a job of each system in one file."""
+    runs: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for name, told in found:
+        if not name.startswith(("joins-", "tpch-")):
+            continue
+        by_job: dict[str, dict[str, Any]] = defaultdict(dict)
+        for row in told["results"]:
+            job, _, system = row["job"].rpartition(", ")
+            by_job[job][system] = row
+        for job, rows in by_job.items():
+            if {"ikebana", "flink"} <= rows.keys():
+                for figure in _JOINED.keys() & rows["ikebana"].keys() & rows["flink"].keys():
+                    pair = tuple(_mean(rows[system][figure]) for system in ("ikebana", "flink"))
+                    runs[name.split("-")[0] + " " + job, figure].append((pair[0], pair[1]))
+    for (job, figure), pairs in sorted(runs.items()):
+        ours, theirs = (list(each) for each in zip(*pairs, strict=True))
+        yield Compared(job, _JOINED[figure], "ikebana", ours, "flink", theirs)
+
+
+def _beside(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
+    """Figures of `beside.py`: rounds, in each of which every system ran once."""
+    runs: dict[tuple[str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for name, told in found:
+        if not name.startswith("beside-"):
+            continue
+        args = told["args"]
+        size = args["records"] if args["what"] == "dense" else args["keys"]
+        job = f"{args['what']}, {size:,} {'upserts' if args['what'] == 'dense' else 'keys'}"
+        for each in told["rounds"]:
+            by_system = {row["system"]: row for row in each}
+            for peer in by_system.keys() & {*_PEERS}:
+                for system in by_system.keys() - {*_PEERS, "kafka-streams/envelope"}:
+                    for figure in _BESIDE.keys() & by_system[system].keys():
+                        pair = by_system[system][figure], by_system[peer][figure]
+                        runs[job, figure, system, peer].append(pair)
+    for (job, figure, system, peer), pairs in sorted(runs.items()):
+        ours, theirs = (list(each) for each in zip(*pairs, strict=True))
+        yield Compared(job, _BESIDE[figure], f"ikebana, {system}", ours, peer, theirs)
+
+
+def _compared(found: Sequence[Compared]) -> str:
+    if not found:
+        return ""
+    rows = [
+        (
+            each.job,
+            each.figure,
+            each.system,
+            _spread(each.ours),
+            f"{each.peer}: {_spread(each.theirs)}",
+            _spread(each.ratios),
+            str(len(each.ratios)),
+        )
+        for each in found
+    ]
+    head = ("job", "figure", "system", "min, median, max", "peer", "ratio", "runs")
+    _bars(
+        "beside-peers",
+        [
+            (f"{each.job}\n{each.system.removeprefix('ikebana, ')}", each.ratios)
+            for each in found
+            if each.figure.startswith("CPU")
+        ],
+    )
+    picture = "![CPU as a share of the peer's](performance/beside-peers.svg)"
+    return f"### Beside peers\n\n{_table(head, rows)}\n\n{picture}"
+
+
+def _scale(found: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """The tables of `scale.py`, each the newest of its kind, with a plot of its cost."""
+    newest: dict[str, list[dict[str, Any]]] = {}
+    for name, told in found:
+        if name.startswith("scale-"):
+            newest |= told["results"]
+    for name, rows in newest.items():
+        head = list(rows[0])
+        cost = next((each for each in head if each.startswith(("CPU", "median CPU"))), None)
+        told = _table(head, ([_cell(value) for value in row.values()] for row in rows))
+        section = f"### By {name}\n\n{told}"
+        points = [(row[head[0]], row[cost]) for row in rows if cost and _is_number(row[cost])]
+        if cost and len(points) > 1:
+            _line(f"by-{name}", head[0], cost, points)
+            section += f"\n\n![{cost} by {head[0]}](performance/by-{name}.svg)"
+        yield section
+
+
+def _bars(name: str, bars: Sequence[tuple[str, Sequence[float]]]) -> None:
+    def draw(axes: Any) -> None:
+        names = [of for of, _ in bars]
+        middle = [statistics.median(ratios) for _, ratios in bars]
+        low = [m - min(ratios) for m, (_, ratios) in zip(middle, bars, strict=True)]
+        high = [max(ratios) - m for m, (_, ratios) in zip(middle, bars, strict=True)]
+        axes.barh(names, middle, xerr=[low, high], color="#4c78a8", ecolor="#333333")
+        axes.axvline(1, color="#999999", linewidth=1)
+        axes.set_xlabel("CPU as a share of the peer's in the same run: median, least and greatest")
+        axes.invert_yaxis()
+
+    _drawn(name, draw, height=1.2 + 0.5 * len(bars))
+
+
+def _line(name: str, of: str, figure: str, points: Sequence[tuple[Any, float]]) -> None:
+    def draw(axes: Any) -> None:
+        axes.plot([str(at) for at, _ in points], [value for _, value in points], marker="o")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(of)
+        axes.set_ylabel(figure)
+
+    _drawn(name, draw, height=3)
+
+
+def _drawn(name: str, draw: Callable[[Any], None], height: float) -> None:
+    # The same figures give the same bytes: no date, and identifiers that are not random.
+    mpl.rcParams["svg.hashsalt"] = "ikebana"
+    PLOTS.mkdir(exist_ok=True)
+    figure, axes = pyplot.subplots(figsize=(7.5, height), layout="constrained")
+    draw(axes)
+    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _spread(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return _cell(values[0])
+    return ", ".join(map(_cell, (min(values), statistics.median(values), max(values))))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,}" if _is_number(value) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _mean(value: float | Mapping[str, float] | Sequence[float]) -> float:
+    return statistics.fmean(value) if isinstance(value, list) else float(value)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()
