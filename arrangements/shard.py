@@ -16,6 +16,7 @@ and nothing else.
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from typing import TypeVar
 
 from ikebana.arrangements import run as runs
@@ -79,7 +80,9 @@ class Shard:
         line = self._line()
         upper = manifest.version + 1
         head = Head(manifest.checkpoint, manifest.shard, manifest.version, upper, [_new_id()])
-        delta = runs.write(self._files, head, sorted(changes.items()), "delta")
+        # Keys differ, and are compared faster alone.
+        ordered = sorted(changes.items(), key=itemgetter(0))
+        delta = runs.write(self._files, head, ordered, "delta")
         gone = {run.name for run in manifest.runs} - {run.name for run in line}
         return Manifest(
             checkpoint=manifest.checkpoint,

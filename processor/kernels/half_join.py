@@ -16,12 +16,14 @@ Source of the method: `half_join` of differential dataflow's `dogsdogsdogs`.
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from ikebana.processor.kernels.history import Counts, count_before
 
 # What Match(...) comes to, without the call of a function in Python for each.
 _new = tuple.__new__
+_TIME_OF = itemgetter(2)
 # Lookups are answered together, for a store answers many keys faster than one by one.
 _AT_ONCE = 5_000
 # What a key's lookups are to give is told if there are so many of them.
@@ -93,14 +95,17 @@ def half_join(
     They come in the order of keys and of their data, not of the lookups.  A `watcher` is told of
     keys with many lookups before these are answered, and of every key after that.
     """
-    since, upper = arranged.since, arranged.upper
+    upper = arranged.upper
     pending = iter(lookups)
     while chunk := list(islice(pending, _AT_ONCE)):
         by_key: dict[bytes, list[LookupRow]] = {}
+        _check(arranged, chunk)
         for lookup in chunk:
-            if not since <= lookup.time <= upper - lookup.sees_equal:
-                _refuse(arranged, lookup)
-            by_key.setdefault(lookup.key, []).append(lookup)
+            key = lookup[0]
+            if (known := by_key.get(key)) is None:
+                by_key[key] = [lookup]
+            else:
+                known.append(lookup)
         # Neighbours lie together: a store finds them much faster in order.
         keys = sorted(by_key)
         for key, group in zip(keys, arranged.groups(keys), strict=True):
@@ -175,10 +180,12 @@ def _seen_before(lookup: LookupRow) -> int:
     return lookup.time + lookup.sees_equal
 
 
-def _refuse(arranged: Arranged, lookup: LookupRow) -> None:
-    assert lookup.time >= arranged.since, (
-        f"a lookup at {lookup.time} is before the since {arranged.since}"
-    )
-    assert lookup.time + lookup.sees_equal <= arranged.upper, (
-        f"a lookup at {lookup.time} is not before the upper {arranged.upper}"
-    )
+def _check(arranged: Arranged, lookups: Sequence[LookupRow]) -> None:
+    """Refuse lookups that the arrangement cannot answer exactly."""
+    least = min(map(_TIME_OF, lookups))
+    assert least >= arranged.since, f"a lookup at {least} is before the since {arranged.since}"
+    if max(map(_TIME_OF, lookups)) >= arranged.upper:
+        last = max(lookups, key=_seen_before)
+        assert _seen_before(last) <= arranged.upper, (
+            f"a lookup at {last.time} is not before the upper {arranged.upper}"
+        )

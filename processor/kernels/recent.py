@@ -41,13 +41,14 @@ class Recent:
     def __init__(self, store: Store, since: int, passed: int) -> None:
         """Find the blocks; those up to `passed` have been deleted before."""
         self._since = since
-        self._fresh: ByKey = {}
+        self.fresh: ByKey = {}
+        """The updates of this batch, by key."""
         self._kept: dict[bytes, bytes] = dict(store.scan(_BLOCK, _packed(passed)))
         self._read: ByKey | None = None
 
     def add(self, updates: Mapping[bytes, list[KeyedUpdate]]) -> None:
         """Take updates of this batch."""
-        fresh = self._fresh
+        fresh = self.fresh
         for key, own in updates.items():
             if key in fresh:
                 fresh[key] += own
@@ -66,13 +67,6 @@ class Recent:
             )
         return self._read
 
-    def by_key(self) -> Callable[[bytes], list[KeyedUpdate]]:
-        """What gives the updates of a key, those of this batch too."""
-        kept, fresh = self.kept(), self._fresh
-        if not kept:
-            return lambda key: fresh.get(key, _NONE)
-        return lambda key: kept.get(key, _NONE) + fresh.get(key, _NONE)
-
     def settle(self, changes: Changes, upper: int, since: int) -> list[KeyedUpdate]:
         """Stage the blocks that lookups from `since` on need; return what is to leave them."""
         left = {place: place[_OF_BATCH] for place in self._kept if _upper_of(place) > since}
@@ -88,8 +82,8 @@ class Recent:
             now = _packed(upper)
             same = [batch[_TIME_BYTES:] for batch in left.values() if batch.startswith(now)]
             number = int.from_bytes(max(same), "big") + 1 if same else 0
-            changes |= _blocks(self._fresh, upper, number, since)
-        self._fresh, self._read = {}, None
+            changes |= _blocks(self.fresh, upper, number, since)
+        self.fresh, self._read = {}, None
         return [update for update in found if update.time >= since]
 
 
@@ -126,9 +120,6 @@ def apart(block: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
 def combined(one: bytes, other: bytes) -> bytes:
     """The block that two of one place come to, from shards that become one."""
     return _block(sorted([*_updates_of(one), *_updates_of(other)]))
-
-
-_NONE: list[KeyedUpdate] = []
 
 
 def _before(counts: Counts, updates: Iterable[KeyedUpdate]) -> Counts:
