@@ -159,17 +159,18 @@ def _matches_of_many(
             # Only now does their order matter, and so far all or none have matched.
             own.sort(key=_seen_before)
             bounds = list(map(_seen_before, own))
-        start, count = 0, counts[0]
+        since, count = bounds[0] - 1, counts[0]
         # At the end all are passed: none sees beyond the upper.
         for changed, change in (*zip(counts[1::2], counts[2::2], strict=True), (upper, 0)):
-            end = bisect_right(bounds, changed)
-            if count and start < end:
-                met += end - start
-                for _, payload, time, diff, _ in own[start:end]:
-                    yield _new(Match, (payload, datum, time, diff * count))
-                if unmatched:
-                    unmatched.difference_update(range(start, end))
-            start, count = end, count + change
+            if count and changed > since:
+                start, end = bisect_right(bounds, since), bisect_right(bounds, changed)
+                if start < end:
+                    met += end - start
+                    for _, payload, time, diff, _ in own[start:end]:
+                        yield _new(Match, (payload, datum, time, diff * count))
+                    if unmatched:
+                        unmatched.difference_update(range(start, end))
+            since, count = changed, count + change
     for at in sorted(unmatched or ()):
         yield Match(own[at].payload, None, own[at].time, own[at].diff)
     return met

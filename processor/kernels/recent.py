@@ -126,7 +126,10 @@ def _before(counts: Counts, updates: Iterable[KeyedUpdate]) -> Counts:
     found = list(counts)
     for _, _, time, diff in updates:
         found[0] -= diff
-        add(found, time, diff)
+        if len(found) == 1 or found[-2] < time:
+            found += (time, diff)
+        else:
+            add(found, time, diff)
     return found
 
 
