@@ -5,6 +5,7 @@ again, from the steps, and tests check that both agree.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from ikebana.processor.explain import joining
 from ikebana.processor.explain.words import listed, named_lines, one_line
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
-from ikebana.processor.linear.chain import Named, chain
+from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
@@ -206,10 +207,11 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         if reading.pushed
         else [(branch.steps, branch) for branch in branches]
     )
+    wholes = [replace(branch, steps=(*reading.pushed, *branch.steps)) for branch in branches]
     found = [
         (branch, _reason(steps, branch.steps if reading.pushed else (), scope))
-        for steps, branch in passes
-        if chain(steps, frozen(scope)).columns is None
+        for (steps, branch), whole in zip(passes, wholes, strict=True)
+        if planner.columns_of(plan, whole, scope) is None
     ]
     reasons = list(dict.fromkeys(reason for _, reason in found if reason is not None))
     shown = dict.fromkeys(o for branch, reason in found if reason is None for o in branch.outputs)

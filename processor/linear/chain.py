@@ -75,6 +75,17 @@ class Chain:
         first = self._parts[0].query
         return first.fields if first.makes_value and not first.reads_value else None
 
+    @property
+    def arranges_by(self) -> tuple[str, ...] | None:
+        """The fields that it reads, if it only arranges data as they are, or has no steps.
+
+        None: it does something else, or reads the value as a whole.
+        """
+        if not self._parts:
+            return ()
+        first = self._parts[0]
+        return first.fields if isinstance(first, _ArrangePart) else None
+
     def apply(
         self, updates: Sequence[KeyedUpdate], silent: Collection[str] = frozenset()
     ) -> Passed:
@@ -211,6 +222,8 @@ class _ArrangePart:
         plain = [step for _, step in conditions if isinstance(step, Sql)]
         self._query = compiled((*plain, Sql(key=key_sql(arrange.keys))), frozen(scope))
         self.scope = Scope({KEY: JSON, VALUE: BLOB})
+        self.fields = None if self._query.reads_value else self._query.fields
+        """The fields of the value that conditions and keys read; None: all of it."""
 
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
         if not updates:

@@ -3,7 +3,10 @@
 import functools
 
 from ikebana.processor.joins.arrangements import Shared, shared
+from ikebana.processor.joins.qualified import flat_name
+from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stages, stages
+from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
 
@@ -31,6 +34,27 @@ def arrangements(plan: Plan) -> tuple[Shared, ...]:
 def looked_up(plan: Plan) -> frozenset[str]:
     """The upserts whose own state joins look up."""
     return frozenset(name for name, each in joined(plan).kept.items() if each.is_own)
+
+
+def columns_read(plan: Plan, relation: str) -> frozenset[str] | None:
+    """The columns of a relation's values that joins read; None: they are to have all.
+
+    Data that are equal in these join alike, and what they are arranged by is not counted here.
+    Where matches are locked by the whole row, a change of any column looks up anew.
+    """
+    found: set[str] = set()
+    for join in plan.joins:
+        for at, each in enumerate(join.inputs):
+            if each.relation != relation:
+                continue
+            if isinstance(join, AsOfJoin) and at == 0 and join.locks:
+                if not join.locked_by:
+                    return None
+                found.update(join.locked_by)
+            types = ways.join_of(plan, join.name).types()
+            start = flat_name(each.alias, "")
+            found |= {name.removeprefix(start) for name in types if name.startswith(start)}
+    return None if VALUE in found else frozenset(found - {KEY})
 
 
 def is_gathered(plan: Plan, join: str) -> bool:

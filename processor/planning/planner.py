@@ -8,8 +8,8 @@ updates are computed; those of a diffs input run in the task that decodes it.
 Three kinds of work are pushed into decoding.  The results are the same without them
 (`optimized=False`), and a property test compares the two:
 
-* *Columns.*  If the branches read only some fields, the others are not decoded.  An old
-  and a new value that agree in these fields would have cancelled anyway.
+* *Columns.*  If the branches, and the joins behind them, read only some fields, the others
+  are not decoded.  An old and a new value that agree in these fields would have cancelled anyway.
 * *Conditions over the key.*  Before an upsert only these may drop messages, since a key
   passes always or never.  If a condition fails on a key, the message passes, and the
   failure becomes an error record after the upsert, as without pushing.
@@ -40,7 +40,7 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
-from ikebana.processor.planning.joined import is_gathered, joined, looked_up
+from ikebana.processor.planning.joined import columns_read, is_gathered, joined, looked_up
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, KeptReading, Output, Plan
 from ikebana.processor.planning.ways import (
@@ -322,7 +322,7 @@ def _pushed(
         key_filters = ()
     columns: tuple[str, ...] | None = None
     if source.traits.has_columns and branches:
-        wanted = [chain(branch.steps, frozen(scope)).columns for branch in branches]
+        wanted = [columns_of(plan, branch, scope) for branch in branches]
         wanted.append(dating_columns(source))
         read = [each for each in wanted if each is not None]
         if len(read) == len(wanted):
@@ -335,6 +335,24 @@ def _pushed(
         pushed = branch.steps[:count]
         branches = (replace(branch, steps=branch.steps[count:]),)
     return Reading(columns, key_filters, pushed), branches
+
+
+def columns_of(plan: Plan, branch: Branch, scope: Scope) -> tuple[str, ...] | None:
+    """The columns that the steps of a branch, and joins behind it, read; None for all."""
+    steps = chain(branch.steps, frozen(scope))
+    asked = steps.arranges_by
+    if branch.outputs or asked is None:
+        return steps.columns
+    feeds = {feed.name: feed.by.relation for feed in joined(plan).feeds}
+    # Without steps it is an upsert's own state that joins look up, or a function's input.
+    fed = (*branch.inlets, *branch.hops)
+    read = [columns_read(plan, feeds[name]) if name in feeds else None for name in fed]
+    if not branch.steps and branch.root in looked_up(plan):
+        read.append(columns_read(plan, branch.root))
+    columns = [each for each in read if each is not None]
+    if not read or len(columns) < len(read):
+        return None
+    return tuple(sorted({*asked, *(name for each in columns for name in each)}))
 
 
 def dating_columns(source: Input) -> tuple[str, ...] | None:

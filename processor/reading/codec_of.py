@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:
     """Make the codec of an input; `schemas` is the registry, for the formats that need one."""
     narrow = wanted_of(source, reading)
-    columns = _checked(source, reading)
+    columns = checked_of(source, reading)
     wanted = msgspec.structs.replace(narrow, columns=columns)
     traits = source.traits
     assert traits.codec is not None, f"{source.value_format} has updates, not changes"
@@ -50,7 +50,7 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
     )
 
 
-def _checked(source: Input, reading: Reading) -> tuple[str, ...] | None:
+def checked_of(source: Input, reading: Reading) -> tuple[str, ...] | None:
     """List the columns to decode: those that are read, and those whose type is checked.
 
     None stands for all columns.

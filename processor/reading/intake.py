@@ -21,6 +21,7 @@ from ikebana.processor.linear.scope import frozen
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
+from ikebana.processor.reading.codec_of import checked_of
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.images import images_of
 from ikebana.processor.reading.messages import Bad, Message, MessageReader, Origin, record_of
@@ -82,6 +83,10 @@ class Intake:
         self._appends = source.mode == "append"
         self._types = ColumnTypes(source)
         self._narrowed = projection(reading.columns or ())
+        # Of messages with a shape each decoder tells which ones have more than is read.
+        self._checks_more = reading.columns is not None and checked_of(source, reading) != (
+            reading.columns
+        )
         self._name = source.name
 
     def upserts(
@@ -103,6 +108,8 @@ class Intake:
             decoded = self._upserts(messages, origin, partitions)
         if self._types.checks:
             refuse_strange(decoded, self._types, messages, origin)
+        if plain is not None and self._checks_more:
+            decoded.wide = [*range(len(decoded.keys))]
         self._narrow(decoded)
         if self._event is not None:
             assert dating is not None, "event time without a batch"
