@@ -111,14 +111,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
         "processor/batch/hops.py",
-        "                key = NO_KEY\n",
-        "                continue\n",
+        "                key = update[0]\n",
+        "                if (key := update[0]) is None:\n                    continue\n",
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
         "processor/batch/hops.py",
-        "key = NO_KEY",
-        'key = b""',
+        "shard_of(NO_KEY if",
+        'shard_of(b"" if',
     ),
     "the store is told another begin": (
         f"{JOINS}::test_a_new_join_gets",

@@ -340,25 +340,22 @@ def _pushed(
 def columns_of(plan: Plan, branch: Branch, scope: Scope) -> tuple[str, ...] | None:
     """The columns that the steps of a branch, and joins behind it, read; None for all."""
     steps = chain(branch.steps, frozen(scope))
-    asked = steps.arranges_by
-    if branch.outputs or asked is None:
+    if branch.outputs or (asked := steps.arranges_by) is None:
         return steps.columns
     feeds = {feed.name: feed.by.relation for feed in joined(plan).feeds}
     # Without steps it is an upsert's own state that joins look up, or a function's input.
-    fed = (*branch.inlets, *branch.hops)
-    read = [columns_read(plan, feeds[name]) if name in feeds else None for name in fed]
+    fed = [feeds.get(name) for name in (*branch.inlets, *branch.hops)]
+    read = [None if name is None else columns_read(plan, name) for name in fed]
     if not branch.steps and branch.root in looked_up(plan):
         read.append(columns_read(plan, branch.root))
-    columns = [each for each in read if each is not None]
-    if not read or len(columns) < len(read):
+    if not read or None in read:
         return None
-    return tuple(sorted({*asked, *(name for each in columns for name in each)}))
+    return tuple(sorted({*asked, *(name for each in read if each for name in each)}))
 
 
 def dating_columns(source: Input) -> tuple[str, ...] | None:
     """The columns that event times are made of; None for all."""
-    query = dating_query(source)
-    if query is None:
+    if (query := dating_query(source)) is None:
         return ()
     return None if query.reads_value else query.fields
 

@@ -27,6 +27,8 @@ operators:
   order: {upsert: orders}
   customer: {upsert: customers}
 """
+# Or inputs would be read again for columns that the state does not have.
+WHOLE = "pushdown: false\n"
 INPUTS = ("orders", "customers", "clicks")
 ALL = "outputs:\n  all: {from: order, topic: all}\n"
 AS_OF = """  found:
@@ -61,7 +63,7 @@ EDITS = [
 def plan_of(found: str, output: str = "", time: str = "offset") -> Plan:
     shown = f"{ALL}  found: {{from: found, topic: found{output}}}\n"
     run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}\n"
-    text = f"pipeline: shop\n{run}time: {time}\n{PARTS}{found}{shown}"
+    text = f"pipeline: shop\n{run}{WHOLE}time: {time}\n{PARTS}{found}{shown}"
     return parse(text, "shop.yaml", environ={}).plan
 
 
@@ -207,7 +209,9 @@ def dated(found: str) -> Plan:
     shown = f"{ALL}  found: {{from: found, topic: found}}\n"
     run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}\n"
     parts = PARTS.replace("}}\n", "}" + DATED + "\n")
-    return parse(f"pipeline: shop\n{run}{parts}{found}{shown}", "shop.yaml", environ={}).plan
+    return parse(
+        f"pipeline: shop\n{run}{WHOLE}{parts}{found}{shown}", "shop.yaml", environ={}
+    ).plan
 
 
 def sent_at(run: Run, n: int, time: int) -> None:

@@ -83,8 +83,9 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
             else:
                 wait_until(lambda: 0 in answered, 30, "the other owner's answer")
                 answer = Done(b"state", b"marker")
-            owner_messages.send(connection, answer)
+            # Before it is sent: who has got it may look at once.
             answered.append(number)
+            owner_messages.send(connection, answer)
 
     with ExitStack() as open_here:
         owned = Owners(str(tmp_path), 2)
