@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # start Spark, stand first.
 AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
+.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,14 +29,19 @@ $(VENV)/.prepared: $(STAMP)
 	$(BIN)/ikebana prepare || true
 	@touch $@
 
+prepared: $(VENV)/.prepared
+
 test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
 
 test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example, the demo
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
+cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 330 MB
+	PYTHONPATH=tests $(BIN)/python -m cdc
+
 test-cdc: $(VENV)/.prepared  ## Run those with real databases, producers and a registry, where they are installed
-	$(BIN)/python -m pytest -m cdc tests/cdc tests/kafka/test_registry.py
+	$(BIN)/python -m pytest $(AT_ONCE) -m cdc tests/cdc tests/kafka/test_registry.py
 
 $(VENV)/.deploy: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[deploy]'
