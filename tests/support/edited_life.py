@@ -122,7 +122,7 @@ def life() -> list[Definition]:
 
 
 def brief_life(edits: int = 2) -> list[Definition]:
-    """All of this in two edits, of which the second is another number of shards, too, or in one."""
+    """All of this in two edits, or in one; there is another number of shards in the end, too."""
     first, *_ = life()
     totals = {"n": "count(*)", "most": "max(amount)"}
     several: dict[str, Any] = {"has_big": True, "least": 10, "totals": totals}
