@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 # A file's tests run one after the other, and three files beside each other on two processors,
 # because many wait for what they have started: the long ones, which start Spark, stand first.
 AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
+# A file of these starts up to six servers.
+CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
 
@@ -42,7 +44,7 @@ cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 330 MB
 	PYTHONPATH=tests $(BIN)/python -m cdc
 
 test-cdc: $(VENV)/.prepared  ## Run those with real databases, producers and a registry, where they are installed
-	$(BIN)/python -m pytest $(AT_ONCE) -m cdc tests/cdc tests/kafka/test_registry.py
+	$(BIN)/python -m pytest $(CDC_AT_ONCE) -m cdc tests/cdc tests/kafka/test_registry.py
 
 $(VENV)/.deploy: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[deploy]'
