@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A file's tests run one after the other, and two files beside each other: the long ones, which
-# start Spark, stand first.
-AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
+# A file's tests run one after the other, and three files beside each other on two processors,
+# because many wait for what they have started: the long ones, which start Spark, stand first.
+AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
+# A file of these starts up to six servers.
+CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-full test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
+.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -16,7 +18,8 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("ikebana needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; name another one with make PYTHON=...") if sys.version_info < (3, 11) else None'
 	@echo "making $(VENV): fetching what pyproject.toml names, some 600 MB the first time"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
+	@# Python compiles what is imported; to compile all of it would take half a minute.
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --editable '.[dev]'
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## Make the virtual environment in .venv
@@ -29,14 +32,19 @@ $(VENV)/.prepared: $(STAMP)
 	$(BIN)/ikebana prepare || true
 	@touch $@
 
+prepared: $(VENV)/.prepared
+
 test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
 
 test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example, the demo
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
+cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 330 MB
+	PYTHONPATH=tests $(BIN)/python -m cdc
+
 test-cdc: $(VENV)/.prepared  ## Run those with real databases, producers and a registry, where they are installed
-	$(BIN)/python -m pytest -m cdc tests/cdc tests/kafka/test_registry.py
+	$(BIN)/python -m pytest $(CDC_AT_ONCE) -m cdc tests/cdc tests/kafka/test_registry.py
 
 $(VENV)/.deploy: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[deploy]'
@@ -47,7 +55,7 @@ deploy-tools: $(VENV)/.deploy  ## Build Helm, a Kubernetes control plane and an 
 
 test-deploy: $(VENV)/.deploy  ## Test image and chart, and on a real API server if there is one
 	$(BIN)/python tests/deploy/tools.py chart
-	$(BIN)/python -m pytest -m "deploy and not cluster" tests/deploy
+	$(BIN)/python -m pytest $(AT_ONCE) -m "deploy and not cluster" tests/deploy
 
 test-cluster: deploy-tools  ## Run the demo pipeline on a cluster whose pods are lost; needs root
 	$(BIN)/python -m pytest -s -m cluster tests/deploy

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import hypothesis
 import pytest
-from hypothesis import Phase
+from hypothesis import HealthCheck, Phase
 
 from cdc import registry
 from cdc.fetched import Unavailable
@@ -17,8 +17,10 @@ from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark import class_archive
 from support.waiting import patient
 
-# A noisy machine makes a slow example, not a wrong one; more of them on demand.
-quick = hypothesis.settings(deadline=None, max_examples=30)
+# A noisy machine makes a slow example, not a wrong one, and is slow to draw it; more of them on
+# demand.
+unhurried = hypothesis.settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = hypothesis.settings(unhurried, max_examples=30)
 hypothesis.settings.register_profile("quick", quick)
 # Where nobody waits for the smallest example: shrinking takes up to five minutes a failure, and
 # what is printed fails again where there is time for it.  The examples are the same each time,
@@ -30,8 +32,8 @@ hypothesis.settings.register_profile(
     print_blob=True,
     derandomize=True,
 )
-hypothesis.settings.register_profile("usual", deadline=None)
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2_000)
+hypothesis.settings.register_profile("usual", unhurried)
+hypothesis.settings.register_profile("thorough", unhurried, max_examples=2_000)
 hypothesis.settings.load_profile(os.environ.get("IKEBANA_HYPOTHESIS", "quick"))
 
 

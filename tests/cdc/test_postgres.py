@@ -130,36 +130,40 @@ def test_full_images_need_no_state(captured: Shop, server: str) -> None:
     assert sorted(map(_row, +found), key=_id) == captured.rows(server, "accounts")
 
 
+# What the pipeline has: the connector and the table that it reads, and whether it keeps rows.
+SHOWN = {
+    "with schemas": ("typed", "customers", "upsert"),
+    "without schemas": ("plain", "customers", "upsert"),
+    "stateless": ("typed", "accounts", "diffs"),
+}
+
+
+@pytest.fixture(scope="module")
+def shown(captured: Shop, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """The rows of each output, of one run of one pipeline."""
+    folder = tmp_path_factory.mktemp("shop")
+    path = folder / "pipeline.yaml"
+    path.write_text(json.dumps(_pipeline(captured, folder)))
+    environment = {**os.environ, "SPARK_LOCAL_DIRS": str(folder), "TMPDIR": str(folder)}
+    command = [_ikebana(), "run", str(path), "--once"]
+    with Run(command, environment, folder / "run.log", folder / "once") as run:
+        assert run.wait(240) == 0, run.text
+    assert ends_of(captured.servers, ["shop.errors"]), "no error topic"
+    assert [message.value() for message in committed(captured.servers, "shop.errors")] == []
+    return {name: _snapshot(captured.servers, _topic(name)) for name in SHOWN}
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("server", "table", "mode"),
-    [
-        pytest.param("typed", "customers", "upsert", id="with schemas"),
-        pytest.param("plain", "customers", "upsert", id="without schemas"),
-        pytest.param("typed", "accounts", "diffs", id="stateless"),
-    ],
-)
+@pytest.mark.parametrize("name", SHOWN)
 def test_the_collection_is_the_table(
-    captured: Shop, tmp_path: Path, server: str, table: str, mode: str
+    captured: Shop, shown: dict[str, list[Any]], name: str
 ) -> None:
     """Through key changes, unchanged long values and a truncate."""
-    rows = captured.rows(server, table)
-    document = _pipeline(captured, tmp_path, f"{server}.public.{table}", mode)
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(json.dumps(document))
-    environment = {**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path), "TMPDIR": str(tmp_path)}
-    command = [_ikebana(), "run", str(path), "--once"]
-    with Run(command, environment, tmp_path / "run.log", tmp_path / "once") as run:
-        assert run.wait(240) == 0, run.text
+    server, table, mode = SHOWN[name]
+    found = shown[name]
 
-    errors = f"{document['pipeline']}.errors"
-    written = ends_of(captured.servers, [errors])
-    reasons = [message.value() for message in committed(captured.servers, errors)]
-    assert written, "no error topic"
-    assert reasons == []
-    found = _snapshot(captured.servers, document["outputs"]["out"]["topic"])
     assert [line["count"] for line in found] == [1] * len(found)
-    assert sorted((line["value"] for line in found), key=_id) == rows
+    assert sorted((line["value"] for line in found), key=_id) == captured.rows(server, table)
     if mode == "upsert":
         assert all(line["key"] == {"id": line["value"]["id"]} for line in found)
 
@@ -195,17 +199,25 @@ def _id(row: Any) -> Any:
     return row["id"]
 
 
-def _pipeline(captured: Shop, folder: Path, topic: str, mode: str) -> dict[str, Any]:
-    server, _, table = topic.split(".")
-    changes = {"topic": topic, "format": "debezium-json", "key": ["id"]}
-    stateful = mode == "upsert"
+def _pipeline(captured: Shop, folder: Path) -> dict[str, Any]:
+    inputs: dict[str, Any] = {}
+    operators: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+    for name, (server, table, mode) in SHOWN.items():
+        shown = source = f"{server}_{table}"
+        topic = f"{server}.public.{table}"
+        inputs[source] = {"topic": topic, "format": "debezium-json", "key": ["id"]}
+        if mode == "upsert":
+            shown = f"{source}_now"
+            operators[shown] = {"upsert": source}
+        else:
+            inputs[source]["mode"] = mode
+        outputs[f"{source}_out"] = {"from": shown, "topic": _topic(name)}
     return {
-        "pipeline": f"{server}-{table}",
-        "inputs": {table: changes if stateful else {**changes, "mode": mode}},
-        "operators": {f"{table}_now": {"upsert": table}} if stateful else {},
-        "outputs": {
-            "out": {"from": f"{table}_now" if stateful else table, "topic": f"{server}.{table}"}
-        },
+        "pipeline": "shop",
+        "inputs": inputs,
+        "operators": operators,
+        "outputs": outputs,
         "kafka": {"bootstrap.servers": captured.servers},
         "run": {
             "checkpoint": str(folder / "checkpoint"),
@@ -215,6 +227,10 @@ def _pipeline(captured: Shop, folder: Path, topic: str, mode: str) -> dict[str, 
             "driver_memory": "512m",
         },
     }
+
+
+def _topic(name: str) -> str:
+    return f"shop.{name.replace(' ', '-')}"
 
 
 def _snapshot(servers: str, topic: str) -> list[Any]:

@@ -14,10 +14,13 @@ pytestmark = pytest.mark.kafka
 SOAK = Path(__file__).resolve().parents[2] / "bench" / "serve_soak.py"
 
 
-def test_readers_see_whole_times_through_kills() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "every"), [(8, 4), pytest.param(12, 4, marks=pytest.mark.full)]
+)
+def test_readers_see_whole_times_through_kills(seconds: int, every: int) -> None:
     """Four processes read; what is served is what snapshots say, also as of earlier times."""
     done = subprocess.run(
-        [sys.executable, SOAK, "--seconds", "12", "--every", "4", "--keys", "50"],
+        [sys.executable, SOAK, f"--seconds={seconds}", f"--every={every}", "--keys=50"],
         capture_output=True,
         text=True,
         timeout=patient(300),

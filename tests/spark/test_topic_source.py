@@ -1,5 +1,6 @@
 """Spark's format "ikebana": collections as of a time, and streams of closed batches."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ikebana.codecs import diff
+from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.partitioner import partition_of
@@ -26,32 +28,42 @@ SERVING = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """One session for the module, with the format.
+    """One session for the module, with the format, in a JVM that starts as that of a run does.
 
     Its Python processes are forks, because the first of a stream has ten seconds to start.
     """
     from pyspark.sql import SparkSession
 
     import ikebana
+    from ikebana.processor.spark.jvm import Jvm
+    from ikebana.processor.spark.session import DEFAULTS
     from ikebana.processor.spark.workers import MODULES, Workers
 
     modules = [name for name in MODULES if name.startswith("pyspark.")]
     modules.append("ikebana.processor.spark.topic_source")
-    workers = Workers(tmp_path_factory.mktemp("spark"), None, modules)
+    folder = tmp_path_factory.mktemp("spark")
+    workers = Workers(folder, None, modules)
     patch = pytest.MonkeyPatch()
     patch.setenv("PYSPARK_PYTHON", str(workers.python))
-    settings = {
-        "spark.ui.enabled": "false",
+    options = {
+        **DEFAULTS,
+        "spark.app.name": "topics",
+        "spark.master": "local[2]",
+        "spark.driver.memory": "512m",
+        "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "false",
     }
-    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-    ikebana.register(session)
-    yield session
-    session.stop()
-    workers.end()
-    patch.undo()
+    jvm = Jvm(options, find_java(os.environ), folder, None)
+    try:
+        jvm.context()
+        session = SparkSession.builder.config(map=options).getOrCreate()
+        ikebana.register(session)
+        yield session
+    finally:
+        jvm.end()
+        workers.end()
+        patch.undo()
 
 
 @pytest.fixture
