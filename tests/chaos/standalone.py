@@ -72,6 +72,8 @@ class Standalone:
         # Executors find this Python and our modules as their workers do.
         python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
         environment = {**os.environ, **python, "SPARK_HOME": str(_HOME)}
+        # Workers look for it in folders that pyspark has not.
+        environment["SPARK_SCALA_VERSION"] = "2.13"
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         with log.open("ab") as out:
             started = psutil.Popen(
