@@ -11,6 +11,7 @@ This changes when records are read, and nothing of what they come to: a batch is
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ _SLOWER = 1.25
 # much of the longest if all of it were the records' fault.
 _CAREFUL_GROWTH = 2.0
 _MOST_OF_MAX_BATCH = 0.5
+_LAST = 4
 # Fewer records are no measure of the size of others; it is measured in one of so many batches.
 _FEW = 5_000
 _MEASURE_EVERY = 16
@@ -67,6 +69,8 @@ class Allowance:
         self._most_s = max_batch_s * _MOST_OF_MAX_BATCH
         # What a batch takes whatever it reads, once it is known.
         self._least_s = 0.0
+        # What the last batches would have let the next one read, had they all taken too long.
+        self._fair: tuple[deque[float], deque[float]] = deque(maxlen=_LAST), deque(maxlen=_LAST)
         self._most, self._most_hops = most, most_hops
         self._clock = clock
         self._records, self._hops = min(1.0, first / most), 1.0
@@ -101,26 +105,32 @@ class Allowance:
         took_s = self._clock() - run.begun
         if max(run.records, run.hops) <= _NEXT_TO_NOTHING:
             self._least_s = min(took_s, self._least_s * _SLOWER or took_s)
-        self._records = self._next(self._records, run.of_records, took_s, self._most)
-        self._hops = self._next(self._hops, run.of_hops, took_s, self._most_hops)
+        records, hops = self._fair
+        self._records = self._next(self._records, run.of_records, took_s, self._most, records)
+        self._hops = self._next(self._hops, run.of_hops, took_s, self._most_hops, hops)
         if run.records >= _FEW:
             if self._each is None or self._measured_in == 0:
                 self._each = max(1.0, size_of() / run.records)
             self._measured_in = (self._measured_in + 1) % _MEASURE_EVERY
 
-    def _next(self, share: float, used: float, took_s: float, most: int) -> float:
+    def _next(
+        self, share: float, used: float, took_s: float, most: int, fair: deque[float]
+    ) -> float:
         """The share after a batch that has used so much of the most."""
         grown = min(1.0, max(share, 1.0 / most) * _GROWTH)
+        if used > 0:
+            of_it_s = max(took_s - self._least_s, self._target_s / _CAREFUL_GROWTH)
+            fair.append(used * self._target_s / of_it_s)
         if used <= 0 or took_s <= self._target_s / _GROWTH:
             return grown
         # What a batch takes whatever it reads counts as if it were of what it has read: the share
         # may come out too small, and grows again.
         if took_s <= self._target_s:
             return min(grown, used * self._target_s / took_s)
-        of_records_s = max(took_s - self._least_s, self._target_s / _CAREFUL_GROWTH)
         # A single record would stay one, if it grew by less than half of another one.
         safe = used * self._most_s / took_s + 0.5 / most
-        return min(grown, safe, used * self._target_s / of_records_s)
+        # Other work on the machine makes a batch longer, and never shorter.
+        return min(grown, safe, max(fair))
 
 
 def _count(offset: SourceOffset) -> int:

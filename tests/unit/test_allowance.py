@@ -1,6 +1,7 @@
 """A batch reads less than settings allow, where more would take too long or too much memory."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from msgspec.structs import replace
@@ -142,6 +143,17 @@ def test_what_a_batch_takes_whatever_it_reads_is_no_reason_to_read_less(each_s: 
 
     assert counts[0] < 10
     assert counts[-1] > 1_000
+
+
+def test_a_machine_that_is_now_and_then_busy_reads_a_backlog() -> None:
+    """Batches that take 2 or 18 s whatever they read say little of their records."""
+    batches = Batches(PLAIN, most=4_000, max_batch_s=60.0)
+    choice = Random(1)
+    batches.run(lambda _: 58.0, records=19)
+
+    read = [batches.run(lambda records: choice.uniform(2, 18) + records / 600) for _ in range(80)]
+
+    assert sum(read) > 24_000
 
 
 def test_records_that_take_too_long_do_not_pass_for_a_busy_machine() -> None:
