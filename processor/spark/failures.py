@@ -71,10 +71,12 @@ def is_transient(error: Exception) -> bool:
 def named(error: Exception, *, alive: bool = True) -> Exception:
     """Find the error of ours for the end of a query; errors not of Spark or Kafka are returned.
 
-    `alive` says whether Spark's JVM still runs.
+    `alive` says whether Spark still runs.
     """
     if isinstance(error, StreamingQueryException):
-        return from_text(_with_causes(error))
+        found = from_text(_with_causes(error))
+        # The end of Spark shows in any place.
+        return found if alive or not isinstance(found, QueryError) else ended(str(found))
     # Py4J tries again what was cut off, and then finds nobody to connect to.
     if isinstance(error, Py4JError | ConnectionError) and not alive:
         return _gone()
@@ -99,6 +101,14 @@ def _with_causes(error: StreamingQueryException) -> str:
 
 def _gone() -> LostError:
     return LostError("Spark's JVM ended by itself", hint=_SAFE)
+
+
+def ended(why: str = "it gave no reason") -> LostError:
+    """The error for the end of Spark, or of its query, that nobody has asked for."""
+    return LostError(
+        f"Spark ended by itself ({why})",
+        hint=f"A cluster removes an application whose executors do not start. {_SAFE}",
+    )
 
 
 def from_text(text: str) -> IkebanaError:

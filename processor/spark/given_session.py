@@ -14,7 +14,7 @@ from ikebana.errors import ConfigError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.session import OWNED, spark_settings
+from ikebana.processor.spark.session import OWNED, is_stopped, spark_settings
 
 
 class GivenSpark:
@@ -78,6 +78,10 @@ class GivenSpark:
     def folder(self) -> Path:
         """The temporary folder of this run."""
         return self._folder.path
+
+    def has_ended(self) -> bool:
+        """Whether somebody has stopped the given session's Spark."""
+        return is_stopped(self._given)
 
     def survives(self, error: Exception) -> bool:
         """Return True: a JVM that is not ours is never restarted."""

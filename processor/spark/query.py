@@ -1,6 +1,7 @@
 """Run a plan as one streaming query: take over, start, publish batches, stop."""
 
 import functools
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -26,13 +27,13 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark import keyed_operator, session, source
+from ikebana.processor.spark import failures, keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource, SourceConfig
-from ikebana.processor.spark.source_files import filled_at, inputs_told
+from ikebana.processor.spark.source_files import done_at, filled_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing import again
@@ -41,6 +42,7 @@ from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.watching.batch_report import BatchReport, report
 
 _LOOK_EVERY_S = 0.1
+_SPARK_EVERY = 10
 
 
 class Running:
@@ -59,6 +61,7 @@ class Running:
         ui: str | None,
         waiting: int,
         told: Listening | None,
+        has_ended: Callable[[], bool],
         *,
         precedes: bool,
     ) -> None:
@@ -71,9 +74,14 @@ class Running:
         self._layout = layout
         self._stop = stop
         self._told = told
+        self._has_ended = has_ended
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Wait until the query has ended, or was stopped between two batches."""
+        """Wait until the query has done what it was to do, or was stopped between two batches.
+
+        Raises:
+            LostError: Spark has ended, or has ended the query without a reason.
+        """
         try:
             self._wait(stopping)
         finally:
@@ -82,13 +90,20 @@ class Running:
 
     def _wait(self, stopping: Callable[[], bool]) -> None:
         asked = False
-        while not self._query.awaitTermination(_LOOK_EVERY_S):
+        for look in itertools.count():
+            if self._query.awaitTermination(_LOOK_EVERY_S):
+                break
             if not asked and (stopping() or filled_at(self._stop).exists()):
                 self._stop.touch()
                 asked = True
             if asked and self._is_between_batches():
                 self._query.stop()
                 return
+            # A query may stand still for ever when its cluster has ended Spark.
+            if look % _SPARK_EVERY == 0 and self._has_ended():
+                raise failures.ended()
+        if not (asked or done_at(self._stop).exists() or filled_at(self._stop).exists()):
+            raise failures.ended()
 
     def standing(self) -> Standing | None:
         """The latest frontiers of the inputs with times of their own."""
@@ -162,7 +177,7 @@ def start(
     # Where inputs were read from snapshots, nothing is known of the times before.
     sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
-    parts = found.layout, stop, job, context.uiWebUrl, taken.waiting, told
+    parts = found.layout, stop, job, context.uiWebUrl, taken.waiting, told, spark.has_ended
     return Running(query, *parts, precedes=found.precedes)
 
 

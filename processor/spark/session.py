@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from ikebana.arrangements.files import is_local
@@ -192,11 +192,17 @@ class Spark:
         """Whether the JVM runs."""
         return self._jvm is not None and self._jvm.alive
 
+    def has_ended(self) -> bool:
+        """Whether Spark has ended in a JVM that runs."""
+        return self._session is not None and is_stopped(self._session)
+
     def survives(self, error: Exception) -> bool:
-        """Return whether the JVM still runs in spite of an error."""
+        """Return whether Spark still runs in spite of an error."""
         # The connection to a dying JVM breaks before its process has ended.
         broken = isinstance(error, Py4JNetworkError | ConnectionError)
-        return self._jvm is not None and not self._jvm.ends(_DYING_S if broken else 0.0)
+        if self._jvm is None or self._jvm.ends(_DYING_S if broken else 0.0):
+            return False
+        return not self.has_ended()
 
     def begin(self) -> None:
         """Start Spark's processes if there are none; `session` waits for them.
@@ -204,7 +210,7 @@ class Spark:
         Raises:
             JavaError: there is no Java for it.
         """
-        if self.alive:
+        if self.alive and not self.has_ended():
             return
         self._end(within_s=0.0)
         logging.getLogger().addFilter(is_news)
@@ -306,6 +312,15 @@ class Spark:
         finally:
             if workers is not None:
                 workers.end(within_s)
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether its Spark has ended: a cluster removes applications that fail too often."""
+    try:
+        return bool(session._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        # A JVM that does not answer has its own end.
+        return False
 
 
 def write_no_checksums(session: SparkSession) -> None:

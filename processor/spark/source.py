@@ -41,7 +41,7 @@ from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, range_of, shares_of
-from ikebana.processor.spark.source_files import filled_at, tell_inputs
+from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs
 from ikebana.processor.spark.source_rows import SCHEMA, messages, rows, rows_taken_back
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.allowance import Allowance
@@ -80,7 +80,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
     of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
     `stop`.filled says that what the plan reads again
-    has been read; no batch is minted from then on.  `own_kafka` reads the topics of the outputs
+    has been read; no batch is minted from then on.  The file `stop`.done says that a run that ends
+    by itself has nothing left to do.  `own_kafka` reads the topics of the outputs
     in `read_back`, which an edit takes back, with their names by topic.  `interval_s` is the least
     time between two batches, unless the first leaves anything on its way.  Batches read less than
     `max_records` if they would take too large a part of `max_batch_s`.
@@ -167,8 +168,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 self._pace.begin()
                 self._allowance.minted(last, found)
                 return found.to_json()
-            once = self._target is not None and not self._waits_for_silence(last)
-            if once or (self._target is None and time.monotonic() > until):
+            if self._target is not None and not self._waits_for_silence(last):
+                done_at(stop).touch()
+                return start
+            if self._target is None and time.monotonic() > until:
                 return start
             if early_s > 0.0:
                 time.sleep(min(early_s, _LOOK_EVERY_S))

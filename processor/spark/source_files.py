@@ -15,6 +15,11 @@ def filled_at(stop: Path) -> Path:
     return stop.with_suffix(".filled")
 
 
+def done_at(stop: Path) -> Path:
+    """The file that says that a run which ends by itself has come to its end."""
+    return stop.with_suffix(".done")
+
+
 def tell_inputs(stop: Path, standing: Standing) -> None:
     """Write the frontiers of the inputs."""
     path = _told_at(stop)

@@ -115,7 +115,7 @@ class Life:
         """Send records for the length of a `with` block."""
         self._loads += 1
         seed = self.seed * 1000 + self._loads
-        load = Load(self.servers, SOURCE, keys=200, rate=60, seed=seed)
+        load = Load(self.servers, SOURCE, keys=200, rate=30, seed=seed)
         load.start()
         try:
             yield

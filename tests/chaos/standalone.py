@@ -1,10 +1,13 @@
 """A cluster of Spark's own on this machine: a master and workers, whose executors can be lost."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import psutil
 import pyspark
@@ -17,6 +20,7 @@ from support.waiting import wait_until
 _HOME = Path(pyspark.__file__).parent
 _WORKERS = 2
 _STARTS_S = 120.0
+_ANSWERS_S = 60.0
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -60,6 +64,14 @@ class Standalone:
             if name_of(child) != "java"
         ]
 
+    def remove_last(self) -> None:
+        """Have the master end the application that it took on last."""
+        text = _text(self._folder / "standalone.log")
+        application = re.findall(r"Registered app \S+ with ID (\S+)", text)[-1]
+        page = re.findall(r"MasterWebUI to \S+, and started at http://\S+:(\d+)", text)[0]
+        asked = urlencode({"id": application, "terminate": "true"}).encode()
+        urlopen(f"http://127.0.0.1:{page}/app/kill/", data=asked, timeout=_ANSWERS_S).close()
+
     def close(self) -> None:
         """Leave nothing running."""
         for process in self._processes:
@@ -72,6 +84,8 @@ class Standalone:
         # Executors find this Python and our modules as their workers do.
         python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
         environment = {**os.environ, **python, "SPARK_HOME": str(_HOME)}
+        # Workers look for it in folders that pyspark has not.
+        environment["SPARK_SCALA_VERSION"] = "2.13"
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         with log.open("ab") as out:
             started = psutil.Popen(

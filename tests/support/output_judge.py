@@ -6,6 +6,7 @@ progress has no gap; counts and end offsets are right; what all updates come to 
 the plain truth of the input.
 """
 
+import functools
 import json
 import time
 from bisect import bisect_right
@@ -49,7 +50,7 @@ class Progress(NamedTuple):
 def offsets(servers: str, topics: Iterable[str], *, committed_only: bool) -> Positions:
     """The end of every partition of the topics that exist."""
     topics = list(topics)
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin = _admin(servers)
     found: dict[tuple[str, int], int] = {}
 
     def answered() -> bool:
@@ -64,6 +65,13 @@ def offsets(servers: str, topics: Iterable[str], *, committed_only: bool) -> Pos
 
     wait_until(answered, 30, "the ends of topics")
     return found
+
+
+@functools.lru_cache(maxsize=2)
+def _admin(servers: str) -> AdminClient:
+    """One client for all questions: some tests ask ten times a second."""
+    settings = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 500}
+    return AdminClient(settings)
 
 
 def _offsets(admin: AdminClient, topics: Iterable[str], *, committed_only: bool) -> Positions:

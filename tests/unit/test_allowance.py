@@ -1,7 +1,9 @@
 """A batch reads less than settings allow, where more would take too long or too much memory."""
 
 from collections.abc import Callable
+from random import Random
 
+import pytest
 from msgspec.structs import replace
 
 from ikebana import DeltaJoin, JoinInput
@@ -35,9 +37,11 @@ class Clock:
 class Batches:
     """Batches of a backlog without end, each of which reads what it may."""
 
-    def __init__(self, plan: Plan, most: int = 250_000, most_hops: int = 400) -> None:
+    def __init__(
+        self, plan: Plan, most: int = 250_000, most_hops: int = 400, max_batch_s: float = 300.0
+    ) -> None:
         self.clock = Clock()
-        self.allowance = Allowance(plan, 300.0, most, most_hops, self.clock)
+        self.allowance = Allowance(plan, max_batch_s, most, most_hops, self.clock)
         self.last = BEGIN
         self.measured = 0
 
@@ -122,6 +126,50 @@ def test_one_record_that_takes_too_long_is_read_alone() -> None:
 
     assert batches.allowance.records == 1
     assert [batches.run(quick) for _ in range(3)][-1] > 1
+
+
+@pytest.mark.parametrize("each_s", [0.4, 1.1, 1.4])
+def test_what_a_batch_takes_whatever_it_reads_is_no_reason_to_read_less(each_s: float) -> None:
+    """A busy machine, or a short `run.max_batch`, leaves a backlog that is read all the same."""
+    batches = Batches(PLAIN, most=4_000, max_batch_s=3.0)
+
+    def busy(records: int) -> float:
+        return each_s + records / 60_000
+
+    batches.run(lambda _: 29.5)
+    batches.run(lambda _: 31.0)
+    batches.run(lambda _: 9.2)
+    counts = [batches.run(busy) for _ in range(100)]
+
+    assert counts[0] < 10
+    assert counts[-1] > 1_000
+
+
+def test_a_machine_that_is_now_and_then_busy_reads_a_backlog() -> None:
+    """Batches that take 2 or 18 s whatever they read say little of their records."""
+    batches = Batches(PLAIN, most=4_000, max_batch_s=60.0)
+    choice = Random(1)
+    batches.run(lambda _: 58.0, records=19)
+
+    read = [batches.run(lambda records: choice.uniform(2, 18) + records / 600) for _ in range(80)]
+
+    assert sum(read) > 24_000
+
+
+def test_records_that_take_too_long_do_not_pass_for_a_busy_machine() -> None:
+    """Even if nothing but small batches of them has been seen, none comes near its end."""
+    batches = Batches(JOINED)
+    took: list[float] = []
+
+    def dear(records: int) -> float:
+        took.append(records * 20.0)
+        return took[-1]
+
+    batches.run(dear)
+    for _ in range(50):
+        batches.run(dear)
+
+    assert max(took[1:]) <= 170.0
 
 
 def test_exchanges_are_read_by_what_they_take() -> None:

@@ -1,0 +1,92 @@
+"""A run ends well only if it was asked to, or has done all that it was to do."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+
+from ikebana.errors import LostError, QueryError
+from ikebana.processor.spark import failures
+from ikebana.processor.spark.query import Running
+from ikebana.processor.spark.session import is_stopped
+from ikebana.processor.spark.source_files import done_at, filled_at
+
+
+class Query:
+    """Spark's query, which ends at a look without an error, or never does."""
+
+    def __init__(self, ends_at: int) -> None:
+        self.status = {"isTriggerActive": False}
+        self.stopped = False
+        self._left = ends_at
+
+    def awaitTermination(self, _: float) -> bool:
+        self._left -= 1
+        return self._left == 0
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def running(query: Query, folder: Path, *, has_ended: bool = False) -> Running:
+    layout: Any = SimpleNamespace(logged=lambda: SimpleNamespace(batch=3, committed=3))
+    job: Any = SimpleNamespace(checkpoint="c", incarnation=1)
+    parts = layout, folder / "stop-1", job, None, 0, None
+    return Running(cast("Any", query), *parts, lambda: has_ended, precedes=False)
+
+
+def test_a_query_that_ends_unasked_and_without_a_reason_is_an_error(tmp_path: Path) -> None:
+    """Spark's own end in a JVM that lives may look like the end of all work."""
+    with pytest.raises(LostError, match="gave no reason"):
+        running(Query(ends_at=3), tmp_path).wait(lambda: False)
+
+
+def test_spark_that_has_ended_is_noticed_where_its_query_stands_still(tmp_path: Path) -> None:
+    """The query waits for answers that nobody is there to give."""
+    with pytest.raises(LostError):
+        running(Query(ends_at=-1), tmp_path, has_ended=True).wait(lambda: False)
+
+
+@pytest.mark.parametrize("file", [done_at, filled_at])
+def test_a_query_that_has_done_what_it_was_to_do_ends_well(tmp_path: Path, file: Any) -> None:
+    """The source says when there is nothing left to do."""
+    file(tmp_path / "stop-1").touch()
+    query = Query(ends_at=3)
+    if file is filled_at:
+        query.status["isTriggerActive"] = True
+
+    running(query, tmp_path).wait(lambda: False)
+
+
+def test_a_query_that_was_asked_to_stop_ends_well(tmp_path: Path) -> None:
+    """Between two batches, when the source has been told."""
+    query = Query(ends_at=-1)
+
+    running(query, tmp_path).wait(lambda: True)
+
+    assert query.stopped
+
+
+def test_whatever_a_query_says_when_spark_has_ended_may_pass() -> None:
+    """It meets parts of Spark that are gone, and has no words for that."""
+    text = '[STREAM_FAILED] "org.apache.spark.SparkContext.dagScheduler()" is null'
+    error = StreamingQueryException(text)
+
+    assert isinstance(failures.named(error, alive=True), QueryError)
+    assert isinstance(found := failures.named(error, alive=False), LostError)
+    assert "dagScheduler()" in str(found)
+    assert failures.is_transient(found)
+
+
+def test_a_jvm_that_does_not_answer_is_not_one_whose_spark_has_ended() -> None:
+    """Its end has an error of its own."""
+
+    def gone() -> None:
+        raise Py4JError("gone")
+
+    session: Any = SimpleNamespace(_jsc=SimpleNamespace(sc=gone))
+
+    assert not is_stopped(session)
