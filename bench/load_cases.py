@@ -8,6 +8,7 @@ import json
 import random
 import re
 import statistics
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -112,6 +113,19 @@ class Watching:
         """See `Running.drained`."""
         return self.run.drained(records, DRAIN_S)
 
+    def written(self, output: str, updates: int) -> float:
+        """Wait until an output has had so many updates; the seconds it took."""
+        begun = time.monotonic()
+
+        def done() -> bool:
+            if self.run.watched.process.poll() is not None:
+                raise Ended(self.run.text()[-3000:])
+            name = "ikebana_updates_total"
+            return watch.by_name(self.run.url, name, output=output) >= updates
+
+        wait_until(done, DRAIN_S, f"{updates:,} updates of {output}")
+        return time.monotonic() - begun
+
     def most(self, name: str) -> float:
         """The most that a series has had."""
         return round(max((each.values.get(name, 0.0) for each in self.samples), default=0.0), 3)
@@ -184,7 +198,7 @@ def hot_join_key(servers: str, folder: Path, args: argparse.Namespace) -> dict[s
             # A single change meets all of them.
             for at in range(_SINGLE):
                 generate.fill(servers, f"{name}.lefts", _pairs(range(at, at + 1)))
-                took.append(run.drained(count + at + 1))
+                took.append(run.written("pairs", count * (at + 1)))
             peak = run.peak(since_s)
             # The other side as a whole: no pipeline can write the product.
             generate.fill(servers, f"{name}.lefts", _pairs(range(_SINGLE, count)))

@@ -88,7 +88,9 @@ def advance(
 ) -> Emitted:
     """Advance every operator of `plan` through its interval.
 
-    Raises: RecordError, if the plan says that an error is to stop the pipeline.
+    Raises:
+        RecordError: the plan says that an error is to stop the pipeline.
+        TooMuchError: a batch cannot end in its time.
     """
     physical = planner.physical(plan) if physical is None else physical
     held = held_targets(plan, physical, early=beside.early)
@@ -97,8 +99,8 @@ def advance(
         # What comes from the edit's time on waits until they have been filled.
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
-    flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding)
     budget = beside.budget or Budget()
+    flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding, budget)
     operators = Operators(plan, flow, beside, budget)
     flow.take(rows)
     if editing is not None and editing.fills:
