@@ -86,10 +86,11 @@ def _hot_join(found: Found) -> tuple[str, str, str]:
 
 
 def _expanded(found: Found) -> tuple[str, str, str]:
-    one, ten, gone = (found[step] for step in ("one record", "ten records", "their tombstones"))
-    came = f"{one['took_s']:g} s; ten of them {ten['took_s']:g} s, taken back {gone['took_s']:g} s"
+    one, more, gone = (found[step] for step in ("one record", "three records", "their tombstones"))
+    came = f"{one['took_s']:g} s; three more {more['took_s']:g} s, "
+    came += f"all taken back {gone['took_s']:g} s"
     memory = f"{found['before']['mib']:,} before; one {one['peak_mib']:,}, "
-    memory += f"ten {ten['peak_mib']:,}, taken back {gone['peak_mib']:,} peak"
+    memory += f"three {more['peak_mib']:,}, taken back {gone['peak_mib']:,} peak"
     return f"a record that comes to {found['rows']:,} rows", came, memory
 
 

@@ -94,8 +94,11 @@ class Allowance:
 
     def _next(self, share: float, used: float, took_s: float) -> float:
         """The share after a batch that has used so much of the most."""
+        if used <= 0:
+            # It says nothing of what the next records take: those before may have been slow.
+            return share
         grown = min(1.0, max(share, 1.0 / self._most) * _GROWTH)
-        if used <= 0 or took_s <= self._target_s / _GROWTH:
+        if took_s <= self._target_s / _GROWTH:
             return grown
         # What a batch takes whatever it reads counts as if it were of what it has read: the share
         # may come out too small, and grows again.

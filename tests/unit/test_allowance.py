@@ -124,6 +124,17 @@ def test_one_record_that_takes_too_long_is_read_alone() -> None:
     assert [batches.run(quick) for _ in range(3)][-1] > 1
 
 
+def test_batches_without_records_say_nothing_of_what_records_take() -> None:
+    """While nothing comes, frontiers go on: ten records that were slow are still known to be."""
+    batches = Batches(PLAIN)
+    batches.run(lambda records: records * 10.0, records=10)
+    known = batches.allowance.records
+    for _ in range(10):
+        batches.run(quick, records=0)
+
+    assert batches.allowance.records == known == 3
+
+
 def test_exchanges_are_read_by_what_they_take() -> None:
     """Their share is one of its own: slow lookups do not make reading slow, nor the reverse."""
     batches = Batches(PLAIN)

@@ -101,7 +101,7 @@ def test_a_cycle_of_joins_that_no_batch_can_end_is_refused_before_it_is_made(
 ) -> None:
     """Its proposals are counted like results: 200 rows with three each, of one key."""
     budgeted(monkeypatch, 599)
-    with pytest.raises(TooMuchError, match='operator "all" has more results .* 600 results'):
+    with pytest.raises(TooMuchError, match=r'operator "all" has more .* 600 results'):
         hot_circle().close(9)
 
     budgeted(monkeypatch, 600)

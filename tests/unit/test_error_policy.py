@@ -1,13 +1,20 @@
 """What an error does to a pipeline: a record, a count, or the end."""
 
+import tracemalloc
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
+from ikebana.codecs.error_record import error_record
 from ikebana.errors import RecordError
+from ikebana.processor.batch import dataflow
+from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.evaluate import Evaluation, Record
-from ikebana.processor.planning.plan import OnError
+from ikebana.processor.planning.plan import ERRORS, OnError
+from ikebana.processor.rows.noted import NotedRecord
+from ikebana.processor.rows.rows import KeyedUpdate
 
 PLAN = Plan(
     "p",
@@ -74,3 +81,29 @@ def test_failing_a_retracted_error_is_none() -> None:
     found = going.advance({"names": [("a", 5, 2)]}, 3)
 
     assert [(update.time, update.diff) for update in found["errors"]] == [(2, -1)]
+
+
+@pytest.mark.parametrize("policy", ["record", "drop"])
+def test_errors_by_the_million_are_never_all_in_memory(policy: OnError) -> None:
+    """They lie in a file and are gone through once; all are counted, and the last five told."""
+    count = 60_000
+    errors = Gathered(most=20_000)
+    errors += (
+        KeyedUpdate(None, error_record("no", ("t", 0, at), b"%d" % at, b"x" * 300), 1, 1)
+        for at in range(count)
+    )
+    assert errors.is_filed
+    counted = Counter[str]()
+
+    tracemalloc.start()
+    (noted,) = dataflow._settle_errors(replace(PLAN, on_error=policy), {ERRORS: errors}, counted)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    # A portion of the file is 10,000 of them.
+    assert peak < 20 << 20
+    assert noted.count == count
+    assert noted.records[0] == NotedRecord("t", 0, count - 5, reason="no")
+    assert len(noted.records) == 5
+    assert counted == ({"error dropped": count} if policy == "drop" else {})
+    assert len(errors) == (0 if policy == "drop" else count)

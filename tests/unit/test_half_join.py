@@ -342,7 +342,7 @@ def test_what_cancels_writes_nothing() -> None:
 
 @pytest.mark.parametrize("lookups", [1, 3])
 def test_whether_there_is_a_match_is_answered_by_the_first(lookups: int) -> None:
-    """However many data the key has, one is read; each lookup that meets something says so once."""
+    """However many data the key has, one is read, and each lookup has one match."""
     read = 0
 
     class Hot:
