@@ -304,8 +304,8 @@ def errors(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
         "undecodable again": lambda: each(b'{"text": "other half of'),
         "without a key": lambda: ((None, b"neither") for _ in range(count)),
         "an expression fails": lambda: each(b'{"text":"none"}'),
-        "good": lambda: each(b'{"text":"7"}'),
-        "gone": lambda: each(None),
+        "good values": lambda: each(b'{"text":"7"}'),
+        "tombstones": lambda: each(None),
     }
     found: dict[str, Any] = {}
     generate.fill(servers, f"{name}.rows", iter([(b"0", b'{"text":"1"}')]))
@@ -322,8 +322,7 @@ def errors(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
             found[step] = {
                 "took_s": round(took_s, 1),
                 **run.peak(since_s),
-                "state_entries": int(metrics["ikebana_state_entries"]),
-                "base_mib": round(metrics["ikebana_state_base_bytes"] / 2**20, 1),
+                "state_mib": round(metrics["ikebana_state_bytes"] / 2**20, 1),
                 "error_updates": int(
                     watch.by_name(run.run.url, "ikebana_updates_total", output="errors")
                 ),

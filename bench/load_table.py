@@ -97,8 +97,7 @@ def _expanded(found: Found) -> tuple[str, str, str]:
 def _errors(found: Found) -> tuple[str, str, str]:
     steps = [name for name, each in found.items() if isinstance(each, dict) and "took_s" in each]
     came = "; ".join(f"{name} {found[name]['took_s']:,.0f} s" for name in steps)
-    state = f"; state with an error a key {found['undecodable again']['base_mib']:g} MiB, "
-    state += f"in the end {found['gone']['base_mib']:g} MiB"
+    state = "; state in MiB: " + ", ".join(f"{found[name]['state_mib']:g}" for name in steps)
     memory = f"{found['before']['mib']:,} before, {found['peak_mib']:,} peak"
     return f"{found['errors']:,} errors of each kind, one after the other", came + state, memory
 

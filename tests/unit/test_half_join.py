@@ -1,7 +1,7 @@
 """Arrangements and half joins on literal updates: tables, traces, refusals, and what it costs."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from ikebana.arrangements.store import MemoryStore, Store
 from ikebana.processor.kernels import recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
+from ikebana.processor.kernels.history import Counts
 from ikebana.processor.rows.rows import KeyedUpdate
 from support.relation_batches import accumulated
 from support.stores import CountingStore
@@ -348,14 +349,14 @@ def test_whether_there_is_a_match_is_answered_by_the_first(lookups: int) -> None
     class Hot:
         since, upper = 0, 10
 
-        def groups(self, keys):  # type: ignore[no-untyped-def]
+        def groups(self, keys: Sequence[bytes]) -> Iterator[Iterator[tuple[bytes, Counts]]]:
             return (self._group() for _ in keys)
 
-        def _group(self):  # type: ignore[no-untyped-def]
+        def _group(self) -> Iterator[tuple[bytes, Counts]]:
             nonlocal read
             for at in range(100_000):
                 read += 1
-                yield b"%d" % at, (1,)
+                yield b"%d" % at, [1]
 
         def sizes(self, keys: Sequence[bytes]) -> list[int]:
             return [100_000 for _ in keys]

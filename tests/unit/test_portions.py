@@ -111,7 +111,7 @@ def peak_of(records: int, each: int) -> int:
         (Upsert("row", "rows"), Linear("many", "row", (UNNEST,))),
         (Output("out", "many", "out"),),
     )
-    values = [b'{"n":%d}' % each] * records
+    values: list[bytes | None] = [b'{"n":%d}' % each] * records
     keys = [b"%d" % at for at in range(records)]
     rows = [Upserts("rows", 0, 0, 5, keys, values, list(range(records)))]
     intervals = {name: Interval(0, 10) for name in progress.edges(plan)}
