@@ -30,13 +30,18 @@ _MEASURE_EVERY = 16
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A batch that was minted at a time, and the shares that it reads of the most."""
+    """A batch that was minted at a time, and the shares that it reads of the most.
+
+    One that `is_start` is the first of a run, and has less than it may read: what it takes is
+    that of a start.
+    """
 
     batch: int
     begun: float
     records: int
     of_records: float
     of_hops: float
+    is_start: bool
 
 
 class Allowance:
@@ -60,6 +65,9 @@ class Allowance:
         self._each: float | None = None
         self._measured_in = 0
         self._running: _Run | None = None
+        self._starts = True
+        # What the last batch took that read nothing.
+        self._idle_s = 0.0
 
     @property
     def records(self) -> int:
@@ -77,7 +85,9 @@ class Allowance:
         records = _count(batch) - _count(before)
         hops = sum(batch.hops.values()) - sum(before.hops.values())
         shares = min(1.0, records / self._most), min(1.0, hops / self._most_hops)
-        self._running = _Run(batch.batch, self._clock(), records, *shares)
+        is_start = self._starts and records < self.records
+        self._running = _Run(batch.batch, self._clock(), records, *shares, is_start)
+        self._starts = False
 
     def done(self, last: SourceOffset, size_of: Callable[[], int]) -> None:
         """The batch `last` is done; `size_of` tells how many bytes the shards got in it."""
@@ -85,8 +95,15 @@ class Allowance:
         if run is None or run.batch != last.batch:
             return
         took_s = self._clock() - run.begun
-        self._records = self._next(self._records, run.of_records, took_s)
-        self._hops = self._next(self._hops, run.of_hops, took_s)
+        if run.of_records <= 0 and run.of_hops <= 0:
+            # It says nothing of what the next records take: those before may have been slow.
+            self._idle_s = took_s
+        else:
+            # What a batch takes whatever it reads, as far as it is known, is not of its records.
+            took_s -= min(self._idle_s, took_s / 2)
+            if not run.is_start:
+                self._records = self._next(self._records, run.of_records, took_s)
+            self._hops = self._next(self._hops, run.of_hops, took_s)
         if run.records >= _FEW:
             if self._each is None or self._measured_in == 0:
                 self._each = max(1.0, size_of() / run.records)
@@ -95,13 +112,11 @@ class Allowance:
     def _next(self, share: float, used: float, took_s: float) -> float:
         """The share after a batch that has used so much of the most."""
         if used <= 0:
-            # It says nothing of what the next records take: those before may have been slow.
             return share
         grown = min(1.0, max(share, 1.0 / self._most) * _GROWTH)
         if took_s <= self._target_s / _GROWTH:
             return grown
-        # What a batch takes whatever it reads counts as if it were of what it has read: the share
-        # may come out too small, and grows again.
+        # A share that comes out too small grows again.
         return min(grown, used * self._target_s / took_s)
 
 
