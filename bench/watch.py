@@ -197,3 +197,29 @@ def table(found: Sequence[tuple[str, Slope, bool]], samples: Sequence[Sample]) -
         told = " | ".join(f"{cell:,.1f}" for cell in cells)
         lines.append(f"| {name} | {told} | {'yes' if flat else '**no**'} |")
     return lines
+
+
+def by_label(url: str, name: str) -> list[float]:
+    """The values of each series of a metric; nothing if the run does not answer."""
+    return [value for _, value in _series(url, name)]
+
+
+def by_name(url: str, name: str, **labels: str) -> float:
+    """The value of a metric with these labels; 0 if there is none."""
+    return sum(
+        value for found, value in _series(url, name) if labels.items() <= dict(found).items()
+    )
+
+
+def _series(url: str, name: str) -> list[tuple[dict[str, str], float]]:
+    try:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return []
+    return [
+        (dict(sample.labels), sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    ]

@@ -2,7 +2,8 @@
 
 The brokers end a transaction after `run.max_batch`.  A join whose two sides both have many rows
 of one key makes as many results as the product of their numbers, and what it would take is known
-before it is done.
+before it is done.  What steps such as `flat_map` make of an update is not known before, so they
+are asked between portions whether their time is over.
 """
 
 import math
@@ -17,6 +18,11 @@ from ikebana.processor.rows.skew import Hot, hash_of
 _MOST_RESULTS_A_SECOND = 200_000
 # Keys with fewer data at a time need not be known.
 _MANY = 1_000
+_AS_IT_IS = (
+    "Nothing of this batch was committed, and it is read again as it is: raise run.max_batch, and "
+    "the brokers' transaction.max.timeout.ms, so that it can end."
+)
+_SMALLER = "A lower source.max_records_per_batch makes batches that are still to come smaller."
 
 
 class Budget:
@@ -59,6 +65,15 @@ class Budget:
             told = f"; the key with the hash {hash_of(key)} has {count:,}" if count else ""
             raise self._refusal(join, f"they are not done in {self._seconds:.0f} s{told}")
 
+    def expand(self, root: str) -> None:
+        """Go on with steps that may make much of an update.  Raises: as `spend`."""
+        if self._clock() - self._begun > self._seconds:
+            raise TooMuchError(
+                f'what steps such as flat_map make of "{shown(root)}" in this batch is more than '
+                f"it can write within run.max_batch ({self._seconds:.0f} s)",
+                hint=f"{_AS_IT_IS} {_SMALLER}",
+            )
+
     def hot(self) -> list[Hot]:
         """The key of each join that has met the most data."""
         most: dict[str, tuple[int, bytes]] = {}
@@ -73,11 +88,8 @@ class Budget:
         return TooMuchError(
             f'operator "{shown(join)}" has more results in this batch than it can write within '
             f"run.max_batch ({self._seconds:.0f} s): {why}",
-            hint="Nothing of this batch was committed, and it is read again as it is: raise "
-            "run.max_batch, and the brokers' transaction.max.timeout.ms, so that it can end. If a "
-            "key has too many rows for that, leave it out of the join (a condition before it), "
-            "with a new checkpoint and new output topics. A lower source.max_records_per_batch "
-            "makes batches that are still to come smaller.",
+            hint=f"{_AS_IT_IS} If a key has too many rows for that, leave it out of the join (a "
+            f"condition before it), with a new checkpoint and new output topics. {_SMALLER}",
         )
 
 

@@ -5,9 +5,10 @@ differ.  Pure: what it computes depends on the plan, the store, the rows and the
 intervals, and on nothing else.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
@@ -87,7 +88,9 @@ def advance(
 ) -> Emitted:
     """Advance every operator of `plan` through its interval.
 
-    Raises: RecordError, if the plan says that an error is to stop the pipeline.
+    Raises:
+        RecordError: the plan says that an error is to stop the pipeline.
+        TooMuchError: a batch cannot end in its time.
     """
     physical = planner.physical(plan) if physical is None else physical
     held = held_targets(plan, physical, early=beside.early)
@@ -96,8 +99,8 @@ def advance(
         # What comes from the edit's time on waits until they have been filled.
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
-    flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding)
     budget = beside.budget or Budget()
+    flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding, budget)
     operators = Operators(plan, flow, beside, budget)
     flow.take(rows)
     if editing is not None and editing.fills:
@@ -151,19 +154,29 @@ def _settle_errors(
 ) -> list[Noted]:
     """Do with errors what the plan says, and note the last new ones."""
     errors = emitted[ERRORS]
-    new = [update for update in errors if update.diff > 0]
-    if plan.on_error == "fail" and new:
-        first = canonical.decode(new[0].value)
-        where = "" if first["topic"] is None else "{topic}[{partition}]@{offset}: ".format(**first)
-        raise RecordError(
-            f"{where}{first['reason']}",
-            hint="errors.policy is fail. Nothing of this batch was committed: with record "
-            "the record goes to the error topic, and the pipeline goes on.",
-        )
+    # There may be millions of them, of which a part lies in a file.
+    count, last = 0, deque[KeyedUpdate](maxlen=MOST)
+    for update in errors:
+        if update.diff > 0:
+            if plan.on_error == "fail":
+                _fail(update)
+            count += 1
+            last.append(update)
     if plan.on_error == "drop":
-        counted["error dropped"] += len(new)
+        counted["error dropped"] += count
         errors.clear()
-    return [errors_noted(len(new), [_told(each) for each in new[-MOST:]])] if new else []
+    return [errors_noted(count, list(map(_told, last)))] if count else []
+
+
+def _fail(error: KeyedUpdate) -> NoReturn:
+    """End the run with an error."""
+    first = canonical.decode(error.value)
+    where = "" if first["topic"] is None else "{topic}[{partition}]@{offset}: ".format(**first)
+    raise RecordError(
+        f"{where}{first['reason']}",
+        hint="errors.policy is fail. Nothing of this batch was committed: with record "
+        "the record goes to the error topic, and the pipeline goes on.",
+    )
 
 
 def _told(error: KeyedUpdate) -> tuple[tuple[str, int, int] | None, str]:

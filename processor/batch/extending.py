@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
+from ikebana.processor.batch.budget import JoinBudget
 from ikebana.processor.batch.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.batch.joining import (
     Onward,
@@ -63,13 +64,20 @@ class Extending:
             tuple[tuple[str, ...], tuple[tuple[str, str], ...], str, bool], Maker
         ] = {}
 
-    def apply(self, rows: Iterable[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
-        """Apply the stage to rows, and yield the output."""
+    def apply(
+        self, rows: Iterable[KeyedUpdate], arranged: Arranged, budget: JoinBudget
+    ) -> Iterator[Portion]:
+        """Apply the stage to rows, and yield the output.
+
+        Raises: TooMuchError, if a batch cannot end in its time.
+        """
         steps = {"count": self._count, "propose": self._propose, "validate": self._validate}
         for some in portions(rows):
-            yield from steps[self._stage.role](some, arranged)
+            yield from steps[self._stage.role](some, arranged, budget)
 
-    def _count(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+    def _count(
+        self, rows: Sequence[KeyedUpdate], arranged: Arranged, budget: JoinBudget
+    ) -> Iterator[Portion]:
         """Count the candidate's data, and send rows to the next candidate or to the proposer."""
         at, candidates = self._stage.candidate, self._step.candidates
         goes_on = at + 1 < len(candidates)
@@ -87,8 +95,11 @@ class Extending:
         select = carried(self._columns())
         for to, group in groups.items():
             yield self._made(role, to, group, select, candidates[to].key)
+        budget.spend()
 
-    def _propose(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+    def _propose(
+        self, rows: Sequence[KeyedUpdate], arranged: Arranged, budget: JoinBudget
+    ) -> Iterator[Portion]:
         """A row for each value that the candidate has, or for each datum if it completes."""
         own, variable = self._own, self._step.variable
         # As the variable is called by those who are asked for it.
@@ -99,7 +110,9 @@ class Extending:
             for each in self._step.candidates[to].data_key
         )
         seen: set[tuple[int, bytes]] = set()
-        for matches in portions(self._matches(rows, arranged)):
+        asked_by: bytes | None = None
+        for matches in portions(self._matches(rows, arranged, budget)):
+            budget.spend()
             met = [_met(rows[each.payload], each) for each in matches]
             if own.completes:
                 yield self._made("validate", to, met, select, key)
@@ -112,25 +125,29 @@ class Extending:
             found = self._made("validate", to, met, select, key)
             kept = []
             for at, row in zip(found.of, found.rows, strict=True):
+                if rows[matches[at].payload].key != asked_by:
+                    # Matches come key by key: what rows of others have been given is behind us.
+                    asked_by = rows[matches[at].payload].key
+                    seen.clear()
                 value = matches[at].payload, row.value
                 if value not in seen:
                     seen.add(value)
                     kept.append(row)
             yield found._replace(rows=kept)
 
-    def _validate(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Portion]:
+    def _validate(
+        self, rows: Sequence[KeyedUpdate], arranged: Arranged, budget: JoinBudget
+    ) -> Iterator[Portion]:
         """The rows whose values the candidate has too, with its data if it completes."""
-        known: set[int] = set()
-        for matches in portions(self._matches(rows, arranged)):
+        completes = self._own.completes
+        # Otherwise it says all that there is one.
+        for matches in portions(self._matches(rows, arranged, budget, once=not completes)):
+            budget.spend()
             groups: dict[int, list[_Row]] = {}
             for match in matches:
                 row = rows[match.payload]
                 met = _met(row, match)
-                if not self._own.completes:
-                    # That there is one says all.
-                    if match.payload in known:
-                        continue
-                    known.add(match.payload)
+                if not completes:
                     met = met._replace(diff=row.diff)
                 groups.setdefault(_counted(row.value)[1], []).append(met)
             for who, group in groups.items():
@@ -152,10 +169,17 @@ class Extending:
         maker = self._maker(select, key, self._step.predicates, last=onto.stage is None)
         return self._portion(onto, maker, rows, parts, counted=False)
 
-    def _matches(self, rows: Sequence[KeyedUpdate], arranged: Arranged) -> Iterator[Match]:
-        """What rows meet; the payload is the place of the row."""
+    def _matches(
+        self,
+        rows: Sequence[KeyedUpdate],
+        arranged: Arranged,
+        budget: JoinBudget,
+        *,
+        once: bool = False,
+    ) -> Iterator[Match]:
+        """What rows meet, or `once` that they meet something; the payload is the row's place."""
         asking = lookups(rows, range(len(rows)), sees_equal=self._own.sees_equal)
-        return half_join(arranged, asking)
+        return half_join(arranged, asking, once=once, watcher=budget)
 
     def _columns(self, *bound: str) -> list[str]:
         """The columns that are there, with those of `bound`, and read by somebody later."""

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.editing import (
     Editing,
     Filling,
@@ -57,6 +58,7 @@ class Flow:
         held: frozenset[Target],
         editing: Editing | None = None,
         rebuilding: Rebuilding | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.emitted = {output.name: Gathered() for output in plan.published}
         self.arriving: defaultdict[str, Gathered] = defaultdict(Gathered)
@@ -71,6 +73,7 @@ class Flow:
         self.store = store
         self._passed = output_intervals(plan, intervals, editing)
         self._rebuilding = rebuilding
+        self._budget = budget or Budget()
         self._outputs = standing(self._passed, rebuilding)
         self._physical = physical
         self._held = held
@@ -233,7 +236,10 @@ class Flow:
         return parts.operator_part(self.store, kind + name)
 
     def flow(self, root: str, updates: Collection[KeyedUpdate]) -> None:
-        """Send updates of a root through its branches."""
+        """Send updates of a root through its branches.
+
+        Raises: TooMuchError, if they come to more than fits into a batch.
+        """
         editing = self._editing
         if editing is not None and editing.fills and root in editing.edit.moving:
             self.of_moving.setdefault(root, []).extend(updates)
@@ -245,6 +251,8 @@ class Flow:
                 self._deliver(branch.outputs, branch.inlets, made)
                 for name in branch.hops:
                     self.send(name, passed.updates)
+                if steps.expands:
+                    self._budget.expand(root)
 
     def _deliver(
         self, outputs: Iterable[str], inlets: Iterable[str], updates: Sequence[KeyedUpdate]

@@ -139,9 +139,10 @@ def applied(
     budget: JoinBudget | None = None,
 ) -> Iterator[Portion]:
     """Apply a stage that remembers nothing to rows; without a budget it may take any time."""
+    budget = budget or Budget().of(stage.join)
     if stage.role == "lookup":
-        return looking(plan, stage).apply(rows, arranged, budget or Budget().of(stage.join))
-    return extending(plan, stage).apply(rows, arranged)
+        return looking(plan, stage).apply(rows, arranged, budget)
+    return extending(plan, stage).apply(rows, arranged, budget)
 
 
 class Sent(NamedTuple):

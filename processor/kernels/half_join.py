@@ -88,13 +88,18 @@ def half_join(
     lookups: Iterable[LookupRow],
     *,
     outer: bool = False,
+    once: bool = False,
     watcher: Watcher | None = None,
 ) -> Iterator[Match]:
     """Yield the matches of lookups; with `outer`, also one with None for each without a match.
 
+    With `once`, a lookup has one match at the most: that there is one is all that is asked, and
+    the other data of its key are not read.
+
     They come in the order of keys and of their data, not of the lookups.  A `watcher` is told of
     keys with many lookups before these are answered, and of every key after that.
     """
+    assert not (outer and once), "nobody asks whether there is one, and for those without"
     upper = arranged.upper
     pending = iter(lookups)
     while chunk := list(islice(pending, _AT_ONCE)):
@@ -110,7 +115,9 @@ def half_join(
         keys = sorted(by_key)
         for key, group in zip(keys, arranged.groups(keys), strict=True):
             own = by_key[key]
-            if len(own) > 1:
+            if once:
+                met = yield from _first_matches(own, group)
+            elif len(own) > 1:
                 if watcher is not None and len(own) >= _MANY:
                     watcher.expect(key, len(own) * arranged.sizes([key])[0])
                 met = yield from _matches_of_many(own, group, upper, outer=outer)
@@ -174,6 +181,24 @@ def _matches_of_many(
     for at in sorted(unmatched or ()):
         yield Match(own[at].payload, None, own[at].time, own[at].diff)
     return met
+
+
+def _first_matches(
+    own: list[LookupRow], group: Iterable[tuple[bytes, Counts]]
+) -> Generator[Match, None, int]:
+    """Read a group until each lookup of its key has met something; return how many have."""
+    left = own
+    for datum, counts in group:
+        unmatched = []
+        for lookup in left:
+            if count := count_before(counts, _seen_before(lookup)):
+                yield Match(lookup.payload, datum, lookup.time, lookup.diff * count)
+            else:
+                unmatched.append(lookup)
+        left = unmatched
+        if not left:
+            break
+    return len(own) - len(left)
 
 
 def _seen_before(lookup: LookupRow) -> int:

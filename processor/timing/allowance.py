@@ -42,7 +42,11 @@ _MEASURE_EVERY = 16
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A batch that was minted at a time, and the shares that it reads of the most."""
+    """A batch that was minted at a time, and the shares that it reads of the most.
+
+    One that `is_start` is the first of a run, and has less than it may read: what it takes is
+    that of a start.
+    """
 
     batch: int
     begun: float
@@ -50,6 +54,7 @@ class _Run:
     hops: int
     of_records: float
     of_hops: float
+    is_start: bool
 
 
 class Allowance:
@@ -78,6 +83,7 @@ class Allowance:
         self._each: float | None = None
         self._measured_in = 0
         self._running: _Run | None = None
+        self._starts = True
 
     @property
     def records(self) -> int:
@@ -95,12 +101,14 @@ class Allowance:
         records = _count(batch) - _count(before)
         hops = sum(batch.hops.values()) - sum(before.hops.values())
         shares = min(1.0, records / self._most), min(1.0, hops / self._most_hops)
-        self._running = _Run(batch.batch, self._clock(), records, hops, *shares)
+        is_start = self._starts and records < self.records
+        self._running = _Run(batch.batch, self._clock(), records, hops, *shares, is_start)
+        self._starts = False
 
     def done(self, last: SourceOffset, size_of: Callable[[], int]) -> None:
         """The batch `last` is done; `size_of` tells how many bytes the shards got in it."""
         run, self._running = self._running, None
-        if run is None or run.batch != last.batch:
+        if run is None or run.batch != last.batch or run.is_start:
             return
         took_s = self._clock() - run.begun
         if max(run.records, run.hops) <= _NEXT_TO_NOTHING:
@@ -117,16 +125,16 @@ class Allowance:
         self, share: float, used: float, took_s: float, most: int, fair: deque[float]
     ) -> float:
         """The share after a batch that has used so much of the most."""
+        if used <= 0:
+            # It says nothing of what the next records take: those before may have been slow.
+            return share
         grown = min(1.0, max(share, 1.0 / most) * _GROWTH)
-        if used > 0:
-            of_it_s = max(took_s - self._least_s, self._target_s / _CAREFUL_GROWTH)
-            fair.append(used * self._target_s / of_it_s)
-        if used <= 0 or took_s <= self._target_s / _GROWTH:
+        of_it_s = max(took_s - self._least_s, self._target_s / _CAREFUL_GROWTH)
+        fair.append(used * self._target_s / of_it_s)
+        if took_s <= self._target_s / _GROWTH:
             return grown
-        # What a batch takes whatever it reads counts as if it were of what it has read: the share
-        # may come out too small, and grows again.
         if took_s <= self._target_s:
-            return min(grown, used * self._target_s / took_s)
+            return min(grown, used * self._target_s / min(took_s, of_it_s))
         # A single record would stay one, if it grew by less than half of another one.
         safe = used * self._most_s / took_s + 0.5 / most
         # Other work on the machine makes a batch longer, and never shorter.

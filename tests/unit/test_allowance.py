@@ -172,6 +172,41 @@ def test_records_that_take_too_long_do_not_pass_for_a_busy_machine() -> None:
     assert max(took[1:]) <= 170.0
 
 
+def test_batches_without_records_say_nothing_of_what_records_take() -> None:
+    """While nothing comes, frontiers go on: ten records that were slow are still known to be."""
+    batches = Batches(PLAIN)
+    batches.run(quick)
+    batches.run(lambda records: records * 10.0, records=10)
+    known = batches.allowance.records
+    for _ in range(10):
+        batches.run(quick, records=0)
+
+    assert batches.allowance.records == known == 16
+
+
+def test_the_start_of_a_run_is_not_what_its_first_record_takes() -> None:
+    """On a busy machine the first batch takes half a minute, of which a record takes nothing."""
+    batches = Batches(PLAIN)
+    batches.run(lambda _: 25.0, records=1)
+
+    assert batches.allowance.records == FIRST
+    batches.run(lambda records: records * 10.0, records=10)
+    assert batches.allowance.records == 16
+
+
+def test_what_batches_take_that_read_nothing_is_not_of_records() -> None:
+    """On a busy machine every batch takes ten seconds; only what is more counts."""
+    batches = Batches(PLAIN)
+    batches.run(lambda _: 10.0)
+    batches.run(lambda _: 10.0, records=0)
+    at_first = batches.allowance.records
+    counts = [batches.run(lambda records: 10.0 + records / 10_000) for _ in range(4)]
+
+    assert counts[0] == at_first
+    assert counts == sorted(counts)
+    assert 200_000 <= counts[-1] <= 250_000
+
+
 def test_exchanges_are_read_by_what_they_take() -> None:
     """Their share is one of its own: slow lookups do not make reading slow, nor the reverse."""
     batches = Batches(PLAIN)

@@ -8,7 +8,8 @@ import pytest
 from ikebana import AsOfJoin, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert, steps
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
-from ikebana.processor.batch import hops, hydrating, joining
+from ikebana.errors import TooMuchError
+from ikebana.processor.batch import budget, dataflow, hops, hydrating, joining
 from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.checkpoint import parts
@@ -73,6 +74,55 @@ def test_a_value_is_proposed_and_validated_once_however_many_data_have_it(
     )
     assert expected
     assert play.shown("o", 5) == expected
+    assert play.errors() == []
+
+
+def budgeted(monkeypatch: pytest.MonkeyPatch, results: int) -> None:
+    """Let batches have time for so many results of a join."""
+    seconds = results / budget._MOST_RESULTS_A_SECOND
+    monkeypatch.setattr(dataflow, "Budget", lambda: Budget(seconds, lambda: 0.0))
+
+
+def hot_circle() -> Play:
+    """Many rows of r and a single b: who proposes for it has one key with three data."""
+    play = Play(circle("intersect"), shards=1, most=10_000)
+    for at in range(3):
+        play.say("s", at, {"b": 2, "c": at}, 1)
+    for at in range(200):
+        # Whoever is asked second has more.
+        for c in range(4):
+            play.say("t", 4 * at + c, {"a": at, "c": c, "d": c}, 1)
+        play.say("r", at, {"a": at, "b": 2}, 5)
+    return play
+
+
+def test_a_cycle_of_joins_that_no_batch_can_end_is_refused_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its proposals are counted like results: 200 rows with three each, of one key."""
+    budgeted(monkeypatch, 599)
+    with pytest.raises(TooMuchError, match=r'operator "all" has more .* 600 results'):
+        hot_circle().close(9)
+
+    budgeted(monkeypatch, 600)
+    hot_circle().close(9)
+
+
+def test_what_is_validated_is_counted_once_however_many_data_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """150 rows ask whether t has (1, 3): its 50 data of this key make neither work nor results."""
+    budgeted(monkeypatch, 500)
+    play = Play(circle("intersect"), shards=1, most=10_000)
+    play.say("s", 0, {"b": 2, "c": 3}, 1)
+    play.say("w", 0, {"d": 10, "b": 2}, 1)
+    for at in range(50):
+        play.say("t", at, {"a": 1, "c": 3, "d": 10 + at}, 1)
+    for at in range(150):
+        play.say("r", at, {"a": 1, "b": 2}, 5)
+    play.close(9)
+
+    assert play.shown("o", 5) == Counter({(1, 3, 10): 150})
     assert play.errors() == []
 
 

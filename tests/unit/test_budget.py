@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
+from ikebana import Column, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert, steps
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Part
 from ikebana.errors import TooMuchError
@@ -135,6 +135,30 @@ def test_a_batch_has_its_budget_and_tells_what_it_has_taken() -> None:
     hurried.now += 301
     with pytest.raises(TooMuchError, match='operator "both"'):
         batch(budget, 5)
+
+
+def test_steps_that_expand_end_with_their_time() -> None:
+    """A record comes to any number of rows: only between portions it shows that it is too much."""
+    expands = Linear("many", "left", (steps.unnest("e", "range(n)"), steps.project("e")))
+    plan = Plan(
+        "p",
+        (Input("lefts", ("l",), columns=(Column("n", "BIGINT"),)),),
+        (Upsert("left", "lefts"), expands),
+        (Output("out", "many", "out"),),
+    )
+    rows = [Upserts("lefts", 0, 0, 5, [b"1", b"2"], [b'{"n":60}'] * 2, [0, 1])]
+    intervals = {name: Interval(0, 10) for name in progress.edges(plan)}
+
+    def batch(budget: Budget) -> dataflow.Emitted:
+        return dataflow.advance(plan, MemoryStore(), rows, intervals, beside=Beside(budget=budget))
+
+    assert len(batch(Budget(300.0)).updates["out"]) == 120
+    clock = Clock()
+    budget = Budget(300.0, clock)
+    clock.now += 301
+    with pytest.raises(TooMuchError, match='make of "left" in this batch') as raised:
+        batch(budget)
+    assert "raise run.max_batch" in str(raised.value)
 
 
 def test_batches_without_a_budget_do_not_share_one() -> None:

@@ -1,13 +1,23 @@
 """What an error does to a pipeline: a record, a count, or the end."""
 
+import tracemalloc
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs.error_record import error_record
 from ikebana.errors import RecordError
+from ikebana.processor.batch import dataflow
+from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.evaluate import Evaluation, Record
-from ikebana.processor.planning.plan import OnError
+from ikebana.processor.kernels import upsert
+from ikebana.processor.planning.plan import ERRORS, OnError
+from ikebana.processor.rows.noted import NotedRecord
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 
 PLAN = Plan(
     "p",
@@ -74,3 +84,49 @@ def test_failing_a_retracted_error_is_none() -> None:
     found = going.advance({"names": [("a", 5, 2)]}, 3)
 
     assert [(update.time, update.diff) for update in found["errors"]] == [(2, -1)]
+
+
+@pytest.mark.parametrize("policy", ["record", "drop"])
+def test_errors_by_the_million_are_never_all_in_memory(policy: OnError) -> None:
+    """They lie in a file and are gone through once; all are counted, and the last five told."""
+    count = 60_000
+    errors = Gathered(most=20_000)
+    errors += (
+        KeyedUpdate(None, error_record("no", ("t", 0, at), b"%d" % at, b"x" * 300), 1, 1)
+        for at in range(count)
+    )
+    assert errors.is_filed
+    counted = Counter[str]()
+
+    tracemalloc.start()
+    (noted,) = dataflow._settle_errors(replace(PLAN, on_error=policy), {ERRORS: errors}, counted)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    # A portion of the file is 10,000 of them.
+    assert peak < 20 << 20
+    assert noted.count == count
+    assert noted.records[0] == NotedRecord("t", 0, count - 5, reason="no")
+    assert len(noted.records) == 5
+    assert counted == ({"error dropped": count} if policy == "drop" else {})
+    assert len(errors) == (0 if policy == "drop" else count)
+
+
+def test_state_has_one_error_of_a_key_at_the_most() -> None:
+    """R14. However often its value was bad; with a good value, or none, it has no error."""
+    store, keys = MemoryStore(), [b"%d" % at for at in range(10)]
+
+    def entries(time: int, value: bytes | None, *, bad: bool) -> int:
+        records = [error_record("no", ("t", 0, time), key, b"x" * 300) for key in keys]
+        offsets = list(range(10 * time, 10 * time + 10))
+        chunk = Upserts("in", 0, 0, [time] * 10, keys, [value] * 10, offsets)
+        chunk.bad = dict(enumerate(records)) if bad else {}
+        made = upsert.step(store, [chunk], Interval(time, time + 1))
+        assert len(made.errors) == (10 if time == 0 else 20 if bad else 10 if time == 50 else 0)
+        return sum(len(entry) for _, entry in store.scan(b""))
+
+    once = entries(0, None, bad=True)
+    often = [entries(time, None, bad=True) for time in range(1, 50)]
+    assert max(often) <= once + 10 * len("49")
+    assert entries(50, b'"good"', bad=False) < once // 20
+    assert entries(51, None, bad=False) == 0

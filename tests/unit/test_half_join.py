@@ -1,7 +1,7 @@
 """Arrangements and half joins on literal updates: tables, traces, refusals, and what it costs."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from ikebana.arrangements.store import MemoryStore, Store
 from ikebana.processor.kernels import recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
+from ikebana.processor.kernels.history import Counts
 from ikebana.processor.rows.rows import KeyedUpdate
 from support.relation_batches import accumulated
 from support.stores import CountingStore
@@ -338,3 +339,41 @@ def test_what_cancels_writes_nothing() -> None:
     arrangement.settle(2)
 
     assert store.counted()[1] == 0
+
+
+@pytest.mark.parametrize("lookups", [1, 3])
+def test_whether_there_is_a_match_is_answered_by_the_first(lookups: int) -> None:
+    """However many data the key has, one is read, and each lookup has one match."""
+    read = 0
+
+    class Hot:
+        since, upper = 0, 10
+
+        def groups(self, keys: Sequence[bytes]) -> Iterator[Iterator[tuple[bytes, Counts]]]:
+            return (self._group() for _ in keys)
+
+        def _group(self) -> Iterator[tuple[bytes, Counts]]:
+            nonlocal read
+            for at in range(100_000):
+                read += 1
+                yield b"%d" % at, [1]
+
+        def sizes(self, keys: Sequence[bytes]) -> list[int]:
+            return [100_000 for _ in keys]
+
+    found = list(half_join(Hot(), [asked(5)] * lookups, once=True))
+
+    assert found == [Match("asked", b"0", 5, 1)] * lookups
+    assert read == 1
+
+
+def test_a_first_match_is_one_that_the_lookup_sees() -> None:
+    """Data of later times, or of earlier ones alone, are passed over."""
+    rows = [priced(b"1", 4), priced(b"2", 1), priced(b"2", 3, -1), priced(b"3", 2)]
+    lookups = [LookupRow(KEY, time, time, 1, sees_equal=False) for time in (1, 2, 3, 4, 5)]
+
+    found = list(half_join(arranged(rows, 6), lookups, once=True))
+
+    assert sorted(match.payload for match in found) == [2, 3, 4, 5]
+    assert all(match.datum in (b"2", b"3") for match in found if match.payload < 5)
+    assert {match.datum for match in found if match.payload == 3} <= {b"2", b"3"}

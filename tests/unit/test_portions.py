@@ -1,15 +1,22 @@
 """Steps that make many updates of one run in portions, and give what they give at once."""
 
+import tracemalloc
 from collections import Counter
 from random import Random
 
 import pytest
 
+from ikebana import Column, Input, Linear, Output, Plan, Upsert
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.batch import dataflow, flow, gathered
+from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.linear.chain import Chain, Passed
 from ikebana.processor.linear.portions import AT_ONCE, Growing, in_portions
 from ikebana.processor.linear.scope import Scope
 from ikebana.processor.linear.steps import Call, Sql
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.planning import progress
+from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 
 SCOPE = Scope({"key": "JSON", "value": "JSON", "n": "BIGINT"})
 UNNEST = Sql(flat_map=("each", "range(n)"), select=(("e", "each"),))
@@ -94,3 +101,39 @@ def test_what_all_come_to_is_never_there_at_once() -> None:
 
     assert sum(sizes) == 400_000
     assert max(sizes) <= 60_000
+
+
+def peak_of(records: int, each: int) -> int:
+    """The most memory that a batch takes in which so many records come to so many rows each."""
+    plan = Plan(
+        "p",
+        (Input("rows", ("r",), columns=(Column("n", "BIGINT"),)),),
+        (Upsert("row", "rows"), Linear("many", "row", (UNNEST,))),
+        (Output("out", "many", "out"),),
+    )
+    values: list[bytes | None] = [b'{"n":%d}' % each] * records
+    keys = [b"%d" % at for at in range(records)]
+    rows = [Upserts("rows", 0, 0, 5, keys, values, list(range(records)))]
+    intervals = {name: Interval(0, 10) for name in progress.edges(plan)}
+    tracemalloc.start()
+    found = dataflow.advance(plan, MemoryStore(), rows, intervals).updates["out"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(found) == records * each
+    assert found.is_filed
+    return peak
+
+
+def test_a_batch_takes_the_memory_of_one_record_that_expands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What ten records come to lies in a file, but for that of the one that is at hand."""
+    monkeypatch.setattr(gathered, "_AT_ONCE", 500)
+    monkeypatch.setattr(flow, "Gathered", lambda updates=(): Gathered(updates, most=1_000))
+    monkeypatch.setattr("ikebana.processor.linear.portions.AT_ONCE", 1_000)
+    # What is compiled once is not counted.
+    peak_of(1, 2_000)
+
+    # The last portion is still there while the next one is made.
+    assert peak_of(10, 2_000) < 2 * peak_of(1, 2_000)
