@@ -9,6 +9,7 @@ JOINED = "tests/unit/test_edited_joins.py"
 AGAIN = "tests/unit/test_reading_again.py"
 LOGGED = "tests/unit/test_reading_log.py"
 OWN = "tests/unit/test_own_topics.py"
+SOURCE = "tests/unit/test_source_reading.py"
 
 _EDITING = "processor/batch/editing.py"
 _UNDO = "processor/batch/edit_undo.py"
@@ -209,6 +210,24 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         _EDITING,
         "[*_new_parts(edit), *_waiting_parts(edit)]",
         "_new_parts(edit)",
+    ),
+    "edit: what waits stays if no time has been closed": (
+        OWN,
+        _STEPS,
+        "fills=last.upper > 0 or last.batch >= 0",
+        "fills=last.upper > 0",
+    ),
+    "edit: the source never learns that an edit at time 0 is filled": (
+        SOURCE,
+        "processor/timing/source_offset.py",
+        "bool(self.hydrating or self.editing or self.fills)",
+        "bool(self.hydrating or self.editing)",
+    ),
+    "edit: shards do not know of an edit at time 0": (
+        SOURCE,
+        "processor/rows/envelope.py",
+        "bool(self.editing or self.fills or self.filled)",
+        "bool(self.editing)",
     ),
     "edit: a topic is taken back from a snapshot and the beginning": (
         OWN,

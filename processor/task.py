@@ -217,7 +217,7 @@ def compute(
 
 def _editing(job: Job, tick: Tick) -> Editing | None:
     """The edit that a batch is a part of."""
-    if not tick.editing:
+    if not tick.in_edit:
         return None
     assert job.edit is not None, "an edit of no plan"
     began = frozenset(tick.began)

@@ -85,7 +85,8 @@ class Editing:
         """Give fresh operators the last closed time as their interval, during the fill."""
         if not self.fills:
             return given
-        before = Interval(self.time - 1, self.time)
+        # No time is closed before 0, and nothing has any contents then.
+        before = Interval(max(self.time - 1, 0), self.time)
         return {name: before if name in self.edit.takers else at for name, at in given.items()}
 
     @property

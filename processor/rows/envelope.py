@@ -58,6 +58,11 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     wrote: tuple[str, ...] = ()
     rebuilding: Rebuilding | None = None
 
+    @property
+    def in_edit(self) -> bool:
+        """Whether the batch belongs to an edit, which has the time 0 if none was closed before."""
+        return bool(self.editing or self.fills or self.filled)
+
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""
         return {name: Interval(*bounds) for name, bounds in self.intervals.items()}

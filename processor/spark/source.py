@@ -241,7 +241,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             look = look._replace(known=known, closed=closed)
         if config.edits > last.edits:
             look = look._replace(own=own_reading.begun(config.own_kafka, config.read_back))
-        if last.hydrating or last.editing:
+        if last.asks_shards:
             reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)
             look = look._replace(

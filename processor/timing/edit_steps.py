@@ -18,7 +18,10 @@ FILLED = "@edit"
 
 
 class EditStep(NamedTuple):
-    """The edit in progress: its frontier (0 if there is none), and whether the batch fills.
+    """The edit in progress: its frontier, and whether the batch fills.
+
+    The frontier is 0 if there is none, and while an edit fills that was made before any time was
+    closed: when it is through, none is left in progress.
 
     With `goes_on`, the edit needs a batch even if there is nothing to read.
     """
@@ -31,8 +34,9 @@ class EditStep(NamedTuple):
 def step_of(last: SourceOffset, look: Look, edits: int) -> EditStep:
     """Determine how the batch after `last` continues an edit of the plan."""
     if edits > last.edits:
-        # A checkpoint without a batch has no state to fill from.
-        return EditStep(last.upper, fills=last.upper > 0, goes_on=True)
+        # A checkpoint without a batch has no state to fill from.  One that has closed no time yet
+        # has no contents, but what it has read waits in it, and may be of the plan before.
+        return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
     if last.fills:
         # Without all that was in the exchange topic, a batch may have missed what is on its way.
         is_done = last.hydrates and FILLED in look.hydrated and not own_topics.left(last.own)

@@ -65,7 +65,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
     * `began`: the joins that have got these rows, with the same times, while they are open.
     * `edits`: how often the plan has been edited.
     * `editing`: the frontier of the last edit, until all operators are past it, else 0; with
-      `fills`, this batch takes a portion of the state through the old and the new plan.
+      `fills`, this batch takes a portion of the state through the old and the new plan.  That
+      of an edit before the first closed time is 0 too.
       Several edits may be made at one frontier, one after the other.
     * `filled`: the batch after the last portion, from which on what stood at the edit's time
       goes on.
@@ -115,6 +116,11 @@ class SourceOffset(msgspec.Struct, frozen=True):
     def begun_at_edit(self) -> tuple[str, ...]:
         """The joins that have begun at the frontier of the edit, with an earlier one."""
         return tuple(sorted(join for join, at in self.began.items() if at == self.editing))
+
+    @property
+    def asks_shards(self) -> bool:
+        """Whether the batch after this one depends on how far shards are with it."""
+        return bool(self.hydrating or self.editing or self.fills)
 
     def digest(self) -> str:
         """Hash this offset for markers, by which a replay of the same batch is recognized."""

@@ -204,9 +204,9 @@ def test_a_new_as_of_join_needs_no_arrangement_of_its_left(
     assert found[0][0] != found[0][-1]
 
 
-def dated(found: str) -> Plan:
-    """The plan, with the times of messages as those of rows."""
-    shown = f"{ALL}  found: {{from: found, topic: found}}\n"
+def dated(found: str, more: str = "") -> Plan:
+    """The plan, with the times of messages as those of rows, and perhaps with more outputs."""
+    shown = f"{ALL}  found: {{from: found, topic: found}}\n{more}"
     run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}\n"
     parts = PARTS.replace("}}\n", "}" + DATED + "\n")
     return parse(
@@ -270,6 +270,40 @@ def test_what_waits_of_the_definition_of_before_never_shows() -> None:
     run.batch(now_ms=300, heartbeat=True)
 
     assert run.collection("found") == [(1, {"customer": 1, "product": "tea"})]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param(TEA, id="rows by key"),
+        pytest.param("  found: {linear: order, valid_until: 500 + customer}\n", id="for a time"),
+        pytest.param(TOTALS, id="a reduction"),
+        pytest.param(DELTA, id="a delta join"),
+        pytest.param(AS_OF, id="an as-of join"),
+    ],
+)
+def test_what_waits_never_shows_though_no_time_has_been_closed(then: str, shards: int) -> None:
+    """Records wait before the first time is closed, too, and an output may change then."""
+    run = Run(dated(CLICKED), shards=shards)
+    run.topics.send("clicks", 1, {"n": 2}, timestamp=1)
+    run.read()
+    assert (run.last.batch, run.last.upper, run.waiting) == (0, 0, 1)
+    run.restart(dated(then))
+    run.read()
+    sent_at(run, 1, 2)
+    sent_at(run, 0, 5)
+    run.read()
+    # The first batch of another edit lets go of all that waits before outputs.
+    run.restart(dated(then, "  more: {from: order, topic: more}\n"))
+    sent_at(run, 0, 9)
+    run.read()
+
+    fresh = Run(dated(then))
+    fresh.topics.messages |= {name: run.topics.messages[name] for name in INPUTS}
+    fresh.read()
+    assert run.frontier("found") == 9
+    assert counts(run) == counts(fresh) != Counter()
 
 
 def test_what_is_the_same_in_both_is_not_read() -> None:

@@ -12,6 +12,7 @@ from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.source import SourceConfig, StreamReader
 from ikebana.processor.timing import reclock
+from ikebana.processor.timing.edit_steps import FILLED
 from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.timing.taking import Look
 
@@ -65,6 +66,20 @@ class Source(StreamReader):
         return self._fetching
 
 
+def config_of(plan: Plan, start: SourceOffset) -> SourceConfig:
+    return SourceConfig(
+        plan=plan,
+        kafka={},
+        start=start,
+        labels=[7],
+        readers=4,
+        max_records=100,
+        heartbeat_s=0,
+        stop="",
+        incarnation=1,
+    )
+
+
 @pytest.mark.parametrize("event", [None, EventTime(clock="kafka")], ids=["ingest", "event time"])
 def test_a_topic_of_two_inputs_is_fetched_once(
     event: EventTime | None, monkeypatch: pytest.MonkeyPatch
@@ -88,18 +103,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
     look = Look({"t": {0: 4}}, {})
     after = reclock.mint(plan, before, look, reclock.Trigger(5_000))
     fetching = Fetching(held)
-    config = SourceConfig(
-        plan=plan,
-        kafka={},
-        start=before,
-        labels=[7],
-        readers=4,
-        max_records=100,
-        heartbeat_s=0,
-        stop="",
-        incarnation=1,
-    )
-    source = Source(config, fetching)
+    source = Source(config_of(plan, before), fetching)
 
     shares = source.partitions(before.to_json(), after.to_json())
     rows = [
@@ -119,3 +123,26 @@ def test_a_topic_of_two_inputs_is_fetched_once(
         ({"table": 3}, False),
         ({"table": 1}, True),
     ]
+
+
+def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -> None:
+    """Its time is 0, then, which no other edit has; the source asks shards until it is filled."""
+    inputs = (Input("orders", ("t",)),)
+    plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
+    read = SourceOffset(3, 0, 0, {"t": {0: 1}}, plan.fingerprint(), {"order": 0})
+    edited = reclock.Edited(edits=1)
+    fills = reclock.mint(plan, read, Look({}, {}), reclock.Trigger(0), edited)
+    filled = reclock.mint(plan, fills, Look({}, {}, hydrated={FILLED}), reclock.Trigger(0), edited)
+    later = reclock.mint(plan, filled, Look({"t": {0: 9}}, {}), reclock.Trigger(9), edited)
+    source = Source(config_of(plan, read), Fetching([]))
+
+    def tick(before: SourceOffset, after: SourceOffset) -> Tick:
+        shares = source.partitions(before.to_json(), after.to_json())
+        (found,) = [unpack(chunk) for share in shares for _, chunk in share.ticks]
+        assert isinstance(found, Tick)
+        return found
+
+    assert [each.asks_shards for each in (read, fills, filled, later)] == [0, 1, 0, 0]
+    batches = [(read, fills), (fills, filled), (filled, later)]
+    assert [tick(*each).in_edit for each in batches] == [True, True, False]
+    assert {each.editing for each in (fills, filled, later)} == {0}
