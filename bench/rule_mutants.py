@@ -105,8 +105,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "validated as often as there are data": (
         f"{JOINS}::test_a_value",
         _EXTEND,
-        "                    known.add(match.payload)\n",
-        "",
+        "once=not completes",
+        "once=False",
     ),
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
