@@ -14,22 +14,25 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 
 # With this seed neither transaction has the run killed meanwhile, which takes a start.
 SEED = 3
-# All of them heal without another start of the run, and each is unlike the others.
+# All of them heal without another start of the run.
 NAMES = [
     "kill-worker",
+    "link-flaps",
     "transaction-in-input",
     "kill-owner",
     "link-half-open",
     "transaction-in-output",
     "stop-owner",
     "file-local-database-in-use",
+    "link-refused",
+    "stop-worker",
     "kill-broker",
     *(["disk-of-local-databases"] if os.geteuid() == 0 else []),
 ]
 
 
 def test_faults_of_each_class_leave_everything_exact(tmp_path: Path) -> None:
-    """R1, R5, R12, R19. Nine faults in one life of a pipeline under load, in the same run."""
+    """R1, R5, R12, R19. Twelve faults in one life of a pipeline under load, in the same run."""
     known = scenarios()
     with living("kill", tmp_path, SEED, Lasting(3, 1.0)) as life:
         for name in NAMES:
