@@ -76,6 +76,11 @@ def _debezium(at: int) -> tuple[bytes, bytes]:
     return b'{"id":%d}' % at, _encode(pushdown.event(at))
 
 
+def _created(at: int) -> tuple[bytes, bytes]:
+    """A row that is new, of a kilobyte: there is no old image."""
+    return b'{"id":%d}' % at, _encode({**pushdown.event(at), "before": None, "op": "c"})
+
+
 def _wrapped(at: int) -> tuple[bytes, bytes]:
     key = {"schema": _connect_schema({"id": at}, "Key"), "payload": {"id": at}}
     row = _connect_schema(pushdown.row(at, ""), "Value")
@@ -211,6 +216,7 @@ CASES = (
     Case("json", _input("json"), _main_job),
     Case("json, 30 columns", _input("json"), _json_row),
     Case("debezium-json", _input("debezium-json", drift=False), _debezium),
+    Case("debezium-json, created", _input("debezium-json", drift=False), _created),
     Case("debezium-json, drift", _input("debezium-json"), _debezium),
     Case("debezium-json, key and types", _typed("debezium-json", drift=False), _debezium),
     Case("debezium-json, schemas", _input("debezium-json", drift=False), _wrapped),
