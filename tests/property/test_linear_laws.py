@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import user_functions
@@ -121,7 +121,7 @@ def negated(found: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
     return [update._replace(diff=-update.diff) for update in found]
 
 
-@settings(unhurried, max_examples=50)
+@unhurried
 @given(chains, updates, updates)
 def test_chains_are_linear(
     steps: tuple[Named, ...], one: list[KeyedUpdate], other: list[KeyedUpdate]
@@ -135,7 +135,7 @@ def test_chains_are_linear(
     assert applied(steps, negated(one)) == tuple(as_sum(negated(found)) for found in alone)
 
 
-@settings(unhurried, max_examples=60)
+@unhurried
 @given(chains, updates)
 def test_a_chain_is_its_steps_one_after_the_other(
     steps: tuple[Named, ...], given: list[KeyedUpdate]
@@ -237,7 +237,7 @@ def outcome(
     }
 
 
-@settings(unhurried, max_examples=40)
+@unhurried
 @given(st.data(), few_steps)
 def test_the_cut_into_batches_changes_nothing(data: st.DataObject, steps: list[Step]) -> None:
     """Any batches with any frontiers between them give what one batch of all gives."""
@@ -255,7 +255,7 @@ def test_the_cut_into_batches_changes_nothing(data: st.DataObject, steps: list[S
     assert outcome(plan, batches) == outcome(plan, [(records, 100)])
 
 
-@settings(unhurried, max_examples=60)
+@unhurried
 @given(st.data(), st.lists(few_steps.map(tuple), min_size=1, max_size=2))
 def test_pushing_down_changes_no_output(
     data: st.DataObject, branches: list[tuple[Step, ...]]

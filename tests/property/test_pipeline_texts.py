@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
@@ -114,7 +114,7 @@ def read(text: str) -> Pipeline | list[str]:
         return str(error).splitlines()
 
 
-@settings(deadline=None, max_examples=60)
+@unhurried
 @given(st.sampled_from(["type", "event time", *OPERATORS]), sql_texts)
 def test_any_text_in_the_place_of_sql_is_a_plan_or_has_its_place(place: str, text: str) -> None:
     """The problem names the place; nothing is a traceback, and nothing is read past."""
@@ -162,7 +162,7 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(deadline=None, max_examples=40)
+@unhurried
 @given(mutated())
 def test_any_damage_to_a_file_is_a_plan_or_a_problem(text: str) -> None:
     """Whoever edits a file sees what is wrong, never a traceback."""

@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -15,6 +15,7 @@ from ikebana.serving.shape import Seen, Side
 from ikebana.serving.sql import query, tables
 from ikebana.serving.sql.parsed import SqlError
 from support.served_collections import Batch, arrangement, closed
+from support.strategies import few
 
 # Spellings of what SQL may take for equal, and of keys beside them.
 PARTS = st.sampled_from(
@@ -88,7 +89,7 @@ def _ran(text: str, view: Any) -> Any:
 @example([(['{"id":1}', '{"ID":2}'], '{"v":1}')], "id = 1")
 @example([(['{"id":1}', "1"], '{"v":1}')], "id = 1")
 @example([(['{"id":1,"n":"a"}', '{"n":"a","id":1}'], '{"v":1}')], "n = 'a' AND id IN (1, 2)")
-@settings(max_examples=40, deadline=None)
+@few
 def test_a_lookup_gives_what_a_scan_gives(
     batches: list[tuple[list[str], str]], where: str
 ) -> None:
@@ -167,7 +168,7 @@ JSON = st.recursive(
 @given(st.lists(JSON.map(json.dumps) | st.text(max_size=3), max_size=6))
 @example(['{"":1}'])
 @example(['{"a\\u0000":1}'])
-@settings(max_examples=40, deadline=None)
+@few
 def test_whatever_values_are_there_is_a_table_of_them(texts: list[str]) -> None:
     """With a row for each."""
     raw = [text.encode("utf-8", "surrogatepass") for text in texts]

@@ -3,17 +3,18 @@
 from random import Random
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from ikebana import evaluate
 from support.random_queries import TABLES, Drawing, history
 from support.sql_oracle import answer, plan_of, records_of, shown_at, tables_at
+from support.strategies import few
 
 TIMES = 4
 
 
-@settings(max_examples=15, deadline=None)
+@few
 @given(st.randoms(use_true_random=False))
 def test_a_view_is_what_duckdb_answers_at_every_time(choice: Random) -> None:
     query = Drawing(choice).query()

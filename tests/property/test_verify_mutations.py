@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ikebana.codecs.progress import ProgressRecord, Promise
@@ -19,10 +19,9 @@ from ikebana.processor.verifying.diff_reader import (
     without_repeats,
 )
 from ikebana.processor.verifying.verify import Summary, Verifier
+from support.strategies import few
 
 PARTITIONS = 3
-# There are many mutations, and each makes a whole stream.
-some = settings(max_examples=40)
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ PROMISES: list[Promise] = ["upserts", "collection", "changes"]
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-@some
+@few
 @given(st.data())
 def test_a_good_stream_is_ok_however_it_is_read(promise: Promise, data: st.DataObject) -> None:
     """The verdict and the sums are those of the stream, for portions of any size."""
@@ -236,7 +235,7 @@ def test_a_good_stream_is_ok_however_it_is_read(promise: Promise, data: st.DataO
         *[pytest.param("upserts", m, id=f"{m.__name__}-upserts") for m in ONLY_UPSERTS],
     ],
 )
-@some
+@few
 @given(st.data())
 def test_a_mutated_stream_has_an_offence(
     promise: Promise, mutation: Mutation, data: st.DataObject
@@ -249,7 +248,7 @@ def test_a_mutated_stream_has_an_offence(
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-@some
+@few
 @given(st.data())
 def test_a_missing_progress_record_is_found(promise: Promise, data: st.DataObject) -> None:
     """Unless it is the last one, or the first one of a batch that is empty."""
@@ -261,7 +260,7 @@ def test_a_missing_progress_record_is_found(promise: Promise, data: st.DataObjec
     assert verified(less).verdict() == "offence"
 
 
-@some
+@few
 @given(st.data())
 def test_progress_out_of_order_is_found(data: st.DataObject) -> None:
     """Two progress records in each other's place do not follow each other."""
@@ -273,7 +272,7 @@ def test_progress_out_of_order_is_found(data: st.DataObject) -> None:
     assert verified(replace(topic, progress=records)).verdict() == "offence"
 
 
-@some
+@few
 @given(st.data())
 def test_repeated_progress_changes_nothing(data: st.DataObject) -> None:
     """A batch that is published twice is read once."""
@@ -286,7 +285,7 @@ def test_repeated_progress_changes_nothing(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-@some
+@few
 @given(st.data())
 def test_progress_that_begins_in_the_middle_comes_to_the_same(
     promise: Promise, data: st.DataObject

@@ -33,6 +33,8 @@ _ASK_AGAIN = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    # librdkafka's own: it knows no leader of a partition yet.
+    KafkaError._NOENT,
 }
 
 

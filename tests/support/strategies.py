@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 # How long an example takes says more of the machine than of the code.
 unhurried = settings(deadline=None)
-# Those that play whole pipelines, with statements of their own to compile.
+# Those that play whole pipelines, with statements of their own to compile, or have many cases.
 few = settings(deadline=None, max_examples=max(8, settings().max_examples // 3))
 
 # Each message with its canonical bytes, written by hand: the codec is on trial too.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hypothesis import example as example_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import DeltaJoin, JoinInput
@@ -61,6 +61,7 @@ from ikebana.processor.planning.plan import (
     Plan,
     Upsert,
 )
+from support.strategies import unhurried
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explain"
 EXAMPLES = ("current", "dated", "joins", "keyed", "large_orders", "shop")
@@ -69,7 +70,6 @@ COLUMNS = tuple(Column(name, "BIGINT") for name in ("a", "b", "c"))
 ITEMS = Input("items", ("items",), columns=COLUMNS)
 NEWEST = Upsert("newest", "items")
 SVG = "{http://www.w3.org/2000/svg}"
-unhurried = settings(deadline=None, max_examples=60)
 
 
 def example(name: str) -> Explanation:

@@ -13,7 +13,7 @@ def test_a_property_holds_however_long_its_examples_take_to_draw(
     profile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hypothesis took half a minute without a processor for a strategy at fault."""
-    seen = []
+    seen: list[int] = []
 
     @settings(settings.get_profile(profile), max_examples=20, database=None)
     @given(st.data())
