@@ -103,12 +103,6 @@ def executor_stop_long(life: OnCluster) -> None:
         life.wait(_LOST_S)
 
 
-@scenario("executor", does="the master of a cluster ends the application", ends="by itself")
-def executor_removed(life: OnCluster) -> None:
-    life.at_some_moment()
-    life.spark.remove_last()
-
-
 @scenario("executor", does="SIGKILL of the driver of a cluster", ends="another start")
 def executor_kill_driver(life: OnCluster) -> None:
     life.at_some_moment()

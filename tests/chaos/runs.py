@@ -13,7 +13,7 @@ import psutil
 
 from chaos.starved import Standstill
 from support.pipeline_processes import Run
-from support.waiting import patient, wait_until
+from support.waiting import patient
 
 # What a killed driver leaves notices its end by and by.
 _LEAVES_S = 60.0
@@ -125,11 +125,13 @@ class Runs:
         for run in self._older:
             if run.poll() is None:
                 continue
-            try:
-                wait_until(lambda run=run: not run.family.alive(), _LEAVES_S, "")  # type: ignore[misc]
-            except AssertionError:
-                left = [" ".join(p.cmdline())[:100] for p in run.family.alive()]
-                raise Wrong(f"processes are left over: {left}") from None
+            # What makes an archive of classes for the next run has work for a while.
+            still = Standstill(run.family.alive)
+            while alive := run.family.alive():
+                if still.seconds() > patient(_LEAVES_S):
+                    left = [" ".join(p.cmdline())[:100] for p in alive]
+                    raise Wrong(f"processes are left over: {left}")
+                wait(0.1)
         self._older = [run for run in self._older if run.poll() is None]
 
 

@@ -1,13 +1,10 @@
 """A cluster of Spark's own on this machine: a master and workers, whose executors can be lost."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import psutil
 import pyspark
@@ -20,7 +17,6 @@ from support.waiting import wait_until
 _HOME = Path(pyspark.__file__).parent
 _WORKERS = 2
 _STARTS_S = 120.0
-_ANSWERS_S = 60.0
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -63,14 +59,6 @@ class Standalone:
             for child in executor.children(recursive=True)
             if name_of(child) != "java"
         ]
-
-    def remove_last(self) -> None:
-        """Have the master end the application that it took on last."""
-        text = _text(self._folder / "standalone.log")
-        application = re.findall(r"Registered app \S+ with ID (\S+)", text)[-1]
-        page = re.findall(r"MasterWebUI to \S+, and started at http://\S+:(\d+)", text)[0]
-        asked = urlencode({"id": application, "terminate": "true"}).encode()
-        urlopen(f"http://127.0.0.1:{page}/app/kill/", data=asked, timeout=_ANSWERS_S).close()
 
     def close(self) -> None:
         """Leave nothing running."""
