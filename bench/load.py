@@ -30,7 +30,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,19 +171,22 @@ def steady(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
         burst = _through(sampler, sender, args)
         sender.stop()
         samples = sampler.stop()
-        drain_s = run.drained(orders.sent + beside, DRAIN_S)
+        # Before anything else can go wrong: it has taken half an hour.
+        found = _slopes(samples, args)
+        try:
+            drain_s: float | None = run.drained(orders.sent + beside, DRAIN_S)
+        except TimeoutError:
+            drain_s = None
     finally:
         status = run.stop()
-    kept = [each for each in samples if each.at_s >= args.warm * 60]
-    bare = [each._replace(values=_bare(each.values)) for each in kept]
-    found = watch.judged(bare, args.tolerance)
-    _CONSOLE.print("\n".join(watch.table(found, bare)), soft_wrap=True, markup=False)
     flat = all(each for *_, each in found)
-    wrong = verified(servers, name, orders, args)
+    wrong = ["not read to its end"]
+    if drain_s is not None:
+        wrong = verified(servers, name, orders, args)
     _CONSOLE.print(
         f"{'flat' if flat else 'NOT FLAT'} within {args.tolerance:.0%} of the mean an hour; "
         f"outputs {'exact' if not wrong else 'WRONG: ' + ', '.join(wrong)}; status {status}; "
-        f"the rest was read in {drain_s:.0f} s",
+        f"the rest was read in {drain_s} s",
         soft_wrap=True,
     )
     if burst:
@@ -198,6 +201,20 @@ def steady(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
         "wrong": wrong,
         "good": flat and not wrong and status == 0,
     }
+
+
+def _slopes(
+    samples: Sequence[watch.Sample], args: argparse.Namespace
+) -> list[tuple[str, watch.Slope, bool]]:
+    """Write the samples down, and judge them without the first ones."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"samples-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    path.write_text("".join(json.dumps(each._asdict()) + "\n" for each in samples))
+    kept = [each for each in samples if each.at_s >= args.warm * 60]
+    bare = [each._replace(values=_bare(each.values)) for each in kept]
+    found = watch.judged(bare, args.tolerance)
+    _CONSOLE.print("\n".join(watch.table(found, bare)), soft_wrap=True, markup=False)
+    return found
 
 
 def _bare(values: Mapping[str, float]) -> dict[str, float]:
