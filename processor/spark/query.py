@@ -45,6 +45,19 @@ _LOOK_EVERY_S = 0.1
 _SPARK_EVERY = 10
 
 
+class Going(NamedTuple):
+    """A query that has been started, and what tells how it goes.
+
+    At the path `stop` its source leaves files, and finds one when it is to stop.  `told` hears
+    of triggers, and `has_ended` says whether Spark has, in a JVM that goes on.
+    """
+
+    query: StreamingQuery
+    stop: Path
+    told: Listening | None
+    has_ended: Callable[[], bool]
+
+
 class Running:
     """A pipeline that is running; made by `start`.
 
@@ -54,14 +67,11 @@ class Running:
 
     def __init__(
         self,
-        query: StreamingQuery,
+        going: Going,
         layout: Layout,
-        stop: Path,
         job: Job,
         ui: str | None,
         waiting: int,
-        told: Listening | None,
-        has_ended: Callable[[], bool],
         *,
         precedes: bool,
     ) -> None:
@@ -70,11 +80,8 @@ class Running:
         self.incarnation = job.incarnation
         self.spark_ui = ui
         self.waiting = waiting
-        self._query = query
+        self._query, self._stop, self._told, self._has_ended = going
         self._layout = layout
-        self._stop = stop
-        self._told = told
-        self._has_ended = has_ended
 
     def wait(self, stopping: Callable[[], bool]) -> None:
         """Wait until the query has done what it was to do, or was stopped between two batches.
@@ -177,8 +184,9 @@ def start(
     # Where inputs were read from snapshots, nothing is known of the times before.
     sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
-    parts = found.layout, stop, job, context.uiWebUrl, taken.waiting, told, spark.has_ended
-    return Running(query, *parts, precedes=found.precedes)
+    going = Going(query, stop, told, spark.has_ended)
+    parts = found.layout, job, context.uiWebUrl, taken.waiting
+    return Running(going, *parts, precedes=found.precedes)
 
 
 def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from ikebana.errors import LostError, QueryError
 from ikebana.processor.spark import failures
-from ikebana.processor.spark.query import Running
+from ikebana.processor.spark.query import Going, Running
 from ikebana.processor.spark.session import is_stopped
 from ikebana.processor.spark.source_files import done_at, filled_at
 
@@ -34,8 +34,8 @@ class Query:
 def running(query: Query, folder: Path, *, has_ended: bool = False) -> Running:
     layout: Any = SimpleNamespace(logged=lambda: SimpleNamespace(batch=3, committed=3))
     job: Any = SimpleNamespace(checkpoint="c", incarnation=1)
-    parts = layout, folder / "stop-1", job, None, 0, None
-    return Running(cast("Any", query), *parts, lambda: has_ended, precedes=False)
+    going = Going(cast("Any", query), folder / "stop-1", None, lambda: has_ended)
+    return Running(going, layout, job, None, 0, precedes=False)
 
 
 def test_a_query_that_ends_unasked_and_without_a_reason_is_an_error(tmp_path: Path) -> None:
