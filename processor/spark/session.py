@@ -60,12 +60,6 @@ DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Without pages nobody asks for what has been executed, but Spark keeps a thousand of each: the
-    # plans and metrics of so many batches are more than all else that it keeps.
-    "spark.sql.ui.retainedExecutions": "10",
-    "spark.ui.retainedJobs": "10",
-    "spark.ui.retainedStages": "10",
-    "spark.ui.retainedTasks": "100",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
     # The time for a Python worker, or a process that fetches a result, to authenticate itself.
