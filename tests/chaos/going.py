@@ -48,8 +48,6 @@ def gone(life: Lived, scenario: Scenario, *, judged: bool = True) -> Result:
     result.plan = life.plan.name
     known = restarts(life.folder)
     try:
-        # What a slow start leaves behind would be work for minutes.
-        life.recovered()
         with life.under_load():
             life.recovered()
             scenario.act(life)
