@@ -2,16 +2,19 @@
 
 The environment variable `IKEBANA_FAULT` names a point, the least batch, a shard or `*`, and a
 file that is created first, so that the fault occurs only once: `after_commit:3:0:/tmp/once`.
-`before_commit*2` lets the point pass once before it is fatal.  A further field names other
-processes to kill: a process id, or `all` for every process with the same variable.  The driver
-is among these, so that it cannot see the task fail.  `worker` and a number kill only the worker,
-that many times in a row.
+`before_commit*2` lets the point pass once before it is fatal, and `before_commit>after_commit`
+waits there until another shard has passed a second point in such a batch.  A further field names
+other processes to kill: a process id, or `all` for every process with the same variable.  The
+driver is among these, so that it cannot see the task fail.  `worker` and a number kill only the
+worker, that many times in a row.
 """
 
 import os
 import signal
+import time
 
 _VARIABLE = "IKEBANA_FAULT"
+_WAITS_S, _POLL_S = 60.0, 0.01
 
 
 def point(name: str, batch: int, shard: int | None = None) -> None:
@@ -20,9 +23,14 @@ def point(name: str, batch: int, shard: int | None = None) -> None:
     if not wanted:
         return
     named, least, of, once, *others = wanted.split(":")
+    named, _, behind = named.partition(">")
     at, _, times = named.partition("*")
+    if behind and name == behind and batch >= int(least):
+        _made(f"{once}.{behind}")
     if at != name or batch < int(least) or (of != "*" and str(shard) != of):
         return
+    if behind:
+        _wait_for(f"{once}.{behind}")
     for passed in range(1, int(times or 1)):
         if _made(f"{once}.{passed}"):
             return
@@ -31,6 +39,12 @@ def point(name: str, batch: int, shard: int | None = None) -> None:
     for pid in _targets(others):
         os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wait_for(path: str) -> None:
+    ends = time.monotonic() + _WAITS_S
+    while not os.path.exists(path) and time.monotonic() < ends:
+        time.sleep(_POLL_S)
 
 
 def _made(path: str) -> bool:

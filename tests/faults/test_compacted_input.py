@@ -27,8 +27,9 @@ LIMIT, KEYS = 600, 300
     ("fault", "master"),
     [
         pytest.param("before_progress:1:*:all", "local[2]", id="all shards have committed"),
-        # One task at a time: when the second one dies, the first has committed.
-        pytest.param("before_commit*2:1:*:all", "local[1]", id="one shard has committed"),
+        pytest.param(
+            "before_commit>after_commit:1:1:all", "local[2]", id="one shard has committed"
+        ),
     ],
 )
 def test_a_replay_adopts_what_it_could_not_read_again(

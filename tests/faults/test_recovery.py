@@ -54,8 +54,7 @@ def test_a_pipeline_goes_on_without_its_checkpoint(
     create(servers, source, 2)
     produce(servers, source, upserts(1500, 300, Random(1)))
     pipeline = Pipeline(tmp_path, servers, topic_name("recovered"), source, domain=domain)
-    one_task = pipeline.but(master="local[1]")
-    with one_task.start("--once", fault="before_commit*2:2:*:all") as run:
+    with pipeline.start("--once", fault="before_commit>after_commit:2:1:all") as run:
         run.wait_for_fault()
         run.wait(30)
     before = pipeline.progress()
