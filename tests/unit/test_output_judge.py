@@ -29,7 +29,8 @@ class Broker:
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, *errors: int) -> output_judge.Positions:
-    monkeypatch.setattr(output_judge, "AdminClient", lambda _: Broker(*errors))
+    broker = Broker(*errors)
+    monkeypatch.setattr(output_judge, "_admin", lambda _: broker)
     return output_judge.offsets("nowhere:1", ["out", "none"], committed_only=True)
 
 
