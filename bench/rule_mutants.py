@@ -110,15 +110,15 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
-        "processor/batch/hops.py",
-        "                key = update[0]\n",
-        "                if (key := update[0]) is None:\n                    continue\n",
+        "processor/rows/by_shard.py",
+        "placed = update[1] if keyless is None else keyless",
+        "continue",
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
         "processor/batch/hops.py",
-        "shard_of(NO_KEY if",
-        'shard_of(b"" if',
+        "by_shard(updates, shards, NO_KEY)",
+        'by_shard(updates, shards, b"")',
     ),
     "the store is told another begin": (
         f"{JOINS}::test_a_new_join_gets",

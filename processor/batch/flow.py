@@ -56,9 +56,9 @@ class Flow:
         intervals: Mapping[str, Interval],
         physical: Physical,
         held: frozenset[Target],
-        editing: Editing | None = None,
-        rebuilding: Rebuilding | None = None,
-        budget: Budget | None = None,
+        editing: Editing | None,
+        rebuilding: Rebuilding | None,
+        budget: Budget,
     ) -> None:
         self.emitted = {output.name: Gathered() for output in plan.published}
         self.arriving: defaultdict[str, Gathered] = defaultdict(Gathered)
@@ -73,7 +73,7 @@ class Flow:
         self.store = store
         self._passed = output_intervals(plan, intervals, editing)
         self._rebuilding = rebuilding
-        self._budget = budget or Budget()
+        self._budget = budget
         self._outputs = standing(self._passed, rebuilding)
         self._physical = physical
         self._held = held

@@ -202,17 +202,14 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
     reading = physical.readings[source.name]
     scope = ways.scope_of_input(source)
     # If steps are pushed, the reason is in the columns that they or their successors read.
-    passes = (
-        [(reading.pushed, branch) for branch in branches]
-        if reading.pushed
-        else [(branch.steps, branch) for branch in branches]
-    )
-    wholes = [replace(branch, steps=(*reading.pushed, *branch.steps)) for branch in branches]
-    found = [
-        (branch, _reason(steps, branch.steps if reading.pushed else (), scope))
-        for (steps, branch), whole in zip(passes, wholes, strict=True)
-        if planner.columns_of(plan, whole, scope) is None
-    ]
+    found = []
+    for branch in branches:
+        whole = replace(branch, steps=(*reading.pushed, *branch.steps))
+        if planner.columns_of(plan, whole, scope) is None:
+            steps, behind = (
+                (reading.pushed, branch.steps) if reading.pushed else (branch.steps, ())
+            )
+            found.append((branch, _reason(steps, behind, scope)))
     reasons = list(dict.fromkeys(reason for _, reason in found if reason is not None))
     shown = dict.fromkeys(o for branch, reason in found if reason is None for o in branch.outputs)
     if shown:

@@ -107,18 +107,16 @@ class Arrangement:
         """Yield for each key, in the order asked, each datum with its counts."""
         if not keys:
             return
-        touched = self._touched
-        kept, fresh = self._recent.kept(), self._recent.fresh
+        touched, kept, fresh = self._touched, self._recent.kept(), self._recent.fresh
         asked = [key for key in keys if key not in touched] if touched else keys
         entries = dict(
             zip(asked, self._store.get_many([_KEY + key for key in asked]), strict=True)
         )
         for key in keys:
             found = self._data(key, touched.get(key) or entries[key])
-            if key in kept or key in fresh:
-                yield seen(found, [*kept.get(key, ()), *fresh.get(key, ())])
-            else:
-                yield found
+            # Most keys have had no update lately.
+            changed_lately = key in kept or key in fresh
+            yield seen(found, self._recent.of(key)) if changed_lately else found
 
     def _data(self, key: bytes, found: "Cell | _Group | bytes | None") -> _Data:
         """What a key has now, by its entry or by what is loaded of it."""
@@ -131,11 +129,9 @@ class Arrangement:
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
         """About how many data each key has; data of all times from `since` on are counted."""
         touched = self._touched
-        kept, fresh = self._recent.kept(), self._recent.fresh
         entries = self._store.get_many([_KEY + key for key in keys])
         return [
-            _size_of(touched.get(key), entry)
-            + sum(u.diff < 0 for u in (*kept.get(key, ()), *fresh.get(key, ())))
+            _size_of(touched.get(key), entry) + sum(u.diff < 0 for u in self._recent.of(key))
             for key, entry in zip(keys, entries, strict=True)
         ]
 

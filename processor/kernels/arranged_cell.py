@@ -75,6 +75,7 @@ class Cell:
     def fold(self, since: int) -> None:
         """Compact to `since`."""
         if not self.past:
+            # Most cells end here, so nothing is built for them.
             if 0 in self.data.values():
                 self.data = {datum: count for datum, count in self.data.items() if count}
             return
@@ -91,8 +92,7 @@ class Cell:
         queued = None
         if self.past:
             queued = requeued(self.queued, max(times[-2] for times in self.past.values()), since)
-        if (entry := self._entry(queued)) != self.stored:
-            changes[place] = entry
+        changed(changes, place, self.stored, self._entry(queued))
         if queued != self.queued:
             move(changes, place, self.queued, queued)
 

@@ -47,6 +47,9 @@ def add(counts: Counts, time: int, diff: int) -> None:
     """
     at = len(counts)
     # Nearly always at the end: times go up from batch to batch.
+    if at == 1 or counts[-2] < time:
+        counts += (time, diff)
+        return
     while at > 1 and counts[at - 2] > time:
         at -= 2
     if at > 1 and counts[at - 2] == time:

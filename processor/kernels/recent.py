@@ -67,6 +67,10 @@ class Recent:
             )
         return self._read
 
+    def of(self, key: bytes) -> list[KeyedUpdate]:
+        """The updates of a key, of batches before and of this one."""
+        return [*self.kept().get(key, ()), *self.fresh.get(key, ())]
+
     def settle(self, changes: Changes, upper: int, since: int) -> list[KeyedUpdate]:
         """Stage the blocks that lookups from `since` on need; return what is to leave them."""
         left = {place: place[_OF_BATCH] for place in self._kept if _upper_of(place) > since}
@@ -126,10 +130,7 @@ def _before(counts: Counts, updates: Iterable[KeyedUpdate]) -> Counts:
     found = list(counts)
     for _, _, time, diff in updates:
         found[0] -= diff
-        if len(found) == 1 or found[-2] < time:
-            found += (time, diff)
-        else:
-            add(found, time, diff)
+        add(found, time, diff)
     return found
 
 

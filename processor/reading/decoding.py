@@ -4,7 +4,6 @@ A row goes to the shard of its key.  An update without a key goes to a shard by 
 error record without a key to shard 0, and a truncate to every shard.
 """
 
-import functools
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from zlib import crc32
@@ -18,6 +17,7 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake
 from ikebana.processor.reading.upserts import DecodedUpserts
+from ikebana.processor.rows.by_shard import MOST_BYTES, MOST_RECORDS, by_shard
 from ikebana.processor.rows.envelope import pack
 from ikebana.processor.rows.judged import Judged
 from ikebana.processor.rows.noted import MOST, Noted, NotedRecord
@@ -33,12 +33,10 @@ from ikebana.processor.rows.rows import (
     Updates,
     Upserts,
     add,
+    in_columns,
     updates_of,
 )
 from ikebana.processor.timing.event_time import Dating
-
-_CHUNK_RECORDS = 5_000
-_CHUNK_BYTES = 1 << 20
 
 
 class Decoding:
@@ -107,8 +105,8 @@ class Decoding:
         else:
             yield from self._upserts(messages)
         self._held += len(messages)
-        full = self._held >= _CHUNK_RECORDS * self._count
-        if full or self._size >= _CHUNK_BYTES * self._count:
+        full = self._held >= MOST_RECORDS * self._count
+        if full or self._size >= MOST_BYTES * self._count:
             yield from self.flush()
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
@@ -217,7 +215,6 @@ class Decoding:
                 dated.append(time)
 
     def _made(self, made: Made, taken: int) -> Iterator[tuple[int, bytes]]:
-        count = self._count
         self._growing.came(taken, sum(len(updates) for _, updates in made.updates))
         self._ignored += made.ignored
         self._latecomers += made.latecomers
@@ -228,19 +225,9 @@ class Decoding:
             outputs = list(branch.outputs)
             inlets = list(branch.inlets)
             root = "" if outputs or inlets else branch.root
-            empty = functools.partial(_updates, outputs, inlets, root, counted=self._counted)
-            shards, sizes = [empty() for _ in range(count)], [0] * count
-            for update in updates:
-                placed = update.value if update.key is None else update.key
-                at = shard_of(placed, count)
-                add(shards[at], update)
-                sizes[at] += len(placed) + len(update.value)
-                if len(shards[at].keys) >= _CHUNK_RECORDS or sizes[at] >= _CHUNK_BYTES:
-                    yield at, pack(shards[at])
-                    shards[at], sizes[at] = empty(), 0
-            for at, shard in enumerate(shards):
-                if shard.keys:
-                    yield at, pack(shard)
+            for at, own in by_shard(updates, self._count):
+                row = Updates(outputs, *in_columns(own), root, inlets, self._counted)
+                yield at, pack(row)
 
     def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
         """Add facts to shards by datum, so that one shard sees all repeats of a fact."""
@@ -278,10 +265,6 @@ class Decoding:
         name, counted = self._source.name, self._counted
         order, partition = place.order, place.partition
         return Upserts(name, order, partition, times, [], [], [], counted=counted)
-
-
-def _updates(outputs: list[str], inlets: list[str], root: str, *, counted: bool) -> Updates:
-    return Updates(outputs, [], [], [], [], root, inlets, counted)
 
 
 def _copy_special(decoded: DecodedUpserts, index: int, shard: Upserts, at: int) -> int:

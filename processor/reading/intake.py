@@ -83,7 +83,7 @@ class Intake:
         self._appends = source.mode == "append"
         self._types = ColumnTypes(source)
         self._narrowed = projection(reading.columns or ())
-        # Of messages with a shape each decoder tells which ones have more than is read.
+        # Of plain messages all have more columns than are read; other decoders tell which have.
         self._checks_more = reading.columns is not None and checked_of(source, reading) != (
             reading.columns
         )

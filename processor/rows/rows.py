@@ -177,6 +177,14 @@ def updates_from(
     return map(tuple.__new__, repeat(KeyedUpdate), zip(keys, values, times, diffs, strict=True))
 
 
+def in_columns(
+    updates: Sequence[KeyedUpdate],
+) -> tuple[list[bytes | None], list[bytes], list[int], list[int]]:
+    """The parts of updates, of which there is one at least, as columns."""
+    keys, values, times, diffs = map(list, zip(*updates, strict=True))
+    return keys, values, times, diffs
+
+
 def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
     """Give updates without a key the key `NO_KEY`, so that a reduction groups them together."""
     return [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
