@@ -13,7 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+import generate
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from join_data import Message
 from measure import Watched
@@ -34,13 +35,24 @@ class Phase(NamedTuple):
     """What came of one backlog; `wall_s` is until the last of it was there."""
 
     records: int
-    cpu_s: float
+    cpu_by_kind: dict[str, float]
     wall_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of the whole process tree."""
+        return sum(self.cpu_by_kind.values())
 
     @property
     def us_each(self) -> float:
         """CPU microseconds a record."""
         return self.cpu_s / self.records * 1e6
+
+    def us_by_kind(self) -> dict[str, float]:
+        """CPU microseconds a record of the driver, its JVM and its workers."""
+        return {
+            kind: round(spent / self.records * 1e6, 1) for kind, spent in self.cpu_by_kind.items()
+        }
 
 
 class Worker:
@@ -65,15 +77,15 @@ class Worker:
         self._quiet_s = quiet_s
         self._last = progress()
         self._begun = time.monotonic()
-        self._spent = 0.0
+        self._spent: dict[str, float] = {}
 
     def begin(self) -> None:
         """What is spent from now on is the next phase's."""
-        self._begun, self._spent = time.monotonic(), self.watched.cpu_s()
+        self._begun, self._spent = time.monotonic(), self.watched.cpu_by_kind()
 
     def phase(self, records: int) -> Phase:
         """Wait until a backlog is done."""
-        moved_at = cpu_at = 0.0
+        moved_at, cpu_at = 0.0, self._spent
         while not (moved_at and time.monotonic() > moved_at + self._quiet_s and self._done()):
             now = time.monotonic()
             if self.watched.process.poll() is not None or now > self._begun + _PHASE_S:
@@ -82,9 +94,10 @@ class Worker:
             if (found := self._progress()) != self._last:
                 self._last, moved_at = found, now
             if now < moved_at + _BEHIND_S:
-                cpu_at = self.watched.cpu_s()
+                cpu_at = self.watched.cpu_by_kind()
             time.sleep(_LOOK_S)
-        return Phase(records, cpu_at - self._spent, moved_at - self._begun)
+        spent = {kind: cpu - self._spent.get(kind, 0.0) for kind, cpu in cpu_at.items()}
+        return Phase(records, spent, moved_at - self._begun)
 
     def stop(self) -> float:
         """End it; all CPU seconds that it has taken."""
@@ -171,22 +184,17 @@ def send(servers: str, backlog: Backlog, at_once: Callable[[], object] | None = 
     `at_once` is called just before all of them are there.
     """
     settings: dict[str, Any] = {
-        "bootstrap.servers": servers,
         "transactional.id": f"bench-{time.monotonic_ns()}",
         "transaction.timeout.ms": 900_000,
         "log_level": 0,
-        "linger.ms": 50,
-        "compression.type": "lz4",
-        "partitioner": "murmur2_random",
-        "queue.buffering.max.messages": 500_000,
     }
-    producer = Producer(settings)
+    producer = generate.producer(servers, **settings)
     producer.init_transactions(60)
     producer.begin_transaction()
     sent = 0
     for topic, records in backlog:
         for record in records:
-            _produce(producer, topic, *record)
+            generate.produce(producer, topic, *record)
             sent += 1
     if producer.flush(120):
         raise KafkaException("not all messages of a backlog were sent")
@@ -194,16 +202,3 @@ def send(servers: str, backlog: Backlog, at_once: Callable[[], object] | None = 
         at_once()
     producer.commit_transaction(60)
     return sent
-
-
-def _produce(
-    producer: Producer, topic: str, key: bytes, value: bytes | None, partition: int = -1
-) -> None:
-    while True:
-        try:
-            producer.produce(topic, value, key, partition)
-        except BufferError:
-            producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return

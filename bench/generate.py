@@ -57,7 +57,15 @@ def make_topic(servers: str, topic: str, partitions: int = 4) -> None:
 
 def fill(servers: str, topic: str, records: Iterator[tuple[bytes, bytes | None]]) -> None:
     """Write records into a topic."""
-    producer = Producer(
+    to = producer(servers)
+    for key, value in records:
+        produce(to, topic, key, value)
+    assert to.flush(60) == 0
+
+
+def producer(servers: str, **settings: object) -> Producer:
+    """A producer that puts the records of a key into one partition, in order."""
+    return Producer(
         {
             "bootstrap.servers": servers,
             "linger.ms": 50,
@@ -65,14 +73,20 @@ def fill(servers: str, topic: str, records: Iterator[tuple[bytes, bytes | None]]
             "compression.type": "lz4",
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": 500_000,
+            **settings,
         }
     )
-    for key, value in records:
-        while True:
-            try:
-                producer.produce(topic, value, key)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
-    assert producer.flush(60) == 0
+
+
+def produce(
+    to: Producer, topic: str, key: bytes, value: bytes | None, partition: int = -1
+) -> None:
+    """Hand a record on, as fast as the broker takes them."""
+    while True:
+        try:
+            to.produce(topic, value, key, partition)
+        except BufferError:
+            to.poll(0.1)
+        else:
+            to.poll(0)
+            return

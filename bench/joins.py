@@ -5,7 +5,7 @@
     python bench/joins.py sharing --flink          about 10 minutes
     python bench/joins.py triangles                in-process, about 1 minute
     python bench/joins.py q3 --flink --customers 1500 --orders 15000 --lines 60000 \\
-        --updates 30000
+        --updates 15000
 
 A broker of its own is started, and its cost is not counted; of the others the whole
 process tree is.  Both run all the while and are given backlogs: what is there before the
@@ -46,7 +46,6 @@ from ikebana.processor.kafka import broker
 
 _CONSOLE = Console()
 _SOURCES = ("customer", "orders", "lineitem")
-_BACKLOGS = 2
 # Conditions between inputs, in which queries that share all arrangements differ.
 _CONDITIONS = ("", "l.disc > o.prio", "l.ship > o.odate + 300", "l.ship - o.odate < 400")
 
@@ -60,7 +59,8 @@ def main() -> None:
     parser.add_argument("--customers", type=int, default=15_000)
     parser.add_argument("--orders", type=int, help="150,000; as-of: 500,000")
     parser.add_argument("--lines", type=int, default=600_000)
-    parser.add_argument("--updates", type=int, default=300_000, help="q3: in two backlogs")
+    parser.add_argument("--updates", type=int, default=150_000, help="q3: of each backlog")
+    parser.add_argument("--backlogs", type=int, default=3, help="q3: after what is there")
     parser.add_argument("--prices", type=int, default=100_000)
     parser.add_argument("--products", type=int, default=5_000)
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 2, 4], help="sharing")
@@ -103,9 +103,8 @@ def finish(name: str, found: list[dict[str, Any]]) -> NoReturn:
 
 
 def q3(bench: Bench) -> list[dict[str, Any]]:
-    """Customers, orders and lines: loaded, then two backlogs of updates of lines."""
-    args = bench.args
-    return [_q3(bench, "q3", [""], args.updates // _BACKLOGS)]
+    """Customers, orders and lines: loaded, then backlogs of updates of lines."""
+    return [_q3(bench, "q3", [""], bench.args.updates)]
 
 
 def sharing(bench: Bench) -> list[dict[str, Any]]:
@@ -131,7 +130,7 @@ def _q3(bench: Bench, job: str, conditions: Sequence[str], updates: int) -> dict
         sql.append(flink.statements("q3_query", {**common, **given}))
     worker = bench.started(job, _q3_sections(bench, job, conditions), sql, outputs)
     phases = [worker.phase(records)]
-    for _ in range(_BACKLOGS if updates else 0):
+    for _ in range(args.backlogs if updates else 0):
         bench.send(job, {"lineitem": shop.updates(updates)}, worker.begin)
         phases.append(worker.phase(updates))
     state, whole = bench.state_mib(job), worker.stop()
@@ -273,6 +272,7 @@ def row_of(
         "records": sum(phase.records for phase in phases),
         f"us a {what}, cold": round(first.us_each, 1),
         f"us a {what}, warm": [round(phase.us_each, 1) for phase in warm],
+        "of that": [phase.us_by_kind() for phase in warm],
         f"{what}s/s, cold": round(first.records / first.wall_s),
         f"{what}s/s, warm": [round(phase.records / phase.wall_s) for phase in warm],
         "all CPU s": round(whole, 1),

@@ -10,20 +10,20 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import generate
 import upsert
 import watch
-import yaml
 from loaded import (
     CUSTOMERS,
     DRAIN_S,
     Ended,
     Orders,
     Running,
+    pipeline_file,
     prepared,
     producer,
     send,
@@ -97,8 +97,6 @@ class Watching:
         self.by_shard: list[float] = []
         self.status: int | None = None
         """Of the run, once the block has ended."""
-        self.ended: int | None = None
-        """The status with which it has ended by itself."""
 
     def __enter__(self) -> "Watching":
         return self
@@ -106,7 +104,6 @@ class Watching:
     def __exit__(self, *_: object) -> None:
         self.samples = self.sampler.stop()
         self.by_shard = watch.by_label(self.run.url, "ikebana_shard_records_total")
-        self.ended = self.run.watched.process.poll()
         self.status = self.run.stop()
 
     def drained(self, records: int) -> float:
@@ -159,18 +156,6 @@ class Watching:
         }
 
 
-def _file(folder: Path, name: str, args: argparse.Namespace, document: Mapping[str, Any]) -> Path:
-    """Write a pipeline file."""
-    run = {
-        "shards": args.shards,
-        "checkpoint": str(folder / name / "checkpoint"),
-        "local_directory": str(folder / name / "local"),
-    }
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({"pipeline": name, **document, "run": run}))
-    return path
-
-
 def hot_join_key(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """A join key with as many rows on both sides: one side is there, and the other one comes."""
     name, count = "hot-join", args.matches
@@ -188,7 +173,7 @@ def hot_join_key(servers: str, folder: Path, args: argparse.Namespace) -> dict[s
         "operators": {**{side: {"upsert": f"{side}s"} for side in sides}, "pairs": pairs},
         "outputs": {"pairs": {"from": "pairs", "topic": f"{name}.pairs"}},
     }
-    path = _file(folder, name, args, document)
+    path = pipeline_file(folder, name, args, document)
     generate.fill(servers, f"{name}.rights", _pairs(range(count)))
     told, took, before, peak = "", list[float](), {}, {}
     with Watching(servers, folder, name, path) as run:
@@ -236,7 +221,7 @@ def expand(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
     name, count = "expand", args.expand
     generate.make_topic(servers, f"{name}.rows")
     many = {"linear": "row", "steps": [{"flat_map": {"e": "range(n)"}}, {"select": {"e": "e"}}]}
-    path = _file(
+    path = pipeline_file(
         folder,
         name,
         args,
@@ -282,7 +267,7 @@ def errors(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
     """Errors by the million: of messages with and without a key, and of users' expressions."""
     name, count = "errors", args.errors
     generate.make_topic(servers, f"{name}.rows")
-    path = _file(
+    path = pipeline_file(
         folder,
         name,
         args,

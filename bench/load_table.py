@@ -1,9 +1,11 @@
 """The results of `load.py` as Markdown: a row for each case, and the slopes of long runs."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import markdown
 
 Found = dict[str, Any]
 # Of the series of a long run, those that a reader looks for.
@@ -17,13 +19,14 @@ def table(paths: Sequence[Path]) -> list[str]:
         told = json.loads(path.read_text())
         for found in told["results"]:
             last[_name(found)] = found, told
-    lines = ["| case | what came of it | memory of all processes, MiB | exact | run at | load |"]
-    lines.append("|---|---|---|---|---|---|")
+    rows = []
     for name, (found, told) in sorted(last.items(), key=lambda each: list(_ROWS).index(each[0])):
         case, came, memory = _ROWS[name](found)
         load = f"{told['machine']['load'][0]:.0f} to {told['load_at_the_end'][0]:.0f}"
         exact = "no: " + ", ".join(found["wrong"]) if found["wrong"] else "yes"
-        lines.append(f"| {case} | {came} | {memory} | {exact} | {told['begun']} | {load} |")
+        rows.append((case, came, memory, exact, told["begun"], load))
+    head = "case", "what came of it", "memory of all processes, MiB", "exact", "run at", "load"
+    lines = markdown.table(head, rows)
     if "steady" in last:
         lines += ["", *_slopes(last["steady"][0])]
     return lines
@@ -33,14 +36,14 @@ def _name(found: Found) -> str:
     return "burst" if found.get("burst") else found["job"]
 
 
-def _slopes(found: Found) -> Iterator[str]:
-    yield "| series | mean | slope an hour | ± | flat |"
-    yield "|---|---|---|---|---|"
+def _slopes(found: Found) -> list[str]:
+    rows = []
     for name in _SERIES:
         if name in found["series"]:
             line = found["series"][name]
             cells = (f"{line[part]:,.1f}" for part in ("mean", "hourly", "error"))
-            yield f"| {name} | {' | '.join(cells)} | {'yes' if line['flat'] else '**no**'} |"
+            rows.append((name, *cells, "yes" if line["flat"] else "**no**"))
+    return markdown.table(("series", "mean", "slope an hour", "±", "flat"), rows)
 
 
 def _steady(found: Found) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,45 +96,24 @@ class Sender:
 
 
 def producer(servers: str) -> Producer:
-    """A producer that puts the records of a key into one partition, in order."""
-    return Producer(
-        {
-            "bootstrap.servers": servers,
-            "linger.ms": 20,
-            "batch.size": 1 << 18,
-            "compression.type": "lz4",
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
+    """A producer of records that come all the time."""
+    settings: dict[str, object] = {"linger.ms": 20, "enable.idempotence": True}
+    return generate.producer(servers, **settings)
 
 
 def send(to: Producer, topic: str, records: Iterator[tuple[bytes, bytes | None]]) -> None:
     """Send records, as fast as the broker takes them."""
     for key, value in records:
-        while True:
-            try:
-                to.produce(topic, value, key)
-                break
-            except BufferError:
-                to.poll(0.1)
-    to.poll(0)
+        generate.produce(to, topic, key, value)
 
 
 def pipeline(folder: Path, name: str, args: argparse.Namespace) -> Path:
     """Write the pipeline file."""
     columns = {"customer": "BIGINT", "amount": "BIGINT", "note": "VARCHAR"}
     document: dict[str, Any] = {
-        "pipeline": name,
         "inputs": {"orders": {"topic": f"{name}.orders", "columns": columns}},
         "operators": {"order": {"upsert": "orders"}},
         "outputs": {"current": {"from": "order", "topic": f"{name}.current"}},
-        "run": {
-            "shards": args.shards,
-            "checkpoint": str(folder / name / "checkpoint"),
-            "local_directory": str(folder / name / "local"),
-        },
     }
     if not args.plain:
         document["inputs"]["customers"] = {
@@ -158,8 +137,20 @@ def pipeline(folder: Path, name: str, args: argparse.Namespace) -> Path:
         document["outputs"] |= {
             each: {"from": each, "topic": f"{name}.{each}"} for each in ("totals", "placed")
         }
+    return pipeline_file(folder, name, args, document)
+
+
+def pipeline_file(
+    folder: Path, name: str, args: argparse.Namespace, document: Mapping[str, Any]
+) -> Path:
+    """Write a pipeline file of these sections; its state is in the folder."""
+    run = {
+        "shards": args.shards,
+        "checkpoint": str(folder / name / "checkpoint"),
+        "local_directory": str(folder / name / "local"),
+    }
     path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump({"pipeline": name, **document, "run": run}))
     return path
 
 

@@ -53,7 +53,14 @@ class Watched:
 
     def cpu_s(self) -> float:
         """CPU seconds up to now."""
-        return sum(seconds for _, seconds in list(self._cpu.values()))
+        return sum(self.cpu_by_kind().values())
+
+    def cpu_by_kind(self) -> dict[str, float]:
+        """CPU seconds up to now of the command itself, its JVM and its other processes."""
+        kinds: dict[str, float] = {}
+        for kind, seconds in list(self._cpu.values()):
+            kinds[kind] = kinds.get(kind, 0.0) + seconds
+        return kinds
 
     def wait(self, timeout_s: float) -> Cost:
         """Wait for the end; a command that takes longer is killed."""
@@ -67,10 +74,7 @@ class Watched:
         self._ended.set()
         self._sampler.join()
         self._log.close()
-        kinds: dict[str, float] = {}
-        for kind, seconds in self._cpu.values():
-            kinds[kind] = kinds.get(kind, 0.0) + seconds
-        return Cost(wall, self.cpu_s(), kinds, self._peak, self.process.returncode)
+        return Cost(wall, self.cpu_s(), self.cpu_by_kind(), self._peak, self.process.returncode)
 
     def _sample(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+from markdown import cell, is_number, table
 from matplotlib import pyplot
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -29,7 +30,6 @@ _JOINED = {
     "us a line, warm": "CPU us a line, warm",
     "us a change, warm": "CPU us a change, warm",
     "us a order, warm": "CPU us an order, warm",
-    "us an order, warm": "CPU us an order, warm",
     "lines/s, warm": "lines/s, warm",
     "orders/s, warm": "orders/s, warm",
     "state_mib": "state, MiB",
@@ -143,7 +143,7 @@ def _compared(found: Sequence[Compared]) -> str:
         ],
     )
     picture = "![CPU as a share of the peer's](performance/beside-peers.svg)"
-    return f"### Beside peers\n\n{_table(head, rows)}\n\n{picture}"
+    return "\n".join(["### Beside peers\n", *table(head, rows), "", picture])
 
 
 def _scale(found: Iterable[tuple[str, Any]]) -> Iterator[str]:
@@ -155,9 +155,9 @@ def _scale(found: Iterable[tuple[str, Any]]) -> Iterator[str]:
     for name, rows in newest.items():
         head = list(rows[0])
         cost = next((each for each in head if each.startswith(("CPU", "median CPU"))), None)
-        told = _table(head, ([_cell(value) for value in row.values()] for row in rows))
-        section = f"### By {name}\n\n{told}"
-        points = [(row[head[0]], row[cost]) for row in rows if cost and _is_number(row[cost])]
+        told = table(head, ([cell(value) for value in row.values()] for row in rows))
+        section = "\n".join([f"### By {name}\n", *told])
+        points = [(row[head[0]], row[cost]) for row in rows if cost and is_number(row[cost])]
         if cost and len(points) > 1:
             _line(f"by-{name}", head[0], cost, points)
             section += f"\n\n![{cost} by {head[0]}](performance/by-{name}.svg)"
@@ -198,25 +198,10 @@ def _drawn(name: str, draw: Callable[[Any], None], height: float) -> None:
     pyplot.close(figure)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 def _spread(values: Sequence[float]) -> str:
     if len(values) == 1:
-        return _cell(values[0])
-    return ", ".join(map(_cell, (min(values), statistics.median(values), max(values))))
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{value:,}" if _is_number(value) else str(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        return cell(values[0])
+    return ", ".join(map(cell, (min(values), statistics.median(values), max(values))))
 
 
 def _mean(value: float | Mapping[str, float] | Sequence[float]) -> float:

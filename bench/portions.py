@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import markdown
 from rich.console import Console
 
 from ikebana import Column, DeltaJoin, JoinInput
@@ -47,23 +48,21 @@ def main() -> None:
         settle()
         print(json.dumps(case(args.what, args)))
         return
-    lines = ["| case | updates | results | CPU s | us a result | MiB above the start |"]
-    lines += ["|---|---|---|---|---|---|"]
+    rows: list[tuple[str, ...]] = []
     for what in ("join", "expand") if args.what == "all" else (args.what,):
         for updates in args.updates:
             sized = ["--rows", str(args.rows), "--each", str(args.each), "--updates", str(updates)]
             command = [sys.executable, __file__, what, "--alone", *sized]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                lines.append(f"| {what} | {updates} | ended with {done.returncode} | | | |")
+                rows.append((what, f"{updates}", f"ended with {done.returncode}", "", "", ""))
                 continue
             found = json.loads(done.stdout)
             each = found["cpu_s"] / found["results"] * 1e6
-            lines.append(
-                f"| {what} | {updates} | {found['results']:,} | {found['cpu_s']:.1f} | "
-                f"{each:.1f} | {found['mib']:,.0f} |"
-            )
-    _CONSOLE.print("\n".join(lines), soft_wrap=True)
+            figures = f"{found['cpu_s']:.1f}", f"{each:.1f}", f"{found['mib']:,.0f}"
+            rows.append((what, f"{updates}", f"{found['results']:,}", *figures))
+    head = ("case", "updates", "results", "CPU s", "us a result", "MiB above the start")
+    _CONSOLE.print("\n".join(markdown.table(head, rows)), soft_wrap=True)
 
 
 def case(what: str, args: argparse.Namespace) -> dict[str, Any]:

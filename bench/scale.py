@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import generate
+import markdown
 import upsert
 import yaml
 from keyed import Batches
@@ -90,15 +91,8 @@ def main() -> None:
 
 def tell(name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print a table as Markdown."""
-    lines = [f"\n{name}\n", "| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
-    lines += ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows]
-    _CONSOLE.print("\n".join(lines), soft_wrap=True, markup=False)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    told = markdown.table(list(rows[0]), ([*map(markdown.cell, row.values())] for row in rows))
+    _CONSOLE.print("\n".join([f"\n{name}\n", *told]), soft_wrap=True, markup=False)
 
 
 class Runs:

@@ -8,8 +8,9 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import markdown
 import psutil
 from measure import Watched
 from prometheus_client.parser import text_string_to_metric_families
@@ -128,15 +129,9 @@ def on_disk(folders: Mapping[str, Path]) -> dict[str, float]:
 
 def metrics(url: str) -> dict[str, float]:
     """The metrics of a run, summed over labels; nothing if it does not answer."""
-    try:
-        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-    except OSError:
-        return {}
     found: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    for sample in _samples(url):
+        found[sample.name] = found.get(sample.name, 0.0) + sample.value
     return found
 
 
@@ -189,37 +184,35 @@ def judged(samples: Sequence[Sample], tolerance: float) -> list[tuple[str, Slope
 
 def table(found: Sequence[tuple[str, Slope, bool]], samples: Sequence[Sample]) -> list[str]:
     """The judgement as Markdown."""
-    lines = ["| series | mean | least | most | slope an hour | ± | flat |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    rows = []
     for name, line, flat in found:
         values = [sample.values[name] for sample in samples if name in sample.values]
         cells = (line.mean, min(values), max(values), line.hourly, line.error)
-        told = " | ".join(f"{cell:,.1f}" for cell in cells)
-        lines.append(f"| {name} | {told} | {'yes' if flat else '**no**'} |")
-    return lines
+        rows.append((name, *(f"{cell:,.1f}" for cell in cells), "yes" if flat else "**no**"))
+    return markdown.table(("series", "mean", "least", "most", "slope an hour", "±", "flat"), rows)
 
 
 def by_label(url: str, name: str) -> list[float]:
     """The values of each series of a metric; nothing if the run does not answer."""
-    return [value for _, value in _series(url, name)]
+    return [sample.value for sample in _samples(url) if sample.name == name]
 
 
 def by_name(url: str, name: str, **labels: str) -> float:
     """The value of a metric with these labels; 0 if there is none."""
-    return sum(
-        value for found, value in _series(url, name) if labels.items() <= dict(found).items()
-    )
+    found: list[float] = [
+        sample.value
+        for sample in _samples(url)
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    return sum(found)
 
 
-def _series(url: str, name: str) -> list[tuple[dict[str, str], float]]:
+def _samples(url: str) -> list[Any]:
+    """All samples that a run tells of itself; nothing if it does not answer."""
     try:
         with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     except OSError:
         return []
-    return [
-        (dict(sample.labels), sample.value)
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == name
-    ]
+    families = text_string_to_metric_families(text)
+    return [sample for family in families for sample in family.samples]

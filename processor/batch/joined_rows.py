@@ -12,6 +12,7 @@ what is arranged by that key tells the error.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -179,7 +180,18 @@ class Maker:
     def _parts(
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
     ) -> Iterator[tuple[str, Sequence[bytes | None]]]:
-        """Columns of data of one input."""
+        """Columns of data of one input; of data that come several times each is read once."""
+        distinct = dict.fromkeys(data)
+        if 2 * len(distinct) <= len(data):
+            places = dict(zip(distinct, range(len(distinct)), strict=True))
+            again = itemgetter(*map(places.__getitem__, data))
+            yield from ((name, again(of)) for name, of in self._read(alias, names, [*distinct]))
+        else:
+            yield from self._read(alias, names, data)
+
+    def _read(
+        self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
+    ) -> Iterator[tuple[str, Sequence[bytes | None]]]:
         values = values_of(data, nothing=b"{}")
         own = {name: name.removeprefix(f"{alias}.") for name in names}
         fields = tuple(column for column in own.values() if column not in (KEY, VALUE))

@@ -4,6 +4,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_SELDOM = 100_000
+
 
 def seldom_collect() -> None:
     """Look for cycles of objects a hundred times less often than Python does by itself.
@@ -12,7 +14,23 @@ def seldom_collect() -> None:
     cycles every 700 of them visits all that are there, finds none, and takes a third of the time
     in which a topic is read.
     """
-    gc.set_threshold(100_000, 20, 50)
+    gc.set_threshold(_SELDOM, 20, 50)
+
+
+def collect_at_times() -> None:
+    """Collect the cycles that have come since the first call; to be called from time to time.
+
+    What stands for an object of Spark's JVM keeps it there until Python has collected it, and
+    refers to itself.  So a process that collects seldom would keep the plan of each batch, some
+    hundred kilobytes.  Other processes collect by themselves.
+    """
+    if gc.get_threshold()[0] != _SELDOM:
+        return
+    if gc.get_freeze_count():
+        gc.collect()
+    else:
+        # What is there by now is large, stays, and need not be searched again.
+        gc.freeze()
 
 
 @contextmanager

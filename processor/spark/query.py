@@ -19,6 +19,7 @@ from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground import faults
+from ikebana.processor.ground.garbage import collect_at_times
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.takeover import Takeover
@@ -106,9 +107,11 @@ class Running:
             if asked and self._is_between_batches():
                 self._query.stop()
                 return
-            # A query may stand still for ever when its cluster has ended Spark.
-            if look % _SPARK_EVERY == 0 and self._has_ended():
-                raise failures.ended()
+            if look % _SPARK_EVERY == 0:
+                collect_at_times()
+                # A query may stand still for ever when its cluster has ended Spark.
+                if self._has_ended():
+                    raise failures.ended()
         if not (asked or done_at(self._stop).exists() or filled_at(self._stop).exists()):
             raise failures.ended()
 

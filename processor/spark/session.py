@@ -55,6 +55,12 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
+    # Of each batch that is over Spark keeps the plan, its metrics and its tasks for its pages, a
+    # third of a megabyte.  By default it keeps a thousand of them.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
     # An idle pipeline reports its state this often.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.session.timeZone": "UTC",

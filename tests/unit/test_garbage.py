@@ -1,18 +1,21 @@
 """Collection of garbage while many records are made."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from ikebana.processor.ground.garbage import uncollected
+from ikebana.processor.ground.garbage import collect_at_times, seldom_collect, uncollected
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    enabled = gc.isenabled()
+    enabled, threshold = gc.isenabled(), gc.get_threshold()
     yield
     (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -27,3 +30,22 @@ def test_a_process_collects_as_before_afterwards(*, enabled: bool) -> None:
 def _fail_inside() -> None:
     with uncollected():
         raise ValueError(gc.isenabled())
+
+
+class _Itself:
+    """Refers to itself, as what stands for an object of the JVM does."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_cycles_of_batches_go_in_a_process_that_collects_seldom() -> None:
+    """And nobody else's process is searched."""
+    collect_at_times()
+    assert not gc.get_freeze_count()
+    seldom_collect()
+    collect_at_times()
+    left = weakref.ref(_Itself())
+    assert left() is not None
+    collect_at_times()
+    assert left() is None
