@@ -8,7 +8,7 @@ transaction of its batch, so they exist if and only if the batch is committed.
 from collections.abc import Collection, Iterator, Mapping
 
 from ikebana.processor.rows.by_shard import by_shard
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates, in_columns
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates, in_columns, keyed
 
 
 def chunks(
@@ -17,6 +17,4 @@ def chunks(
     """The updates to each operator as rows for the shards of their keys."""
     for name, updates in hops.items():
         for at, own in by_shard(updates, shards, NO_KEY):
-            row = Updates([], *in_columns(own), inlets=[name], counted=True)
-            row.keys = [NO_KEY if key is None else key for key in row.keys]
-            yield at, row
+            yield at, Updates([], *in_columns(keyed(own)), inlets=[name], counted=True)

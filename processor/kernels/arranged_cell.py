@@ -93,8 +93,7 @@ class Cell:
         if self.past:
             queued = requeued(self.queued, max(times[-2] for times in self.past.values()), since)
         changed(changes, place, self.stored, self._entry(queued))
-        if queued != self.queued:
-            move(changes, place, self.queued, queued)
+        move(changes, place, self.queued, queued)
 
     def _entry(self, queued: int | None) -> bytes | None:
         data = self.data
