@@ -10,8 +10,12 @@ from ikebana.processor.ground.garbage import collect_at_times, seldom_collect, u
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_python_starts() -> Iterator[None]:
+    """Other tests of this process may have run what collects seldom."""
     enabled, threshold = gc.isenabled(), gc.get_threshold()
+    gc.enable()
+    gc.set_threshold(700, 10, 10)
+    gc.unfreeze()
     yield
     (gc.enable if enabled else gc.disable)()
     gc.set_threshold(*threshold)
