@@ -314,18 +314,11 @@ def cold(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]
     send(to, f"{name}.orders", orders.some(args.cold))
     assert to.flush(600) == 0
     begun = time.monotonic()
-    run = Running(servers, folder, name, path)
-    sampler = watch.Sampler(run.watched, run.folders, run.url, 1.0, lambda _: {})
-    try:
-        run.drained(orders.sent + (0 if args.plain else CUSTOMERS), DRAIN_S)
+    with load_cases.Watching(servers, folder, name, path) as run:
+        run.drained(orders.sent + (0 if args.plain else CUSTOMERS))
         took_s = time.monotonic() - begun
-    finally:
-        samples = sampler.stop()
-        status = run.stop()
-    peaks = {
-        each: round(max(sample.values.get(each, 0.0) for sample in samples))
-        for each in ("PSS MiB", *(f"{kind} PSS MiB" for kind in watch.KINDS))
-    }
+    kinds = ("PSS MiB", *(f"{kind} PSS MiB" for kind in watch.KINDS))
+    peaks = {each: round(run.most(each)) for each in kinds}
     wrong = verified(servers, name, orders, args)
     return {
         "job": "cold",
@@ -334,7 +327,7 @@ def cold(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]
         "peaks": peaks,
         "wrong": wrong,
         "within_mib": args.within,
-        "good": not wrong and status == 0 and peaks["PSS MiB"] <= args.within,
+        "good": not wrong and run.status == 0 and peaks["PSS MiB"] <= args.within,
     }
 
 

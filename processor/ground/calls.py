@@ -76,6 +76,8 @@ class _State:
         self.report = report
         self.is_forked = is_forked
         self.watching = False
+        self.limit = os.environ.get(LIMIT_VARIABLE)
+        """As the environment had it when it was read."""
         self.lock = threading.Lock()
         self.changed = threading.Event()
 
@@ -152,7 +154,11 @@ def arm() -> None:
     Raises:
         StuckError: another try of the batch was stuck already.
     """
-    _state.changed.set()
+    limit = os.environ.get(LIMIT_VARIABLE)
+    # Batches come more often than looks: each would put off the next look.
+    if limit != _state.limit:
+        _state.limit = limit
+        _state.changed.set()
     path = os.environ.get(REPORT_VARIABLE)
     if not path:
         return
@@ -206,9 +212,11 @@ def _watch() -> None:
         limit_s = longest_s(os.environ)
         pause_s = limit_s / _LOOKS
         if state.changed.wait(pause_s):
+            # The guard of the lock has the limit of before.
             state.changed.clear()
+            _guard_lock(_going_on(), longest_s(os.environ))
             continue
-        going_on = [(thread, call) for thread, call in list(_calls.items()) if call is not None]
+        going_on = _going_on()
         idle = 0 if going_on else idle + 1
         looks = {}
         for thread, call in going_on:
@@ -222,6 +230,11 @@ def _watch() -> None:
         _unguard_lock()
     if any(call is not None for call in _calls.values()):
         _start()
+
+
+def _going_on() -> list[tuple[int, Call]]:
+    """The calls of now by their threads."""
+    return [(thread, call) for thread, call in list(_calls.items()) if call is not None]
 
 
 def _judge(thread: int, call: Call, looks: int, limit_s: float) -> None:

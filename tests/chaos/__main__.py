@@ -2,7 +2,7 @@
 
 python -m chaos scenarios [--only kill,stop] [--seeds 1-3] [--report FILE]
 python -m chaos rounds [--rounds 30] [--time ingest]
-python -m chaos table FILE... [--page docs/reliability.md]
+python -m chaos table [FILE...] [--page docs/reliability.md]
 python -m chaos list
 """
 
@@ -133,7 +133,7 @@ def main() -> int:
     )
     rounds.add_arguments(commands.add_parser("rounds", help=rounds.__doc__.partition("\n")[0]))
     made = commands.add_parser("table", help="make a table of reports")
-    made.add_argument("files", nargs="+", type=Path)
+    made.add_argument("files", nargs="*", type=Path, help="by default those that are kept")
     made.add_argument("--page", type=Path, help="put it into this page")
     commands.add_parser("list", help="list the scenarios")
     given = parser.parse_args()
@@ -148,7 +148,8 @@ def main() -> int:
         case "rounds":
             return rounds.run(given)
         case "table":
-            text = report.table(scenarios(), report.read(given.files))
+            files = given.files or sorted(report.KEPT.glob("*.jsonl"))
+            text = report.table(scenarios(), report.read(files))
             if given.page is None:
                 print(text)
             else:

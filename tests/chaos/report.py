@@ -1,6 +1,8 @@
 """The report on scenarios: a JSON line each, and a table made of them."""
 
+import functools
 import json
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -9,12 +11,15 @@ from statistics import median
 
 from chaos.scenario import Result, Scenario
 
+KEPT = Path(__file__).parent / "reports"
+"""The reports that `docs/reliability.md` is made of."""
 BEGIN, END = "<!-- made by python -m chaos table -->", "<!-- end -->"
 
 
 def append(file: Path, result: Result) -> None:
-    """Add a result to a report."""
+    """Add a result to a report, with the version that was run."""
     file.parent.mkdir(parents=True, exist_ok=True)
+    result.version = result.version or version()
     with file.open("a") as lines:
         lines.write(json.dumps(result.plain(), ensure_ascii=False) + "\n")
 
@@ -22,6 +27,16 @@ def append(file: Path, result: Result) -> None:
 def read(files: Iterable[Path]) -> list[Result]:
     """Read reports."""
     return [Result(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
+
+
+@functools.cache
+def version() -> str:
+    """The commit that the harness runs, with a `+` if files have changed since; "" without git."""
+    asked = ["git", "describe", "--always", "--exclude=*", "--abbrev=7", "--dirty=+"]
+    found = subprocess.run(
+        asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip()
 
 
 def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
@@ -45,7 +60,9 @@ def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
     wrong = sum(result.outcome == "WRONG" for result in every)
     seeds = _ranges({result.seed for result in every})
     names = len(by_name.keys() | joined.keys())
-    rows += ["", f"{len(every)} faults in {names} scenarios, seeds {seeds}; {wrong} wrong."]
+    versions = ", ".join(sorted({f"`{each.version}`" for each in every if each.version}))
+    told = f"{len(every)} faults in {names} scenarios, seeds {seeds}, commits {versions}"
+    rows += ["", f"{told}; {wrong} wrong."]
     return "\n".join(rows)
 
 

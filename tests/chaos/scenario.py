@@ -62,6 +62,8 @@ class Result:
     """After what the run has started its query again."""
     plan: str = "upsert"
     """Of what pipeline the run was."""
+    version: str = ""
+    """The commit that was run."""
 
     def plain(self) -> dict[str, Any]:
         """The result as plain data."""

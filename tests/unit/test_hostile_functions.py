@@ -285,3 +285,38 @@ def test_a_process_whose_calls_return_leaves_no_report(tmp_path: Path) -> None:
 
     assert ended.stdout == "ended\n"
     assert calls.reported(tmp_path / "stuck") is None
+
+
+def test_batches_that_come_more_often_than_looks_end_no_process(tmp_path: Path) -> None:
+    """Each arms its process anew; the guard of Python's lock is renewed all the same."""
+    code = """
+    calls.end()
+    for _ in range(150):
+        calls.arm()
+        calls.begin(tuple(["totals", "map shop:price", None]))
+        time.sleep(0.005)
+        calls.end()"""
+    ended = in_a_process_of_a_run(code.strip(), tmp_path)
+
+    assert ended.stdout == "ended\n", ended.stderr
+    assert calls.reported(tmp_path / "stuck") is None
+
+
+def test_a_limit_that_becomes_shorter_holds_for_the_call_that_comes_next(tmp_path: Path) -> None:
+    """A process that is reused may look rarely until then."""
+    code = """
+    calls.end()
+    os.environ[calls.LIMIT_VARIABLE] = "1000"
+    calls.arm()
+    calls.begin(("totals", "map shop:price", None))
+    calls.end()
+    os.environ[calls.LIMIT_VARIABLE] = "0.3"
+    calls.arm()
+    calls.begin(("totals", "map shop:price", None))
+    sum(range(10**15))"""
+    ended = in_a_process_of_a_run(code.strip(), tmp_path)
+
+    assert ended.returncode != 0
+    found = calls.reported(tmp_path / "stuck")
+    assert found is not None
+    assert "operator totals: map shop:price has not returned" in found.message
