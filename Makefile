@@ -75,7 +75,7 @@ docs: $(STAMP)  ## Build the documentation site in build/docs; a link that leads
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs build/docs
 	@echo "build/docs/index.html"
 
-check: lint types test  ## Everything that CI runs
+check: lint types test  ## Lint, types and tests; CI runs test-cdc and test-deploy as well
 
 audit: $(STAMP)  ## Look the image's packages up among known vulnerabilities; needs pypi.org
 	@test -x $(VENV)/audit/bin/pip-audit || ($(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1)
@@ -92,4 +92,4 @@ chaos: $(STAMP)  ## Bring about faults of every class, then kill -9 at random in
 	PYTHONPATH=tests $(BIN)/python -m chaos rounds --rounds 30 --time offset
 
 clean:  ## Remove what the above made
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist docs/reference .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -9,6 +9,7 @@ This module and `rocks` import rocksdict, no other does.
 """
 
 import contextlib
+import errno
 import functools
 import shutil
 import tempfile
@@ -34,8 +35,12 @@ from ikebana.arrangements.rocks import LocalDamageError, damage, tuned
 from ikebana.errors import ConfigError, SpaceError
 
 _MISSING = "key not found"
-_LOCKED = "LOCK"
+_LOCKED = "/LOCK:"
 _FULL = ("No space left on device", "Disk quota exceeded")
+_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
+_DENIED = ("Permission denied", "Read-only file system")
+# What this process lacks for a read says nothing of the files.
+_LACKING = ("Too many open files", "Cannot allocate memory")
 
 
 # Who only reads may keep more than who writes.
@@ -45,6 +50,14 @@ Entries = Iterator[tuple[bytes, bytes]]
 Range = tuple[bytes, bytes | None]
 
 
+class ClosedError(Exception):
+    """A view is read whose database was closed, for instance to be built again."""
+
+
+class HeldError(ConfigError):
+    """The folder of a database is locked: by another process, or by a read of this one."""
+
+
 @functools.cache
 def _readers_cache() -> Cache:
     """The blocks that all readers of this process keep."""
@@ -52,19 +65,59 @@ def _readers_cache() -> Cache:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Raise an error of RocksDB as a `LocalDamageError`, or a `SpaceError` if the disk is full."""
+def _told(database: "SharedDatabase | None" = None) -> Iterator[None]:
+    """Raise an error of RocksDB as a `LocalDamageError`, or a `SpaceError` if the disk is full.
+
+    A damage is noted by its database, and a database that is closed is a `ClosedError`.
+    """
     try:
         with damage():
             yield
     except LocalDamageError as error:
-        raise _named(error) from error
+        if any(full in str(error) for full in _FULL):
+            raise _named(error) from error
+        if database is not None:
+            database.note(str(error))
+        # Not from a variable: an error in a circle would keep iterators, and so the folder locked.
+        raise
+    except DbClosedError as error:
+        raise ClosedError("the database is closed") from error
 
 
 def _named(error: LocalDamageError) -> Exception:
     if not any(full in str(error) for full in _FULL):
         return error
     return SpaceError(f"a disk is full: {error}", hint="Make space on it; nothing is lost.")
+
+
+def _unmade(path: Path, error: OSError) -> Exception:
+    """Name why the folder of a database cannot be made."""
+    if error.errno in _FULL_CODES:
+        return SpaceError(
+            f"cannot make the folder {path}: a disk is full: {error.strerror}",
+            hint="Make space on it, or name a folder on another one with --data.",
+        )
+    return ConfigError(
+        f"cannot make the folder {path}: {error.strerror}",
+        hint="Name a folder with --data that can be made and written, and is no file.",
+    )
+
+
+def _unopened(path: Path, error: Exception) -> Exception:
+    """Name why a database cannot be opened."""
+    told = str(error)
+    if any(denied in told for denied in _DENIED):
+        return ConfigError(
+            f"cannot open {path}: {told}",
+            hint="Name a folder with --data that this user may read and write.",
+        )
+    if _LOCKED in told:
+        return HeldError(
+            f"cannot open {path}: another process writes it",
+            hint="One `ikebana serve` writes a folder; name another one with --data. "
+            "Readers use `ikebana.open`.",
+        )
+    return _named(LocalDamageError(told))
 
 
 class Scans(NamedTuple):
@@ -105,7 +158,8 @@ class SharedDatabase:
     """The only writer of a database; a folder that another process writes cannot be opened.
 
     Raises:
-        ConfigError: another process has the folder open.
+        HeldError: another process has the folder open, or a read of this one.
+        ConfigError: the folder cannot be made, or may not be written.
         LocalDamageError: RocksDB cannot read the files.
         SpaceError: the disk is full; nothing is wrong with the files.
     """
@@ -115,7 +169,12 @@ class SharedDatabase:
         self._views: weakref.WeakSet[_Fixed] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._writes = 0
-        private_folder(path)
+        self.damage: str | None = None
+        """What a read has found damaged; None: nothing."""
+        try:
+            private_folder(path)
+        except OSError as error:
+            raise _unmade(path, error) from error
         options = tuned()
         try:
             # The column family is named, or an existing database would keep its old options.
@@ -123,35 +182,34 @@ class SharedDatabase:
                 str(path), options, {"default": options}, access_type=AccessType.read_write()
             )
         except Exception as error:
-            if _LOCKED in str(error):
-                raise ConfigError(
-                    f"cannot open {path}: another process writes it",
-                    hint="One `ikebana serve` writes a folder; name another one with --data. "
-                    "Readers use `ikebana.open`.",
-                ) from error
-            raise _named(LocalDamageError(str(error))) from error
+            raise _unopened(path, error) from error
+
+    def note(self, found: str) -> None:
+        """Keep in `damage` what a read has found, for whoever can build the database again."""
+        if not any(lacking in found for lacking in _LACKING):
+            self.damage = found
 
     def view(self) -> View:
         """Fix the present state; it stays readable while later ones are written."""
-        with _told(), self._lock:
+        with _told(self), self._lock:
             made = _Fixed(self, self._database.snapshot(), self._writes)
         self._views.add(made)
         return made
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
         """Make a scan of the present state; it waits for no write."""
-        with _told():
-            return _scan(self._database, lower, upper)
+        with _told(self):
+            return _scan(self._database, lower, upper, self)
 
     def scans(self, ranges: Sequence[Range], since: int) -> Scans:
         """Make scans of the present state; `since` is the number of writes before it, or fewer."""
-        with _told(), self._lock:
-            entries = [_scan(self._database, *each) for each in ranges]
+        with _told(self), self._lock:
+            entries = [_scan(self._database, *each, self) for each in ranges]
             return Scans(self._writes != since, entries)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the present values of several keys."""
-        with _told():
+        with _told(self):
             found: list[bytes | None] = self._database.get(list(keys))
         return found
 
@@ -165,13 +223,13 @@ class SharedDatabase:
             else:
                 put(key, value)
         # Scans that are made together are of one state.
-        with _told(), self._lock:
+        with _told(self), self._lock:
             self._database.write(batch)
             self._writes += 1
 
     def size(self) -> int:
         """Estimate the bytes of the entries on disk."""
-        with _told():
+        with _told(self):
             return int(self._database.property_int_value("rocksdb.total-sst-files-size") or 0)
 
     def close(self) -> None:
@@ -270,6 +328,7 @@ class _Fixed:
             if str(error) == _MISSING:
                 return None
             self._open()
+            self._database.note(str(error))
             raise LocalDamageError(str(error)) from error
         return found
 
@@ -286,22 +345,26 @@ class _Fixed:
 
     def _open(self) -> Snapshot:
         if self._snapshot is None:
-            raise DbClosedError("the database of this view is closed")
+            raise ClosedError("the database of this view is closed")
         return self._snapshot
 
 
-def _scan(database: Rdict, lower: bytes, upper: bytes | None) -> Entries:
+def _scan(
+    database: Rdict, lower: bytes, upper: bytes | None, noting: SharedDatabase | None = None
+) -> Entries:
     """Make a scan of the present state, whenever it is read."""
     options = ReadOptions()
     if upper is not None:
         options.set_iterate_upper_bound(upper)
     # items() would end at a damaged block as if there were no more entries.
-    return _entries(database.iter(read_opt=options), lower, options)
+    return _entries(database.iter(read_opt=options), lower, options, noting)
 
 
-def _entries(entry: RdictIter, lower: bytes, options: ReadOptions) -> Entries:
+def _entries(
+    entry: RdictIter, lower: bytes, options: ReadOptions, noting: SharedDatabase | None
+) -> Entries:
     """Read a scan; the options live as long, since the iterator's bound is in their memory."""
-    with _told():
+    with _told(noting):
         try:
             # Only now: a scan that was made beside another one may not be read.
             entry.seek(lower)

@@ -3,7 +3,7 @@
     python examples/flights.py departures    # for in-the-air.yaml
     python examples/flights.py events        # for life-cycle.yaml
 
-The data are those of `ikebana demo` (pip install 'ikebana[demo]').  Run again, it writes
+The data are those of `ikebana demo`, which `make setup` installs.  Run again, it writes
 all records once more, which are late by then.  Times are UTC.  A
 flight leaves at its scheduled time and the delay, and arrives when it has been in the
 air for as long as the data say.  Of some flights they say less:

@@ -7,6 +7,7 @@ Tokens are kept as their SHA-256, and so can be given.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -202,9 +203,11 @@ def _digest_of(path: Path, token: _Token) -> bytes:
 
 def _grant(path: Path, token: _Token) -> Grant:
     for setting in ("requests_per_second", "subscriptions"):
-        if (given := getattr(token, setting)) is not None and given <= 0:
+        number = getattr(token, setting)
+        if number is not None and not 0 < number < math.inf:
             raise ConfigError(
-                f'cannot use tokens {path}: {setting} of "{token.name}" is not more than 0'
+                f'cannot use tokens {path}: {setting} of "{token.name}" is not more than 0, '
+                "or not finite"
             )
     given = token.collections
     collections: dict[str, frozenset[str] | None] | None

@@ -21,6 +21,7 @@ import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
+from ikebana.arrangements.update import pieces
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, TimePart, Totals, Update
@@ -34,7 +35,6 @@ _PART = 1_000
 # The history that is deleted with a batch, in updates: so many, or as many as come if more do.
 _LEAST_EXPIRED = 20_000
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_part = msgspec.msgpack.Decoder(TimePart).decode
 _by_time = attrgetter("time")
 
@@ -120,7 +120,7 @@ class ServedArrangement:
             position=batch.position,
             shape=Shape(self._keys.side, self._values.side),
         )
-        changes.append((layout.META, _encode(self._meta)))
+        changes.append((layout.META, layout.encode_meta(self._meta)))
         self._database.write(changes)
         self._view = self._fixed()
 
@@ -226,11 +226,15 @@ class _Work:
                     (layout.history_of(subject) + stamp, self._undo(subject, diffs))
                 )
                 key = layout.key_of(subject)
-                kept += [Update(key, value, diffs[value]) for value in sorted(diffs)]
+                kept += [
+                    Update(key, value, piece)
+                    for value in sorted(diffs)
+                    for piece in pieces(diffs[value])
+                ]
             self._change(subject, diffs)
         for part, begin in enumerate(range(0, len(kept), _PART)):
             found = TimePart(before, kept[begin : begin + _PART])
-            self._history.append((layout.at_time(time, part), _encode(found)))
+            self._history.append((layout.at_time(time, part), layout.encode_part(found)))
         return changed
 
     def changes(self) -> list[Change]:

@@ -6,6 +6,7 @@ import json
 import ssl
 import threading
 import urllib.parse
+import weakref
 from collections.abc import Mapping, Sequence
 from time import monotonic
 from types import TracebackType
@@ -64,7 +65,7 @@ def connect(
 
 
 class Connection:
-    """`reads.Reads` over HTTP; each thread has a connection of its own, which is kept open.
+    """`reads.Reads` over HTTP; each thread has a connection of its own, until the thread ends.
 
     Every read raises:
         AwayError: the server does not answer.
@@ -85,7 +86,8 @@ class Connection:
         self._base = parts.path.rstrip("/").removesuffix("/v1/collections") + "/v1"
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._own = threading.local()
-        self._all: list[http.client.HTTPConnection] = []
+        # Of all threads that have not ended.
+        self._all: set[http.client.HTTPConnection] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +189,8 @@ class Connection:
                     raise
 
     def close(self) -> None:
-        for each in self._all:
+        # A copy, because threads may end meanwhile.
+        for each in tuple(self._all):
             each.close()
         self._all.clear()
 
@@ -225,17 +228,36 @@ class Connection:
         return found
 
     def _connection(self) -> http.client.HTTPConnection:
-        made: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if made is None:
-            if self._tls is not None:
-                made = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=_PATIENCE_S, context=self._tls
-                )
-            else:
-                made = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE_S)
-            self._own.connection = made
-            self._all.append(made)
+        held: _Held | None = getattr(self._own, "held", None)
+        if held is not None:
+            return held.connection
+        made: http.client.HTTPConnection
+        if self._tls is not None:
+            made = http.client.HTTPSConnection(
+                self._host, self._port, timeout=_PATIENCE_S, context=self._tls
+            )
+        else:
+            made = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE_S)
+        self._own.held = held = _Held(made)
+        self._all.add(made)
+        # When Python ends, other threads may still read.
+        weakref.finalize(held, _let_go, made, self._all).atexit = False
         return made
+
+
+class _Held:
+    """Has the connection of a thread; only the thread has this, so it is gone when it ends."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self.connection = connection
+
+
+def _let_go(
+    connection: http.client.HTTPConnection, among: set[http.client.HTTPConnection]
+) -> None:
+    """Close the connection of a thread that has ended."""
+    among.discard(connection)
+    connection.close()
 
 
 def _refuse(status: int, body: bytes) -> NoReturn:

@@ -12,11 +12,15 @@ by, so each of their values is a subject of its own.  Subjects are in the order 
 their keys, those without a key first.
 
 An undo is the state itself, or, where the state has many values, the diffs to take back.
+
+A number of msgpack has 64 bits at most.  Counts may be larger: a topic has pieces of such counts.
+An entry that has one has all of its counts as their digits; of totals, it is the total alone.  The
+diffs of a time are stored in pieces, as in the topic.
 """
 
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -38,6 +42,9 @@ EMPTY = b"\x00"
 _ONE = b"\x01"
 _SEVERAL = b"\x02"
 _DIFFS = b"\x03"
+# As the two before, with digits for counts.
+_LARGE = b"\x04"
+_LARGE_DIFFS = b"\x05"
 VERSION = 2
 LEAST_TIME = -(2**63)
 
@@ -45,6 +52,13 @@ _time = struct.Struct(">Q")
 _part = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_large = msgspec.msgpack.Decoder(dict[bytes, str]).decode
+
+if TYPE_CHECKING:
+    _Total = int
+else:
+    # What is stored may be digits; what is read is a number.
+    _Total = int | str
 
 
 class Totals(msgspec.Struct, array_like=True, frozen=True):
@@ -56,8 +70,12 @@ class Totals(msgspec.Struct, array_like=True, frozen=True):
 
     keys: int = 0
     data: int = 0
-    total: int = 0
+    total: _Total = 0
     bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.total, str):
+            msgspec.structs.force_setattr(self, "total", int(self.total))
 
 
 class Meta(msgspec.Struct, array_like=True, frozen=True):
@@ -94,6 +112,26 @@ class TimePart(msgspec.Struct, array_like=True, frozen=True):
     updates: list[Update]
 
 
+def encode_meta(meta: Meta) -> bytes:
+    """Encode the metadata of an arrangement."""
+    try:
+        return _encode(meta)
+    except OverflowError:
+        return _encode(msgspec.structs.replace(meta, totals=_in_digits(meta.totals)))
+
+
+def encode_part(part: TimePart) -> bytes:
+    """Encode a part of the updates of a time, whose diffs are pieces."""
+    try:
+        return _encode(part)
+    except OverflowError:
+        return _encode(msgspec.structs.replace(part, before=_in_digits(part.before)))
+
+
+def _in_digits(totals: Totals) -> tuple[int, int, str, int]:
+    return totals.keys, totals.data, str(totals.total), totals.bytes
+
+
 def subject(key: bytes | None, value: bytes = b"") -> bytes:
     """Encode what an update of this key and value is about."""
     return _KEYLESS + value if key is None else _KEYED + key
@@ -121,7 +159,7 @@ def encode_state(state: Mapping[bytes, int]) -> bytes:
         [(value, count)] = state.items()
         if count == 1:
             return _ONE + value
-    return _SEVERAL + _encode(dict(sorted(state.items())))
+    return _counted(_SEVERAL, _LARGE, dict(sorted(state.items())))
 
 
 def decode_state(found: bytes | None) -> State:
@@ -130,19 +168,35 @@ def decode_state(found: bytes | None) -> State:
         return {}
     if found[:1] == _ONE:
         return {found[1:]: 1}
+    if found[:1] == _LARGE:
+        return _in_numbers(found)
     return _decode_state(found[1:])
 
 
 def encode_diffs(diffs: Mapping[bytes, int]) -> bytes:
     """Encode an undo that has the diffs to take back."""
-    return _DIFFS + _encode(diffs)
+    return _counted(_DIFFS, _LARGE_DIFFS, diffs)
 
 
 def decode_undo(found: bytes) -> tuple[State, bool]:
     """Decode an undo; True says that it is a state, False that it has diffs."""
     if found[:1] == _DIFFS:
         return _decode_state(found[1:]), False
+    if found[:1] == _LARGE_DIFFS:
+        return _in_numbers(found), False
     return decode_state(found), True
+
+
+def _counted(small: bytes, large: bytes, counts: Mapping[bytes, int]) -> bytes:
+    """Encode counts behind the first byte of an entry, `large` if one has more than 64 bits."""
+    try:
+        return small + _encode(counts)
+    except OverflowError:
+        return large + _encode({value: str(count) for value, count in counts.items()})
+
+
+def _in_numbers(found: bytes) -> State:
+    return {value: int(count) for value, count in _decode_large(found[1:]).items()}
 
 
 def pack_time(time: int) -> bytes:

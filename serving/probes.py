@@ -6,10 +6,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from ikebana.processor.ground.moments import EPOCH_MS
+from ikebana.processor.watching.monitor import exposed
 from ikebana.serving.access import Permitted
 from ikebana.serving.service import Service
 
@@ -71,11 +71,10 @@ class Probes:
 
     def scrape(self, views: Permitted, accept: str) -> tuple[str, bytes]:
         """Render the metrics of what is seen in an accepted format; return its type and text."""
-        encode, content_type = choose_encoder(accept)
         registry = CollectorRegistry()
         registry.register(_Collected(self, views))
         ProcessCollector(registry=registry)
-        return content_type, encode(registry)
+        return exposed(registry, accept)
 
     def samples(self, views: Permitted) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""

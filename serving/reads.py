@@ -5,8 +5,6 @@ read.  Whoever reads several collections together asks `newest` for a time that 
 of them, and passes it on.
 """
 
-import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
@@ -14,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import msgspec
 
-from ikebana.errors import ConfigError, IkebanaError
+from ikebana.errors import IkebanaError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving import page_tokens
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_ROWS = 10_000
+# Parts are numbered in 32 bits.
+_MOST_PARTS = 2**32 - 1
 
 
 class WaitedError(IkebanaError):
@@ -188,30 +189,6 @@ def rows(
         yield from found.rows
 
 
-class _Place(msgspec.Struct, array_like=True, frozen=True):
-    """A place in a scan or in changes, as page tokens have it."""
-
-    times: tuple[int, int]
-    bounds: tuple[bytes | None, bytes | None, bytes | None]
-    subject: bytes = b""
-    part: tuple[int, int] = (0, 0)
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(_Place).decode
-
-
-def _token(place: _Place) -> str:
-    return base64.urlsafe_b64encode(_pack(place)).decode().rstrip("=")
-
-
-def _place(token: str) -> _Place:
-    try:
-        return _unpack(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise ConfigError("cannot read a page: its token is none that was given out") from error
-
-
 class LocalReads:
     """`Reads` of arrangements that this process can reach."""
 
@@ -258,16 +235,18 @@ class LocalReads:
         view = self._views.view(name)
         begin = None
         if page is not None:
-            place = _place(page)
+            place = page_tokens.place(page)
+            page_tokens.same_topic(view, place.topic)
             as_of, begin, bounds = place.times[0], place.subject, Bounds(*place.bounds)
         time = _time(view, as_of)
         found = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
-        then = found.then
-        token = (
-            None
-            if then is None
-            else _token(_Place((time, time), (bounds.start, bounds.end, bounds.prefix), then))
-        )
+        token = None
+        if found.then is not None:
+            within = bounds.start, bounds.end, bounds.prefix
+            place = page_tokens.Place(
+                (time, time), within, found.then, topic=page_tokens.topic_id(view.meta)
+            )
+            token = page_tokens.token(place)
         return Page(time, found.rows, token)
 
     def count(
@@ -292,14 +271,23 @@ class LocalReads:
         view = self._views.view(name)
         begin = None
         if page is not None:
-            place = _place(page)
+            place = page_tokens.place(page)
+            page_tokens.same_topic(view, place.topic)
             (above, upto), begin = place.times, place.part
+            if not (above < begin[0] <= upto and 0 <= begin[1] <= _MOST_PARTS):
+                raise page_tokens.unplaced()
         view.check(above)
         upto = _time(view, upto)
         found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
         token = None
         if found.then is not None:
-            token = _token(_Place((above, upto), (None, None, None), part=found.then))
+            place = page_tokens.Place(
+                (above, upto),
+                (None, None, None),
+                part=found.then,
+                topic=page_tokens.topic_id(view.meta),
+            )
+            token = page_tokens.token(place)
         return ChangesPage(above, upto, found.updates, token)
 
     def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
@@ -312,7 +300,7 @@ class LocalReads:
         deadline = monotonic() + timeout
         while True:
             views = [self._views.view(name) for name in names or self._views.names()]
-            upper = min(view.meta.upper for view in views)
+            upper = frontier(views)
             if upper > time:
                 return newest(views)
             if (left := deadline - monotonic()) <= 0:
@@ -321,6 +309,17 @@ class LocalReads:
 
     def close(self) -> None:
         self._views.close()
+
+
+def frontier(views: Sequence[CollectionView]) -> int:
+    """Return the frontier of all views together.
+
+    Raises:
+        UnknownCollectionError: there are none.
+    """
+    if not views:
+        newest(views)
+    return min(view.meta.upper for view in views)
 
 
 def info(view: CollectionView) -> CollectionInfo:

@@ -7,18 +7,19 @@ is damaged, or is of another topic, is built again from the topic's beginning, a
 by name.
 """
 
+import gc
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ikebana.arrangements.folders import has_space
 from ikebana.arrangements.rocks import LocalDamageError
-from ikebana.arrangements.shared_rocks import SharedDatabase
-from ikebana.errors import AwayError, SpaceError
+from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
+from ikebana.errors import AwayError, IkebanaError, SpaceError
 from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
@@ -29,7 +30,27 @@ from ikebana.serving.view import ArrangementView
 
 _ASK_EVERY_S = 0.05
 _JOIN_S = 30.0
+# A read, such as a query, ends within so long.
+_READ_S = 60.0
+_HELD_S = 0.25
+Made = TypeVar("Made")
 OpenTopic = Callable[[str, str, Resume | None], Following]
+
+
+class CopyError(IkebanaError):
+    """A local copy cannot be read now; when it is opened or built again, it can."""
+
+
+@contextmanager
+def copies_read() -> Iterator[None]:
+    """Raise what keeps a reader from a local copy within a `with` block as a `CopyError`."""
+    try:
+        yield
+    except (LocalDamageError, ClosedError) as error:
+        raise CopyError(
+            "a local copy cannot be read now: it is damaged, or is being opened or built again",
+            hint="Ask again soon; the log of `ikebana serve` says which copy it is, and why.",
+        ) from error
 
 
 class Wanted(NamedTuple):
@@ -122,10 +143,12 @@ class Service:
         """Follow what is closed now; return whether anything was."""
         some = False
         try:
+            if (damage := followed.damage) is not None:
+                raise LocalDamageError(damage)
             for _ in followed.batches():
                 some = True
                 self._tell()
-                if self._stopping.is_set():
+                if self._stopping.is_set() or followed.damage is not None:
                     break
         except AwayError:
             # Reads go on meanwhile, and `/ready` says how long the topic was not read.
@@ -165,6 +188,7 @@ class _Followed:
         self._full = False
         self._updates = self._batches = 0
         self._caught_up: float | None = None
+        self._size = 0
         if wanted.rebuild or not following.goes_on(form):
             _discarded(self._path)
         self._arrangement = self._opened()
@@ -172,13 +196,22 @@ class _Followed:
     def view(self) -> ArrangementView:
         return self._arrangement.view()
 
+    @property
+    def damage(self) -> str | None:
+        """What a read has found damaged in the local copy; None: nothing, or the disk is full."""
+        # Without space nothing can be built.  When there is some, the copy is opened anew.
+        return None if self._full else self._database.damage
+
     def standing(self) -> Standing:
         caught_up = self._caught_up
+        # Between two copies the size is that of the one before.
+        with suppress(LocalDamageError, ClosedError):
+            self._size = self._arrangement.size()
         return Standing(
             self._updates,
             self._batches,
             None if caught_up is None else time.monotonic() - caught_up,
-            self._arrangement.size(),
+            self._size,
         )
 
     def batches(self) -> Iterator[None]:
@@ -210,7 +243,7 @@ class _Followed:
         if not has_space(self._path):
             return False
         self._let_go()
-        self._arrangement = self._opened()
+        self._arrangement = _unheld(self._opened)
         self._full = False
         return True
 
@@ -219,8 +252,8 @@ class _Followed:
         self._say(f'the local copy of "{self._topic}" {reason}; it is built again from its topic')
         self.reopen()
         self._let_go()
-        _discarded(self._path)
-        self._arrangement = self._opened()
+        _unheld(lambda: _discarded(self._path))
+        self._arrangement = _unheld(self._opened)
 
     def close(self) -> None:
         self.reopen()
@@ -253,10 +286,12 @@ class _Followed:
     def _made(self) -> ServedArrangement:
         database = SharedDatabase(self._path)
         try:
-            return ServedArrangement(database, self._topic, self._form, self._retention)
+            made = ServedArrangement(database, self._topic, self._form, self._retention)
         except BaseException:
             database.close()
             raise
+        self._database = database
+        return made
 
     def _open(self) -> Following:
         position = self._arrangement.position.decode()
@@ -271,6 +306,20 @@ class _Followed:
         except PassedError:
             self.rebuild("is older than what was left of it when it was compacted")
             return self._open_topic(self._topic, self._form, None)
+
+
+def _unheld(open_: Callable[[], Made]) -> Made:
+    """Open a copy that was closed, when no read of this process holds its folder any more."""
+    deadline = time.monotonic() + _READ_S
+    while True:
+        try:
+            return open_()
+        except HeldError:
+            if time.monotonic() > deadline:
+                raise
+            # An error that a reader has met keeps its scan as long as it is part of a circle.
+            gc.collect()
+            time.sleep(_HELD_S)
 
 
 def _discarded(path: Path) -> None:

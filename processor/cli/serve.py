@@ -128,7 +128,8 @@ def serve_command(what: tuple[str, ...], **given: Any) -> None:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"cannot serve: there is no module {error.name}",
-            hint='Install ikebana with what it needs: pip install "ikebana[serve]".',
+            hint="The environment of `make setup` has what it needs; in another one, run "
+            "pip install '.[serve]' in a copy of the project.",
         ) from error
     _serve(what, _Given(**given))
 

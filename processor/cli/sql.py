@@ -154,18 +154,22 @@ def _of_topics(
 
 
 def _print(found: "pa.Table", output: str) -> None:
+    # Imported here, so that `--help` does not wait for it.
+    from ikebana.serving.plain import rows_of
+
     match output:
         case "json":
-            for row in found.to_pylist():
-                print(msgspec.json.encode(row).decode())
+            for row in rows_of(found):
+                named = dict(zip(found.column_names, row, strict=True))
+                print(msgspec.json.encode(named).decode())
         case "csv":
             print(_csv_text(found), end="")
         case _:
             table = Table()
             for name in found.column_names:
                 table.add_column(Text(name))
-            for row in found.to_pylist():
-                table.add_row(*("" if each is None else Text(str(each)) for each in row.values()))
+            for row in rows_of(found):
+                table.add_row(*("" if each is None else Text(str(each)) for each in row))
             Console(highlight=False).print(table)
 
 

@@ -21,6 +21,7 @@ from ikebana.processor.cli.values import shown
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.ground.printable import printable
+from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
@@ -45,6 +46,7 @@ from ikebana.processor.planning.plan import Plan
     "--batch", type=int, help="The state as of this batch.  [default: the last committed one]"
 )
 @click.option("--relocate", is_flag=True, help="Record that the checkpoint was moved here.")
+@private_files()
 def state_command(
     checkpoint: str, *, verifying: bool, reading: str | None, batch: int | None, relocate: bool
 ) -> None:

@@ -48,6 +48,8 @@ _LOOKS = 30
 # How many looks a stopped call has to end, and how many Python's lock may be kept beyond that.
 _GRACE = 3
 _LOCKED = 6
+# What a busy machine may add to that.
+_SLOW_S = 5.0
 _FRAMES = 5
 # Where the frames of those who call functions are.
 _OURS = str(Path(__file__).parents[1]) + os.sep
@@ -178,10 +180,15 @@ def reported(report: Path) -> StuckError | None:
         with suppress(OSError, ValueError):
             text = path.read_text(errors="replace")
             looked_s, lasting_s, thread, told, stack = text.split("\n", 4)
-            # A process that stood still for longer has not been kept from looking.
-            if "File" in stack and path.stat().st_mtime - float(looked_s) < 2 * float(lasting_s):
+            kept_s = path.stat().st_mtime - float(looked_s)
+            if "File" in stack and kept_s < _late_s(float(lasting_s)):
                 return StuckError(f"{told}; it is at {_places(stack, thread)}", hint=_HINT)
     return None
+
+
+def _late_s(lasting_s: float) -> float:
+    """When a guard that lasts so long is late: its process, or machine, has stood still."""
+    return min(2 * lasting_s, 1.1 * lasting_s + _SLOW_S)
 
 
 def _places(stacks: str, thread: str) -> str:

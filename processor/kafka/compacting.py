@@ -16,6 +16,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ikebana.arrangements.update import pieces
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
@@ -201,19 +202,21 @@ class Compaction:
         return Collected(counts, partitions, last, at, read)
 
     def _written(self, found: Collected) -> SnapshotRecord:
-        digest = CollectionDigest()
+        count, digest = 0, CollectionDigest()
         starts = self._ends()
         del starts[RECORDS]
         stamps = {
-            count: diff.headers(found.last.upper - 1, count)
-            for count in set(found.counts.values())
+            piece: diff.headers(found.last.upper - 1, piece)
+            for total in set(found.counts.values())
+            for piece in pieces(total)
         }
-        for portion in _portions(found.counts.items(), _PORTION):
+        for portion in _portions(_in_pieces(found.counts), _PORTION):
             with self._producer.transaction() as producer:
-                for (key, value), count in portion:
-                    digest.add(key, value, count)
+                for (key, value), piece in portion:
+                    count += 1
+                    digest.add(key, value, piece)
                     self._enqueue(
-                        producer, found.partitions[key, value], key, value, stamps[count]
+                        producer, found.partitions[key, value], key, value, stamps[piece]
                     )
         ends = self._ends()
         del ends[RECORDS]
@@ -223,7 +226,7 @@ class Compaction:
             self._reading.topic_id,
             starts,
             ends,
-            len(found.counts),
+            count,
             digest.hexdigest(),
         )
         with self._producer.transaction() as producer:
@@ -298,6 +301,13 @@ def _add(
         else:
             counts.pop(datum, None)
             partitions.pop(datum, None)
+
+
+def _in_pieces(counts: Mapping[Datum, int]) -> Iterator[tuple[Datum, int]]:
+    """Yield each datum with its count, or with the pieces of a count beyond 64 bits."""
+    for datum, total in counts.items():
+        for piece in pieces(total):
+            yield datum, piece
 
 
 def _portions(items: Iterable[tuple[Datum, int]], size: int) -> Iterator[list[tuple[Datum, int]]]:

@@ -5,11 +5,10 @@ batch.  Reading starts at a snapshot, at the beginning, or at the last closed ba
 waits for a pipeline: call `closed` again for batches that are closed later.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import repeat
 
 from confluent_kafka import Message
-from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs import diff
 from ikebana.codecs.errors import DecodeError
@@ -22,6 +21,7 @@ from ikebana.processor.deciding.snapshots import passed
 from ikebana.processor.ground.named_tuples import maker
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_record import progress_record
+from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import DeletedError, Range, Reader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.verifying import diff_reader
@@ -46,7 +46,6 @@ class PassedError(SourceError):
 
 # What a message says: key, value and headers.
 _Told = tuple[bytes | None, bytes | None, list[tuple[str, bytes | str | None]] | None]
-_Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
 # About how many offsets are in memory at once; a larger batch is in memory as a whole.
 _PORTION = 100_000
 
@@ -82,7 +81,8 @@ class DiffTopic:
         """Whether the pass has the first progress record."""
         self.is_output = False
         """Whether there is a progress topic."""
-        found = topics.describe(self._admin, [topic])
+        self._topics = ReadTopics(self._admin, topic)
+        found = self._topics.described(topic)
         if topic not in found:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
@@ -97,7 +97,7 @@ class DiffTopic:
             else None
         )
         """Where its snapshots are, if its format can have any."""
-        if found := topics.describe(self._admin, [self.progress_topic]):
+        if found := self._topics.described(self.progress_topic):
             self.is_output = True
             partitions = {self.progress_topic: found[self.progress_topic].partitions}
             beginnings = topics.beginnings(self._admin, partitions)
@@ -111,7 +111,7 @@ class DiffTopic:
 
     def deleted(self) -> str | None:
         """Describe the deleted beginning of the topic; None if nothing was deleted."""
-        for partition, low in sorted(self._ends_by(topics.beginnings).items()):
+        for partition, low in sorted(self._topics.offsets(topics.beginnings, self.topic).items()):
             if low > 0:
                 return (
                     f"the beginning of {self.topic}[{partition}] was deleted, its first "
@@ -184,7 +184,7 @@ class DiffTopic:
         Raises:
             SourceError: updates that follow were deleted.
         """
-        for partition, begin in self._ends_by(topics.beginnings).items():
+        for partition, begin in self._topics.offsets(topics.beginnings, self.topic).items():
             if begin > last.ends.get(partition, 0):
                 found = [] if self.snapshots is None else self.snapshots.usable()
                 raise PassedError.of(passed(self.topic, last.upper, found))
@@ -202,8 +202,8 @@ class DiffTopic:
 
         Raises:
             PassedError: the topic was compacted beyond the place of the pass meanwhile.
-            SourceError: records are missing or are no updates, or the progress topic has a
-                record that is no progress.
+            SourceError: records are missing or are no updates, the progress topic has a record
+                that is no progress, or one of the topics was deleted.
         """
         try:
             yield from self._parts()
@@ -249,7 +249,7 @@ class DiffTopic:
 
     def ends(self) -> dict[int, int]:
         """Read the offsets up to which the partitions can be read now."""
-        return self._ends_by(topics.ends)
+        return self._topics.offsets(topics.ends, self.topic)
 
     def behind(self) -> int:
         """Count the offsets after the last batch that was yielded."""
@@ -278,10 +278,11 @@ class DiffTopic:
         yield ClosedBatch(self.snapshot.closing(), [])
 
     def _progress_end(self) -> int:
-        found = topics.describe(self._admin, [self.progress_topic])
-        if not found:
+        # Of both, because the topic may be gone while its progress stays.
+        found = self._topics.described(self.topic, self.progress_topic)
+        if self.progress_topic not in found:
             return 0
-        end = topics.ends(self._admin, {self.progress_topic: 1})[self.progress_topic][0]
+        end = self._topics.offsets(topics.ends, self.progress_topic, 1)[0]
         if end < self._progress_at:
             raise SourceError(
                 f"cannot read {self.progress_topic}[0]@{self._progress_at}: it ends at {end}",
@@ -328,7 +329,7 @@ class DiffTopic:
         """Raise at once if the topic is shorter than its progress says."""
         if all(end <= self._high.get(partition, 0) for partition, end in ends.items()):
             return
-        self._high = self._ends_by(topics.high_watermarks)
+        self._high = self._topics.offsets(topics.high_watermarks, self.topic)
         for partition, end in sorted(ends.items()):
             if end > self._high.get(partition, 0):
                 raise SourceError(
@@ -336,10 +337,6 @@ class DiffTopic:
                     f"progress names: it ends at {self._high.get(partition, 0)}",
                     hint="The topic was deleted and made anew, or lost its end.",
                 )
-
-    def _ends_by(self, ask: _Ask) -> dict[int, int]:
-        partitions = topics.describe(self._admin, [self.topic])[self.topic].partitions
-        return ask(self._admin, {self.topic: partitions})[self.topic]
 
 
 def decoded(topic: str, partition: int, messages: Sequence[Message]) -> list[PlacedUpdate]:

@@ -153,7 +153,7 @@ class Rights:
             remedy = (
                 self._grant(_KAFKA, {AclOperation.CREATE}, "--topic", name)
                 if error.args[0].code() in FORBIDDEN
-                else "sink.replication_factor and sink.topic_settings change what is asked for"
+                else "sink.replication_factor and sink.topics change what is asked for"
             )
             remedy += f". Or make it with {count} and {settings}."
             told = f"does not exist and cannot be made: {error.args[0].str()}"

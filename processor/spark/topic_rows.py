@@ -38,6 +38,7 @@ SCHEMA = "key BINARY, value BINARY, time BIGINT, diff BIGINT"
 _ROWS = 10_000
 _RAW = ("key", "value")
 _NUMBERS = ("time", "diff", "count")
+_INTEGERS = range(-(2**63), 2**63)
 Column = Callable[[Any], Any]
 
 
@@ -70,7 +71,7 @@ class RowMaker:
         """Make batches of rows.
 
         Raises:
-            SourceError: a key or value is not what the schema says.
+            SourceError: a key or value is not what the schema says, or a count is beyond 64 bits.
         """
         iterator = iter(updates)
         while rows := list(islice(iterator, _ROWS)):
@@ -89,7 +90,13 @@ class RowMaker:
         if name == "time":
             return [update.time for update in rows]
         if name in _NUMBERS:
-            return [update.diff for update in rows]
+            diffs = [update.diff for update in rows]
+            if not all(diff in _INTEGERS for diff in diffs):
+                raise SourceError(
+                    f'cannot read column {name} of "{self._topic}": a count is beyond 64 bits',
+                    hint="A stream has its updates, and `ikebana snapshot` prints it.",
+                )
+            return diffs
         raw = [update.key if name == "key" else update.value for update in rows]
         if not self._texts[name]:
             return raw

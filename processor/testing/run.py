@@ -22,8 +22,8 @@ class Run(Batches):
     `send` appends messages to its topics; `batch` runs one micro-batch, and `read` runs
     batches until nothing is left to do.  Read the results with `updates`, `collection`,
     `messages` and `errors`.  `crash` runs a batch in a process that dies, `restart` continues
-    as a new process, with a changed pipeline where a checkpoint allows it, and `rescale` with
-    another number of shards.
+    as a new process, with a changed pipeline where a checkpoint allows it, or, as
+    `restart(shards=…)`, with another number of shards.
 
     >>> from ikebana import Pipeline
     >>> shop = Pipeline("shop")

@@ -2,12 +2,14 @@
 
 from hashlib import blake2b
 
+from ikebana.arrangements.update import pieces
+
 SIZE = 16
 _MODULUS = 1 << 8 * SIZE
 
 
 class CollectionDigest:
-    """The sum of the hashes of (key, value, count).
+    """The sum of the hashes of (key, value, count); of a count beyond 64 bits, of its pieces.
 
     Equal collections have equal digests.  Others are told apart unless somebody looks for data
     with equal sums: it finds what is lost or doubled, and is no signature.
@@ -17,13 +19,14 @@ class CollectionDigest:
         self._sum = 0
 
     def add(self, key: bytes | None, value: bytes, count: int) -> None:
-        """Add a datum and its count; a datum comes once."""
+        """Add a datum and its count; a datum comes once, or with each piece of its count."""
         self.add_digests(key_digest(key), digest(value), count)
 
     def add_digests(self, key: bytes, value: bytes, count: int) -> None:
         """Add a datum whose key and value are digests already."""
-        found = digest(b"%b%b%d" % (key, value, count))
-        self._sum = (self._sum + int.from_bytes(found)) % _MODULUS
+        for piece in pieces(count):
+            found = digest(b"%b%b%d" % (key, value, piece))
+            self._sum = (self._sum + int.from_bytes(found)) % _MODULUS
 
     def hexdigest(self) -> str:
         """Return the digest as text."""

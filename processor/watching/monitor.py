@@ -214,8 +214,7 @@ class Monitor:
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """Render all metrics in an accepted format; return the content type and the text."""
         self._take_moment()
-        encode, content_type = choose_encoder(accept)
-        return content_type, encode(self._registry)
+        return exposed(self._registry, accept)
 
     @functools.cached_property
     def drawn(self) -> msgspec.Raw:
@@ -272,6 +271,16 @@ class Monitor:
                     series.set(value)
                 case Histogram():
                     series.observe(value)
+
+
+def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
+    """Render a registry in an accepted format; return the content type and the text."""
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # prometheus_client compares what is no version; such a client gets the common format.
+        encode, content_type = choose_encoder("")
+    return content_type, encode(registry)
 
 
 def _now_ms() -> int:

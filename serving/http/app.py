@@ -21,6 +21,7 @@ from ikebana.serving.http.guard import Guard, Limits, grant_of
 from ikebana.serving.http.operations import OPERATIONS, Operation, respond
 from ikebana.serving.http.refusing import SlowError, TooLargeError, TooManyError, problem, refusal
 from ikebana.serving.probes import Probes
+from ikebana.serving.service import CopyError, copies_read
 
 
 def application(callers: Callers, probes: Probes, limits: Limits) -> ASGIApp:
@@ -69,8 +70,13 @@ def _endpoint(callers: Callers, operation: Operation, limits: Limits) -> Endpoin
             else:
                 given = _asked(request, takes)
             api = callers.of(grant_of(request)).api
-            found = await handler(api, request.path_params.get("name", ""), given)
+            with copies_read():
+                found = await handler(api, request.path_params.get("name", ""), given)
             return respond(found, request)
+        except CopyError as error:
+            refused = problem(503, error.message, error.hint)
+            refused.headers["Retry-After"] = "1"
+            return refused
         except IkebanaError as error:
             return refusal(error)
 

@@ -16,7 +16,7 @@ from ikebana.processor.console.plan_view import NoPlanError, PlanView
 from ikebana.processor.ground.moments import EPOCH_MS
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.watching.history import History, Past
-from ikebana.serving import reads
+from ikebana.serving import plain, reads
 from ikebana.serving.access import Permitted
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
@@ -151,7 +151,7 @@ class Api:
         found = await self._queries.run(given.query, self.views.view, as_of)
         table = found.table
         columns = [parameters.SqlColumn(field.name, str(field.type)) for field in table.schema]
-        rows = [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
+        rows = await asyncio.to_thread(plain.rows_of, table)
         return Answer(parameters.SqlAnswer(found.as_of, columns, rows), table=table)
 
     async def newest(self, _: str, given: parameters.Collections) -> Answer:
@@ -166,7 +166,7 @@ class Api:
         names = given.collection or self.views.names()
         while True:
             change = self.bell.next()
-            upper = min(self.views.view(name).meta.upper for name in names)
+            upper = reads.frontier([self.views.view(name) for name in names])
             if upper > wanted:
                 return Answer(self._newest(names))
             left = deadline - asyncio.get_running_loop().time()

@@ -22,10 +22,12 @@ from typing import Any
 import msgspec
 
 from ikebana.errors import ConfigError, IkebanaError
+from ikebana.serving import page_tokens, reads
 from ikebana.serving.access import Permitted
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import time_of
+from ikebana.serving.service import copies_read
 from ikebana.serving.view import MOST_PAGE_BYTES, Bounds, CollectionView, newest
 
 _ROWS = 1_000
@@ -44,6 +46,8 @@ class Position(msgspec.Struct, array_like=True, frozen=True):
     number: int
     """The number of the collection of which a snapshot is being sent; one too many: none."""
     subject: bytes | None = None
+    topics: list[str | None] | None = None
+    """The ids of the topics of the collections; None in tokens of versions that did not tell."""
 
     @property
     def in_snapshot(self) -> bool:
@@ -59,9 +63,17 @@ def position_of(token: str) -> Position:
     """Decode the position that an event's id has.  Raises: ConfigError."""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        return msgspec.msgpack.decode(raw, type=Position)
+        found = msgspec.msgpack.decode(raw, type=Position)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise ConfigError("cannot resume: the token is none of an event") from error
+        raise _none_of_an_event() from error
+    topics = found.names if found.topics is None else found.topics
+    if found.number < 0 or len(topics) != len(found.names):
+        raise _none_of_an_event()
+    return found
+
+
+def _none_of_an_event() -> ConfigError:
+    return ConfigError("cannot resume: the token is none of an event")
 
 
 class Subscriptions:
@@ -89,56 +101,64 @@ class Subscriptions:
             position = position_of(given.resume)
             if not position.names:
                 raise ConfigError("cannot resume: the token names no collection")
-            for view in self._views(position.names):
+            views = self._views(position)
+            for view in views:
                 view.check(position.as_of)
-            return position
+            # A token of a version that did not tell topics goes on in those of now.
+            return msgspec.structs.replace(position, topics=_topics(views))
         names = given.collection or self._permitted.names()
-        views = self._views(names)
+        views = [self._permitted.view(name) for name in names]
         as_of = time_of(given.as_of, "as_of")
-        if as_of is None:
+        if as_of is None or not views:
             as_of = newest(views)
         for view in views:
             view.check(as_of)
-        return Position(names, as_of, 0 if given.snapshot else len(names))
+        return Position(names, as_of, 0 if given.snapshot else len(names), topics=_topics(views))
 
     async def events(self, position: Position, encoding: wire.Encoding) -> AsyncIterator[bytes]:
         """Yield events from a position on, until the server ends."""
         self.open += 1
         try:
-            while position.in_snapshot and not self._ended:
-                position, event = await asyncio.to_thread(self._snapshot, position, encoding)
-                yield event
-            while not self._ended:
-                change = self._bell.next()
-                views = self._views(position.names)
-                upto = min(view.meta.upper for view in views) - 1
-                if upto <= position.as_of:
-                    try:
-                        await asyncio.wait_for(change.wait(), _HEARTBEAT_S)
-                    except TimeoutError:
-                        yield _HEARTBEAT
-                    continue
-                position, event = self._batch(views, position, upto, encoding)
-                yield event
+            with copies_read():
+                while position.in_snapshot and not self._ended:
+                    position, event = await asyncio.to_thread(self._snapshot, position, encoding)
+                    yield event
+                while not self._ended:
+                    change = self._bell.next()
+                    views = self._views(position)
+                    upto = reads.frontier(views) - 1
+                    if upto <= position.as_of:
+                        try:
+                            await asyncio.wait_for(change.wait(), _HEARTBEAT_S)
+                        except TimeoutError:
+                            yield _HEARTBEAT
+                        continue
+                    position, event = self._batch(views, position, upto, encoding)
+                    yield event
         except IkebanaError as error:
             problem = parameters.Problem(error.message, error.hint)
             yield _event("error", None, wire.encode(problem))
         finally:
             self.open -= 1
 
-    def _views(self, names: Sequence[str]) -> list[CollectionView]:
-        return [self._permitted.view(name) for name in names]
+    def _views(self, position: Position) -> list[CollectionView]:
+        return [self._view(position, number) for number in range(len(position.names))]
+
+    def _view(self, position: Position, number: int) -> CollectionView:
+        view = self._permitted.view(position.names[number])
+        if position.topics is not None:
+            page_tokens.same_topic(view, position.topics[number])
+        return view
 
     def _snapshot(self, position: Position, encoding: wire.Encoding) -> tuple[Position, bytes]:
-        names, as_of, number, begin = msgspec.structs.astuple(position)
-        view = self._permitted.view(names[number])
+        names, as_of, number, begin, topics = msgspec.structs.astuple(position)
+        view = self._view(position, number)
         view.check(as_of)
         page = view.page(Bounds(), as_of, begin, _ROWS)
-        then = position
         if page.then is None:
-            then = Position(names, as_of, number + 1)
+            then = Position(names, as_of, number + 1, topics=topics)
         else:
-            then = Position(names, as_of, number, page.then)
+            then = Position(names, as_of, number, page.then, topics)
         write = wire.writer(encoding)
         rows = [wire.key_values(row, write) for row in page.rows]
         last = not then.in_snapshot
@@ -155,14 +175,16 @@ class Subscriptions:
         above = position.as_of
         for view in views:
             view.check(above)
-        seen = tuple((view.meta.topic, view.columns) for view in views)
+        topics = _topics(views)
+        names = [view.meta.topic for view in views]
+        seen = tuple(zip(names, topics, (view.columns for view in views), strict=True))
 
         def found() -> int:
             return min(_cut(view, above, upto) for view in views)
 
         cut = self._encoded.cut((seen, above, upto), found)
         key = (seen, encoding, above, cut)
-        then = Position(position.names, cut, len(position.names))
+        then = Position(position.names, cut, len(position.names), topics=topics)
 
         def encoded() -> bytes:
             write = wire.writer(encoding)
@@ -205,6 +227,10 @@ class Encoded:
         while self._size > _MOST_ENCODED and len(self._events) > 1:
             self._size -= len(self._events.popitem(last=False)[1])
         return made
+
+
+def _topics(views: Sequence[CollectionView]) -> list[str | None]:
+    return [page_tokens.topic_id(view.meta) for view in views]
 
 
 def _cut(view: CollectionView, above: int, upto: int) -> int:

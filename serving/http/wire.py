@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from ikebana.arrangements.update import pieces
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
@@ -114,6 +115,7 @@ def change(update: KeyedUpdate, write: Callable[[bytes], Any]) -> Change:
     return Change(None if key is None else write(key), write(value), time, diff)
 
 
+_INTEGERS = range(-(2**63), 2**63)
 _ROWS = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("count", pa.int64())])
 _UPDATES = pa.schema(
     [("key", pa.binary()), ("value", pa.binary()), ("time", pa.int64()), ("diff", pa.int64())]
@@ -121,14 +123,25 @@ _UPDATES = pa.schema(
 
 
 def rows_table(rows: Iterable[Row]) -> pa.Table:
-    """Make a table of rows: one row for each key and value."""
+    """Make a table of rows: one row for each key and value.
+
+    Raises:
+        ConfigError: a count is beyond 64 bits.
+    """
     flat = [(row.key, value, count) for row in rows for value, count in row.values.items()]
+    if not all(count in _INTEGERS for _, _, count in flat):
+        raise ConfigError(
+            "cannot answer with an Arrow stream: a count is beyond 64 bits",
+            hint="Ask for JSON, whose numbers have no bound.",
+        )
     return _table(flat, _ROWS)
 
 
 def updates_stream(updates: Sequence[KeyedUpdate]) -> bytes:
-    """Write updates as an Arrow stream."""
-    return stream(_table(list(updates), _UPDATES))
+    """Write updates as an Arrow stream; a diff beyond 64 bits as several rows."""
+    # Hidden columns make one update of several, whose diffs are added up.
+    flat = [(*update[:3], piece) for update in updates for piece in pieces(update.diff)]
+    return stream(_table(flat, _UPDATES))
 
 
 def rows_stream(rows: Iterable[Row]) -> bytes:

@@ -8,16 +8,21 @@ from collections.abc import Iterable
 import duckdb
 import pyarrow as pa
 
+from ikebana.errors import ConfigError
 from ikebana.serving.shape import Seen, Shape, Side
 from ikebana.serving.sql.tables import as_json, columns_of, quoted
 
 COUNT = "count"
+_INTEGERS = range(-(2**63), 2**63)
 
 
 def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
     """Make a table of keys, values and counts, in their order.
 
     The last column is `count`, with as many underscores behind it as tell it from the others.
+
+    Raises:
+        ConfigError: a count is beyond 64 bits.
     """
     keys: list[str | None] = []
     values: list[str] = []
@@ -29,6 +34,11 @@ def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
         of_values.add(value)
         keys.append(None if key is None else as_json(key))
         values.append(as_json(value))
+        if count not in _INTEGERS:
+            raise ConfigError(
+                "cannot make a table: a count is beyond 64 bits",
+                hint="JSON has it: --output json.",
+            )
         counts.append(count)
     arriving = pa.table(
         {

@@ -19,7 +19,11 @@ from ikebana.serving.view import CollectionView, newest
 
 
 class Limits(NamedTuple):
-    """Limits of a query: seconds, bytes that it reads and bytes of memory, rows that it gives."""
+    """Limits of a query: seconds, bytes that it reads, bytes of memory, rows that it gives.
+
+    The bytes that it gives have the limit of its memory, for DuckDB does not count them.  They are
+    added up as they come: the 2,048 rows that DuckDB makes at once may be more than the limit.
+    """
 
     seconds: float = 30.0
     read_bytes: int = 256 << 20
@@ -35,6 +39,8 @@ class Result(NamedTuple):
 
 
 _INTERRUPT_EVERY_S = 0.05
+# How large rows are shows when they are there, so few come at once.
+_BATCH_ROWS = 100
 _CONFIG = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -77,10 +83,12 @@ def run(
                 raise _failed(error) from error
         database.execute("SET lock_configuration = true")
         left = max(0.0, limits.seconds - (monotonic() - begun))
-        return Result(as_of, _answer(database, text, left, limits.rows))
+        return Result(as_of, _answer(database, text, left, limits))
 
 
-def _answer(database: duckdb.DuckDBPyConnection, text: str, seconds: float, most: int) -> pa.Table:
+def _answer(
+    database: duckdb.DuckDBPyConnection, text: str, seconds: float, limits: Limits
+) -> pa.Table:
     done, ended = threading.Event(), threading.Event()
 
     def end() -> None:
@@ -94,13 +102,21 @@ def _answer(database: duckdb.DuckDBPyConnection, text: str, seconds: float, most
     timer = threading.Thread(target=end, daemon=True)
     timer.start()
     try:
-        reader = database.sql(text).to_arrow_reader(10_000)
+        reader = database.sql(text).to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         for batch in reader:
             rows += batch.num_rows
-            if rows > most:
-                raise SqlError(f"the query gives more than {most:,} rows", hint="Give it a LIMIT.")
+            size += batch.nbytes
+            if rows > limits.rows:
+                raise SqlError(
+                    f"the query gives more than {limits.rows:,} rows", hint="Give it a LIMIT."
+                )
+            if size > limits.memory_bytes:
+                raise SqlError(
+                    f"the query gives more than {limits.memory_bytes:,} bytes",
+                    hint="Give it a LIMIT, or fewer columns.",
+                )
             batches.append(batch)
         return pa.Table.from_batches(batches, reader.schema)
     except duckdb.InterruptException as error:

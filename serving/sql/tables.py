@@ -25,6 +25,8 @@ from ikebana.serving.view import Bounds, CollectionView, Row
 _MOST_LOOKUPS = 10_000
 _CHECK_EVERY = 10_000
 _KINDS = {int: "BIGINT", str: "VARCHAR"}
+# Of a row, even if it has no more than a byte: it stands in a list of keys and in one of values.
+_LEAST_ROW = 16
 
 
 class LoadLimits(NamedTuple):
@@ -97,7 +99,7 @@ def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str |
                     f'cannot read "{name}" as a table: a value has the count {count}',
                     hint="Read it with `scan`, which has counts.",
                 )
-            size += count * (len(value) + len(key or b""))
+            size += count * max(_LEAST_ROW, len(value) + len(key or b""))
             if size > limits.bytes:
                 raise SqlError(f'cannot read "{name}": it has more than {limits.bytes:,} bytes')
             keys += [shown] * count

@@ -331,21 +331,30 @@ def test_the_test_pod_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "options", "told"),
     [
         pytest.param(
-            SMALL, ["in one pod", "logs r-ikebana-0 -f", "helm -n here test r"], id="small"
+            SMALL, {}, ["in one pod", "logs r-ikebana-0 -f", "helm -n here test r"], id="small"
         ),
-        pytest.param(FULL, ["on 3 executors", "component=executor"], id="executors"),
+        pytest.param(FULL, {}, ["on 3 executors", "component=executor"], id="executors"),
         pytest.param(
-            OPERATOR, ["get sparkapplication r-ikebana", "ConfigMap orders"], id="operator"
+            OPERATOR, {}, ["get sparkapplication r-ikebana", "ConfigMap orders"], id="operator"
+        ),
+        pytest.param(
+            SMALL,
+            {"pipeline.file": "", "pipeline.module": "shop:pipeline"},
+            ["runs pipeline shop:pipeline in one pod"],
+            id="a module",
         ),
     ],
 )
-def test_notes_say_where_to_look(values: object, told: list[str]) -> None:
+def test_notes_say_where_to_look(
+    values: object, options: dict[str, object], told: list[str]
+) -> None:
     """The notes name this release's own objects."""
     done = run_helm(
         *("install", "r", CHART, "--namespace", "here", "-f", str(values)),
+        *setting(options),
         *("--dry-run=client", "--hide-secret"),
     )
     assert done.returncode == 0, done.stderr

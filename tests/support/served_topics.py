@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.ground.listening import Address, Listening, Tls
-from ikebana.processor.kafka.following import ClosedTimes, Resume
+from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving.http.guard import Limits
 from ikebana.serving.http.server import HttpServer
@@ -18,6 +20,13 @@ from support.served_collections import Batch
 from support.waiting import patient, wait_until
 
 KEEP_ALL = Retention(10**15, is_duration=False)
+
+
+class _Place(msgspec.Struct):
+    """A place in a topic that has an id, as a reader of brokers writes it."""
+
+    topic_id: str
+    at: int
 
 
 class MemoryTopics:
@@ -38,16 +47,35 @@ class MemoryTopics:
             lower = batches[-1].upper if batches else 0
             batches.append(Batch(lower, upper, [KeyedUpdate(*update) for update in updates]))
 
+    def make_anew(self, topic: str, topic_id: str) -> None:
+        """Delete a topic, and make another one of its name."""
+        with self._lock:
+            self._batches.pop(topic, None)
+            self.ids[topic] = topic_id
+
     def follow(self, topic: str, _: str, resume: Resume | None) -> "_Followed":
         """Open a topic, as `following.follow` does."""
-        return _Followed(self, topic, 0 if resume is None else int(resume.place or 0))
+        place = None if resume is None else resume.place
+        if not place:
+            return _Followed(self, topic, 0)
+        if topic not in self.ids:
+            return _Followed(self, topic, int(place))
+        found = msgspec.json.decode(place, type=_Place)
+        if found.topic_id != self.ids[topic]:
+            raise AnotherTopicError(f'"{topic}" was made anew')
+        return _Followed(self, topic, found.at)
 
     def after(self, topic: str, place: int) -> Iterator[ClosedTimes]:
         """Yield the batches behind a place."""
         with self._lock:
             found = self._batches.get(topic, [])[place:]
         for number, batch in enumerate(found, place + 1):
-            yield ClosedTimes(*batch, str(number))
+            yield ClosedTimes(*batch, self._place(topic, number))
+
+    def _place(self, topic: str, number: int) -> str:
+        if topic not in self.ids:
+            return str(number)
+        return msgspec.json.encode(_Place(self.ids[topic], number)).decode()
 
     def upper(self, topic: str) -> int | None:
         """The frontier of a topic."""
@@ -66,7 +94,7 @@ class _Followed:
         if self._topics.failure is not None:
             raise self._topics.failure
         for batch in self._topics.after(self.topic, self._place):
-            self._place = int(batch.place)
+            self._place += 1
             yield batch
 
     def horizon(self) -> int | None:

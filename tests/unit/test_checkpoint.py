@@ -1,7 +1,11 @@
 """A checkpoint's location that cannot be reached is told as such, whoever asks first."""
 
+import io
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
+from ikebana.processor.ground import stopping
 from ikebana.processor.timing.source_offset import SourceOffset
 
 START = SourceOffset(-1, 0, 0, {}, "")
@@ -38,6 +43,57 @@ def test_a_location_that_cannot_be_reached_is_named(
     assert caught.value.message.startswith(f'could not {verb} "{place}": ')
     assert caught.value.hint is not None
     assert "credentials" in caught.value.hint
+
+
+class _Store:
+    """An object store: a stream that is closed puts its object, with whatever was written."""
+
+    type_name = "store"
+
+    def __init__(self, signalled: threading.Event) -> None:
+        self.objects = {"ikebana.json": b"of before"}
+        self._signalled = signalled
+
+    def create_dir(self, path: str, **_: Any) -> None:
+        """There is nothing to make."""
+
+    def open_output_stream(self, path: str) -> io.BytesIO:
+        objects, signalled = self.objects, self._signalled
+
+        class Stream(io.BytesIO):
+            def write(self, content: Any) -> int:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+                assert signalled.wait(10)
+                return super().write(content)
+
+            def close(self) -> None:
+                objects[path.rpartition("/")[2]] = self.getvalue()
+                super().close()
+
+        return Stream()
+
+
+def test_a_signal_while_metadata_are_written_leaves_whole_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of them would make the checkpoint one that cannot be read."""
+    signalled = threading.Event()
+    checkpoint = Checkpoint(str(tmp_path))
+    monkeypatch.setattr(checkpoint, "_system", store := _Store(signalled))
+
+    def asked(number: int, _: object) -> None:
+        signalled.set()
+        raise stopping.Stopped(number)
+
+    before = signal.signal(signal.SIGTERM, asked)
+    try:
+        with pytest.raises(stopping.Stopped):
+            checkpoint.write(BIRTH)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert store.objects["ikebana.json"].startswith(b'{"id":"c"')
+    assert store.objects["ikebana.json"].endswith(b'"}')
 
 
 def logged(folder: Path, first_batch: int, *offsets: SourceOffset) -> Layout:

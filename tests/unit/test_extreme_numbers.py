@@ -1,8 +1,15 @@
 """Diffs and times at the ends of 64 bits: an update, or an error record, and never a stop."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from ikebana import (
     Column,
@@ -18,15 +25,28 @@ from ikebana import (
 )
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.arrangements.update import LARGEST, pieces
+from ikebana.arrangements.update import LARGEST, pieces, sums
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.kafka import client, compacting, topics
+from ikebana.processor.kafka.reader import Range
+from ikebana.processor.kafka.snapshots import RECORDS, Snapshots
 from ikebana.processor.kernels import hold
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.linear.chain import Chain, consolidated
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.spark.topic_rows import RowMaker
+from ikebana.processor.verifying.diff_reader import ClosedBatch, PlacedUpdate
+from ikebana.processor.verifying.verify import Verifier
+from ikebana.serving import layout
+from ikebana.serving.http import wire
+from ikebana.serving.layout import Meta, TimePart, Totals
+from ikebana.serving.sql import export
+from ikebana.serving.view import Row
 from ikebana.testing import Run, Topics
 
 NUMBERS = (2**31, -(2**31), 2**53, -(2**53), 2**62, -(2**62), LARGEST, -LARGEST)
@@ -174,3 +194,140 @@ def test_the_last_time_is_a_bound_like_any_other() -> None:
         (LARGEST, -1),
     ]
     assert Chain([("l", never)], ROWS).apply([update]).updates == [update]
+
+
+@pytest.mark.parametrize("most", [2**64 - 1, -(2**63)])
+def test_a_served_count_of_64_bits_is_stored_as_a_number(most: int) -> None:
+    """As it was before larger ones could be stored."""
+    state = {b"a": most, b"b": -1}
+    packed = msgspec.msgpack.encode(state)
+    meta = Meta("t", "diff", 0, 9, 8, 0, Totals(1, 2, most, 2), b"place")
+    part = TimePart(meta.totals, [layout.Update(b"k", b"v", LARGEST)])
+
+    assert layout.encode_state(state) == b"\x02" + packed
+    assert layout.encode_diffs(state) == b"\x03" + packed
+    assert layout.encode_meta(meta) == msgspec.msgpack.encode(meta)
+    assert layout.encode_part(part) == msgspec.msgpack.encode(part)
+
+
+@pytest.mark.parametrize("count", [1, -2, 2**64, -(2**63) - 1, 10**30])
+def test_a_served_count_is_read_as_it_was_stored(count: int) -> None:
+    """However large it is, beside others."""
+    state = {b"a": count, b"b": -1}
+    meta = Meta("t", "diff", 0, 9, 8, 0, Totals(1, 2, count, 2), b"place")
+    part = TimePart(meta.totals, [layout.Update(b"k", b"v", LARGEST)])
+
+    assert layout.decode_state(layout.encode_state(state)) == state
+    assert layout.decode_undo(layout.encode_state(state)) == (state, True)
+    assert layout.decode_undo(layout.encode_diffs(state)) == (state, False)
+    assert msgspec.msgpack.decode(layout.encode_meta(meta), type=Meta) == meta
+    assert msgspec.msgpack.decode(layout.encode_part(part), type=TimePart) == part
+
+
+def test_a_column_of_64_bits_has_no_larger_count() -> None:
+    """Updates come in pieces instead, rows are refused by name."""
+    larger = 2**63
+    schema = StructType([StructField(name, LongType()) for name in ("diff", "count")])
+    updates = [KeyedUpdate(b"1", b"{}", 3, larger)]
+
+    with pytest.raises(ConfigError, match="a count is beyond 64 bits"):
+        wire.rows_table([Row(b"1", {b"{}": larger})])
+    with pytest.raises(ConfigError, match="a count is beyond 64 bits"):
+        export.table_of([(b"1", b"{}", larger)])
+    with pytest.raises(SourceError, match=r'column diff of "t": a count is beyond 64 bits'):
+        list(RowMaker("t", schema).batches(updates))
+    found = pa.ipc.open_stream(wire.updates_stream(updates)).read_all()
+    assert found.column("diff").to_pylist() == [LARGEST, 1]
+    (batch,) = RowMaker("t", schema).batches([updates[0]._replace(diff=-larger)])
+    assert batch.to_pylist() == [{"diff": -larger, "count": -larger}]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record of a snapshot as it was produced, and as a message that is read."""
+
+    given: dict[str, Any]
+    at: int
+
+    def key(self) -> Any:
+        return self.given["key"]
+
+    def value(self) -> Any:
+        return self.given["value"]
+
+    def headers(self) -> Any:
+        return self.given["headers"]
+
+    def partition(self) -> Any:
+        return self.given["partition"]
+
+    def offset(self) -> int:
+        return self.at
+
+
+class CompactedTopic:
+    """A topic of one closed batch, and what is written of its snapshot, in one partition."""
+
+    topic_id = "AAAA"
+    snapshot = None
+    yielded_at = 0
+
+    def __init__(self, batch: ClosedBatch) -> None:
+        self.batch = batch
+        self.written: list[Written] = []
+
+    def require_output(self) -> None:
+        pass
+
+    def last_closed(self) -> ProgressRecord:
+        return self.batch.progress
+
+    def begin(self, _: int | None) -> None:
+        pass
+
+    def closed(self) -> Iterator[ClosedBatch]:
+        yield self.batch
+
+    @contextmanager
+    def transaction(self) -> Iterator["CompactedTopic"]:
+        yield self
+
+    def produce(self, _: str, **given: Any) -> None:
+        if given["partition"] != RECORDS:
+            self.written.append(Written(given, len(self.written)))
+
+    def ends(self, *_: object) -> dict[str, dict[int, int]]:
+        return {"t.snapshot": {RECORDS: 0, 1: len(self.written)}}
+
+    def read(self, ranges: list[Range]) -> Iterator[tuple[Range, list[Written]]]:
+        for each in ranges:
+            yield each, self.written[each.start : each.end]
+
+
+def test_a_snapshot_of_a_count_beyond_64_bits_is_read_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its records have pieces, and `check` finds the same collection in the topic."""
+    many, one = (b"k", b"1", 3, LARGEST), (b"k", b"2", 4, 1)
+    updates = [PlacedUpdate(*each, 0, at) for at, each in enumerate([many, many, many, one])]
+    progress = ProgressRecord("c", "p", "t", 0, 0, 10, len(updates), {0: 4}, "collection")
+    topic: Any = CompactedTopic(ClosedBatch(progress, updates))
+    there = SimpleNamespace(partitions=2)
+    monkeypatch.setattr(compacting, "DiffTopic", lambda *_: topic)
+    monkeypatch.setattr(compacting, "TransactionalProducer", lambda *_: topic)
+    monkeypatch.setattr(client, "admin", lambda _: None)
+    monkeypatch.setattr(topics, "describe", lambda _, names: dict.fromkeys(names, there))
+    monkeypatch.setattr(topics, "high_watermarks", topic.ends)
+
+    done = compacting.Compaction({}, "t").compact()
+
+    assert done is not None
+    (found,) = Snapshots(None, topic, "t", "AAAA").read(done.record)
+    assert done.record.count == len(found) == 4
+    assert sums(update[:4] for update in found) == {
+        (b"k", b"1", 9): 3 * LARGEST,
+        (b"k", b"2", 9): 1,
+    }
+    verifier = Verifier("t")
+    assert verifier.feed(topic.batch) is None
+    assert verifier.digest() == done.record.digest

@@ -516,6 +516,17 @@ def test_a_scraper_gets_the_format_that_it_asks_for(health: Health) -> None:
     assert text.endswith(b"# EOF\n")
 
 
+@pytest.mark.parametrize("version", ["x", "1.x", "", "2..0"])
+def test_a_version_that_is_none_gets_some_format(health: Health, version: str) -> None:
+    """A scraper that is told nothing would take the run for dead."""
+    content_type, text = Monitor(plan_of(), health).scrape(
+        f"application/openmetrics-text; version={version}"
+    )
+
+    assert content_type.startswith(("text/plain", "application/openmetrics-text"))
+    assert b"ikebana_" in text
+
+
 def test_an_address_that_is_taken_is_named(health: Health) -> None:
     """The run ends before it has taken anything over."""
     with socket.socket() as taken:

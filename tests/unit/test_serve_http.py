@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
+from ikebana.arrangements.update import LARGEST
 from ikebana.serving.access import EVERYTHING, Access
 from ikebana.serving.http.app import application
 from ikebana.serving.http.bell import Bell
@@ -19,6 +21,7 @@ from ikebana.serving.http.callers import Callers
 from ikebana.serving.http.guard import Limits
 from ikebana.serving.http.operations import OPERATIONS
 from ikebana.serving.http.parameters import Subscribe
+from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.probes import Probes
 from ikebana.serving.retention import Retention
@@ -196,6 +199,24 @@ def test_answers_come_as_arrow_streams_too(client: TestClient) -> None:
     assert table(f"{PLANES}/get?key=nothing").num_rows == 0
 
 
+def test_a_count_beyond_64_bits_is_in_json_alone(client: TestClient, topics: MemoryTopics) -> None:
+    """A column of an Arrow stream has 64 bits; changes come in pieces."""
+    topics.close(WHERE, 30, *[(b"9", b"1", 20, LARGEST)] * 2)
+    _get(client, "wait", collection=WHERE, time=29)
+    path = f"collections/{WHERE}"
+    headers = {"Accept": ARROW}
+
+    found = _get(client, f"{path}/get", key="9")["values"]
+    refused = client.get(f"/v1/{path}/get?key=9", headers=headers)
+    stream = client.get(f"/v1/{path}/changes?above=19&upto=29", headers=headers).content
+
+    assert found == [{"value": 1, "count": 2 * LARGEST}]
+    assert refused.status_code == 400
+    assert "a count is beyond 64 bits" in refused.json()["error"]
+    diffs = pa.ipc.open_stream(stream).read_all().column("diff").to_pylist()
+    assert diffs == [LARGEST, LARGEST]
+
+
 def test_a_query_is_answered_as_of_a_time(client: TestClient) -> None:
     """In rows, or as an Arrow stream."""
     body = {"query": "SELECT key, seats FROM planes ORDER BY key", "as_of": "11"}
@@ -212,6 +233,40 @@ def test_a_query_is_answered_as_of_a_time(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("TIMESTAMP 'infinity'", "infinity"),
+        ("DATE '-infinity'", "-infinity"),
+        ("DATE '290000-01-01'", "290000-01-01"),
+        ("DATE '0044-03-15 (BC)'", "-0043-03-15"),
+        ("TIMESTAMP '0044-03-15 (BC) 12:00:00'", "-0043-03-15T12:00:00"),
+        ("TIMESTAMP_NS '2024-02-29 12:00:00.000000001'", "2024-02-29T12:00:00.000000001"),
+        ("TIMESTAMP '2024-02-29 12:00:00'", "2024-02-29T12:00:00"),
+        ("[DATE 'infinity', DATE '2024-02-29', NULL]", ["infinity", "2024-02-29", None]),
+        ("{'a': TIMESTAMPTZ '-infinity'}", {"a": "-infinity"}),
+        ("MAP {1: DATE 'infinity'}", [[1, "infinity"]]),
+    ],
+)
+def test_dates_that_python_does_not_have_are_text(
+    client: TestClient, expression: str, expected: Any
+) -> None:
+    """In JSON; an Arrow stream has them as they are."""
+    found = client.post("/v1/sql", json={"query": f"SELECT {expression} AS t"})
+
+    assert (found.status_code, found.json().get("rows")) == (200, [[expected]]), found.text
+
+
+def _resumed(position: Position) -> str:
+    return f"subscribe?resume={position.token()}"
+
+
+def _paged(time: int, part: int) -> str:
+    place = msgspec.msgpack.encode(((0, 19), (None, None, None), b"", (time, part)))
+    token = base64.urlsafe_b64encode(place).decode().rstrip("=")
+    return f"collections/{PLANES}/changes?above=0&page={token}"
+
+
+@pytest.mark.parametrize(
     ("path", "status", "reason"),
     [
         ("collections/plane", 404, 'there is no collection "plane"; did you mean "planes"?'),
@@ -225,10 +280,15 @@ def test_a_query_is_answered_as_of_a_time(client: TestClient) -> None:
         ("collections/planes/scan?limit=0", 400, "Expected `int` >= 1"),
         ("collections/planes/scan?limit=100000", 400, "Expected `int` <= 10000"),
         ("collections/planes/scan?page=xyz", 400, "its token is none"),
+        (_paged(2, -1), 400, "its token is none"),
+        (_paged(2, 2**32), 400, "its token is none"),
+        (_paged(2**63, 0), 400, "its token is none"),
         ("collections/planes/changes", 400, "give `above`"),
         ("collections/planes/changes?above=-5", 410, "has the times from 0 to 19"),
         ("wait?time=99&timeout=0", 408, "waited 0 s for time 99"),
         ("subscribe?resume=xyz", 400, "the token is none of an event"),
+        (_resumed(Position([PLANES], 5, -3)), 400, "the token is none of an event"),
+        (_resumed(Position([PLANES], 5, 0, topics=[])), 400, "the token is none of an event"),
         ("subscribe?as_of=99", 409, "has the times from 0"),
         ("subscribe?collection=nothing", 404, 'no collection "nothing"'),
     ],
@@ -305,6 +365,13 @@ def test_a_page_of_another_name_cannot_ask_without_a_token(service: Service) -> 
         ):
             found = client.get("/v1/collections", headers={"Host": host})
             assert found.status_code == status, host
+
+
+def test_a_scraper_that_names_no_version_gets_some_format(client: TestClient) -> None:
+    """Its header is not ours to trust."""
+    found = client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=x"})
+
+    assert (found.status_code, "ikebana_served_frontier" in found.text) == (200, True)
 
 
 def test_the_probes_and_metrics_say_how_the_collections_stand(client: TestClient) -> None:

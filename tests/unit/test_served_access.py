@@ -257,6 +257,16 @@ def test_a_subscription_has_only_what_its_token_sees(url: str, tokens: Access) -
         assert SECRET not in text
 
 
+def test_a_token_without_collections_is_told_so(service: Service, tmp_path: Path) -> None:
+    """By every read of all that there are."""
+    path = tmp_path / "tokens.yaml"
+    path.write_text("tokens: [{name: none, token: none, collections: []}]")
+    with answering(service, Limits(access.read(path))) as url:
+        for read in ("newest", "wait?time=1", "subscribe", "subscribe?as_of=5"):
+            status, told = _ask(url, f"/v1/{read}", "none")
+            assert (status, "there is no collection here" in told) == (404, True), read
+
+
 def test_probes_tell_names_to_those_who_may_see_them(url: str) -> None:
     """They answer everybody."""
     status, told = _ask(url, "/ready", None)
@@ -327,6 +337,8 @@ def test_subscriptions_of_a_token_are_limited(service: Service) -> None:
         ("tokens: [{name: a, token: b, collections: most}]", "Invalid enum value"),
         ("tokens: [{name: a, token: b, collections: {x: {column: [y]}}}]", "unknown field"),
         ("tokens: [{name: a, token: b, collections: all, requests_per_second: 0}]", "not more"),
+        ("tokens: [{name: a, token: b, collections: all, requests_per_second: .nan}]", "finite"),
+        ("tokens: [{name: a, token: b, collections: all, requests_per_second: .inf}]", "finite"),
         (
             "tokens: [{name: a, token: b, collections: all},"
             " {name: a, token: c, collections: all}]",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import ikebana
+from ikebana.arrangements.update import LARGEST, sums
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import reads
@@ -128,6 +129,37 @@ def test_changes_are_read_page_by_page(served: Reads) -> None:
     assert first.updates + rest.updates == found.updates
 
 
+def test_counts_beyond_64_bits_are_read(tmp_path: Path) -> None:
+    """A topic has pieces of them, which are followed, and added up."""
+    topics = MemoryTopics()
+    few = [(b"few", b"a", 3, LARGEST)] * 3
+    many = [(b"many", b"%d" % number, 3, 1) for number in range(6)]
+    topics.close(ONE, 10, *few, *many, *[(b"many", b"0", 4, LARGEST)] * 3)
+    later = [(b"few", b"a", 12, -LARGEST)] * 4
+    topics.close(ONE, 20, *later, (b"many", b"5", 15, LARGEST))
+    with (
+        serving(topics, tmp_path, ONE) as service,
+        answering(service) as url,
+        ikebana.open(tmp_path, refresh_s=0) as opened,
+        ikebana.connect(url) as connected,
+    ):
+        caught_up(service, topics, ONE)
+        reading: list[Reads] = [opened, connected]
+        for served in reading:
+            assert served.get(ONE, b"few", as_of=9) == {b"a": 3 * LARGEST}
+            assert served.get(ONE, b"few") == {b"a": -LARGEST}
+            once = {value: 1 for _, value, _, _ in many}
+            assert served.get(ONE, b"many", as_of=3) == once
+            assert served.get(ONE, b"many", as_of=9) == {**once, b"0": 3 * LARGEST + 1}
+            assert served.page(ONE, as_of=9).rows[0] == (b"few", {b"a": 3 * LARGEST})
+            assert served.count(ONE, as_of=9).total == 6 * LARGEST + 6
+            assert served.count(ONE, Bounds(prefix=b"few"), as_of=9).total == 3 * LARGEST
+            assert served.collections()[0].total == 3 * LARGEST + 6
+            found = served.changes(ONE, 9).updates
+            assert sums(found) == sums([*later, (b"many", b"5", 15, LARGEST)])
+            assert all(abs(update.diff) <= LARGEST for update in found)
+
+
 def test_collections_are_queried_in_sql(served: Reads) -> None:
     """As of one time."""
     text = "SELECT key, value FROM things WHERE key IS NOT NULL ORDER BY key DESC LIMIT 2"
@@ -187,6 +219,8 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
         assert empty.collections() == []
         with pytest.raises(UnknownCollectionError, match="there is no collection here"):
             empty.newest()
+        with pytest.raises(UnknownCollectionError, match="there is no collection here"):
+            empty.wait(1, timeout=0)
 
 
 def test_a_reader_does_not_go_back_when_a_collection_is_rebuilt(tmp_path: Path) -> None:

@@ -37,14 +37,15 @@ Run = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ArrangementView]]:
-    """Three collections: planes, where they are, and numbers of all kinds."""
+    """Collections: planes, where they are, and numbers of all kinds."""
     topics = MemoryTopics()
     topics.close("planes", 10, *PLANES[:3])
     topics.close("planes", 20, *PLANES[3:])
     topics.close("where", 15, *WHERE)
     topics.close("odd-topic.1", 30, (b"key", b"\xff", 1, 1), (None, b'{"a":[1]}', 1, 1))
     topics.close("less", 30, (b"1", b"1", 1, -1))
-    names = ("planes", "where", "odd-topic.1", "less")
+    topics.close("often", 30, (b"1", b"1", 1, 100_000))
+    names = ("planes", "where", "odd-topic.1", "less", "often")
     with serving(topics, tmp_path_factory.mktemp("served"), *names) as service:
         caught_up(service, topics, *names)
         found = {name: service.view(name) for name in names}
@@ -238,6 +239,25 @@ def test_time_memory_rows_and_bytes_have_limits(run: Run) -> None:
         )
     with pytest.raises(SqlError, match=r'all of "planes": it has \d+ bytes'):
         run("SELECT * FROM planes", limits=Limits(read_bytes=20))
+
+
+def test_a_result_has_the_limit_of_the_memory(run: Run) -> None:
+    """DuckDB does not count what it gives away."""
+    text = "SELECT repeat('x', 10000) AS s FROM range(4000)"
+    limits = Limits(memory_bytes=16 << 20)
+
+    with pytest.raises(SqlError, match="gives more than 16,777,216 bytes"):
+        run(text, limits=limits)
+    assert len(run(f"{text} LIMIT 1000", limits=limits)) == 1_000
+
+
+def test_a_small_value_that_is_there_often_is_large(run: Run) -> None:
+    """Each of its rows takes memory, whatever its key and value have."""
+    text = "SELECT count(*) AS n FROM often"
+
+    with pytest.raises(SqlError, match="more than 1,048,576 bytes"):
+        run(text, limits=Limits(read_bytes=1 << 20))
+    assert run(text, limits=Limits(read_bytes=2 << 20)) == [{"n": 100_000}]
 
 
 def test_a_value_that_is_less_than_nothing_is_no_row(run: Run) -> None:

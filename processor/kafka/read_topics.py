@@ -1,0 +1,72 @@
+"""Topics that somebody reads for long: each stays the one that it was when it was first seen."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ikebana.errors import SourceError
+from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.kafka import topics
+
+Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
+"""A question for offsets, such as `topics.ends`."""
+
+# How long to ask for a topic that was there: a broker may not have heard of it yet.
+_GONE_S = 5.0
+_PAUSE_S = 0.5
+
+
+class ReadTopics:
+    """A topic that is read, and what belongs to it."""
+
+    def __init__(self, admin: AdminClient, topic: str) -> None:
+        self._admin, self._topic = admin, topic
+        self._ids: dict[str, str] = {}
+
+    def described(self, *names: str) -> dict[str, Topic]:
+        """Describe those of the topics that exist.
+
+        Raises:
+            SourceError: one that was there was deleted.
+        """
+        deadline = time.monotonic() + _GONE_S
+        while True:
+            found = topics.describe(self._admin, names)
+            ids = {name: topic.id for name, topic in found.items()}
+            gone = [name for name in names if self._ids.get(name) not in (None, ids.get(name))]
+            if not gone:
+                self._ids |= ids
+                return found
+            if time.monotonic() >= deadline:
+                raise self._deleted(gone[0], anew=gone[0] in found)
+            time.sleep(_PAUSE_S)
+
+    def offsets(self, ask: Ask, name: str, partitions: int | None = None) -> dict[int, int]:
+        """Ask for offsets of the partitions of a topic, by default all that it has.
+
+        Raises:
+            SourceError: it was deleted.
+        """
+        if partitions is None:
+            partitions = self.described(name)[name].partitions
+        try:
+            return ask(self._admin, {name: partitions})[name]
+        except KafkaException:
+            # This finds out whether the topic is gone or the brokers are away.
+            self.described(name)
+            raise
+
+    def _deleted(self, gone: str, *, anew: bool) -> SourceError:
+        told = f'cannot go on reading "{self._topic}": topic "{gone}" was deleted'
+        if anew:
+            return SourceError(
+                f"{told} and made anew",
+                hint="Read it from its beginning: begin again, and leave a token out.",
+            )
+        return SourceError(
+            told,
+            hint="Its updates cannot be written again: start its pipeline with a new checkpoint "
+            "and new output topics, and read those.",
+        )

@@ -1,0 +1,98 @@
+"""The values of a table as Python has them, for JSON and for terminals.
+
+A query may give dates and times that Python's have no room for: infinite ones, years before 1 and
+after 9999, nanoseconds.  These alone become text, as ISO 8601 writes them.
+"""
+
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+_EPOCH = date(1970, 1, 1)
+# 400 years have so many days, and then the calendar begins again.
+_CYCLE_DAYS = 146_097
+_DAY_S = 86_400
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+# DuckDB's infinite dates and timestamps, with either sign.
+_INFINITE_DAYS = 2**31 - 1
+_INFINITE = 2**63 - 1
+
+
+def rows_of(table: pa.Table) -> list[list[Any]]:
+    """Return the rows of a table, each as the values of its columns."""
+    return [list(row) for row in zip(*map(_values, table.columns), strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    # Nanoseconds would become values of pandas, which JSON does not have.
+    if "[ns" not in str(column.type):
+        try:
+            found: list[Any] = column.to_pylist()
+        except (OverflowError, ValueError):
+            pass
+        else:
+            return found
+    return [_value(each) for each in column]
+
+
+def _value(found: pa.Scalar) -> Any:
+    """Return one value; of those that it has within, each is judged by itself."""
+    if not found.is_valid:
+        return None
+    match found:
+        case pa.StructScalar():
+            return {name: _value(found[at]) for at, name in enumerate(found)}
+        case pa.MapScalar():
+            return [(_value(entry[0]), _value(entry[1])) for entry in found.values]
+        case pa.ListScalar():
+            return [_value(each) for each in found.values]
+        case pa.UnionScalar() | pa.DictionaryScalar():
+            return _value(found.value)
+        case pa.TimestampScalar():
+            return _timestamp(found)
+        case pa.Date32Scalar():
+            try:
+                return found.as_py()
+            except (OverflowError, ValueError):
+                return _infinite(found.value, _INFINITE_DAYS) or _day(found.value)
+        case _:
+            return found.as_py()
+
+
+def _timestamp(found: pa.TimestampScalar) -> Any:
+    kind, value = found.type, found.value
+    if kind.unit != "ns" or value % 1_000 == 0:
+        unit = "us" if kind.unit == "ns" else kind.unit
+        try:
+            return found.cast(pa.timestamp(unit, kind.tz)).as_py()
+        except (OverflowError, ValueError):
+            pass
+    if (infinite := _infinite(value, _INFINITE)) is not None:
+        return infinite
+    digits = _DIGITS[kind.unit]
+    seconds, fraction = divmod(value, 10**digits)
+    days, second = divmod(seconds, _DAY_S)
+    minute, second = divmod(second, 60)
+    text = f"{_day(days)}T{minute // 60:02d}:{minute % 60:02d}:{second:02d}"
+    if fraction:
+        text += f".{fraction:0{digits}d}"
+    return text if kind.tz is None else f"{text}Z"
+
+
+def _infinite(value: int, most: int) -> str | None:
+    if abs(value) != most:
+        return None
+    return "infinity" if value > 0 else "-infinity"
+
+
+def _day(days: int) -> str:
+    """Write the day that comes so many days after the first of 1970.
+
+    >>> _day(0), _day(-719_529), _day(3_000_000)
+    ('1970-01-01', '-0001-12-31', '10183-09-21')
+    """
+    cycles, rest = divmod(days, _CYCLE_DAYS)
+    found = _EPOCH + timedelta(rest)
+    year = found.year + 400 * cycles
+    return f"{year:0{5 if year < 0 else 4}d}{found:-%m-%d}"
