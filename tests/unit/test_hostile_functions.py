@@ -324,7 +324,7 @@ def test_a_limit_that_becomes_shorter_holds_for_the_call_that_comes_next(tmp_pat
 
 @pytest.mark.parametrize(("kept_s", "is_stuck"), [(181.0, True), (200.0, True), (210.0, False)])
 def test_a_machine_that_stood_still_has_not_kept_a_lock(
-    kept_s: float, is_stuck: bool, tmp_path: Path
+    kept_s: float, *, is_stuck: bool, tmp_path: Path
 ) -> None:
     """Its guards end their processes when it goes on, later than they were set to."""
     report = tmp_path / "stuck"
