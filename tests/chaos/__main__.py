@@ -149,6 +149,8 @@ def main() -> int:
             return rounds.run(given)
         case "table":
             files = given.files or sorted(report.KEPT.glob("*.jsonl"))
+            if not files:
+                sys.exit(f"no reports are kept in {report.KEPT}; name some")
             text = report.table(scenarios(), report.read(files))
             if given.page is None:
                 print(text)

@@ -12,7 +12,7 @@ from statistics import median
 from chaos.scenario import Result, Scenario
 
 KEPT = Path(__file__).parent / "reports"
-"""The reports that `docs/reliability.md` is made of."""
+"""Where the reports that a table is made of by default are kept."""
 BEGIN, END = "<!-- made by python -m chaos table -->", "<!-- end -->"
 
 
@@ -61,7 +61,8 @@ def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
     seeds = _ranges({result.seed for result in every})
     names = len(by_name.keys() | joined.keys())
     versions = ", ".join(sorted({f"`{each.version}`" for each in every if each.version}))
-    told = f"{len(every)} faults in {names} scenarios, seeds {seeds}, commits {versions}"
+    told = f"{len(every)} faults in {names} scenarios, seeds {seeds}"
+    told += f", commits {versions}" if versions else ""
     rows += ["", f"{told}; {wrong} wrong."]
     return "\n".join(rows)
 

@@ -37,3 +37,18 @@ def test_every_scenario_is_in_a_life() -> None:
 
     assert {one.name for life in lives for one in life} == {one.name for one in every}
     assert {one.kind for one in every} == {*_OF_PIPELINES, *_ALONE}
+
+
+def test_a_report_tells_what_was_run_and_a_table_has_it(tmp_path: Path) -> None:
+    """Reports of several versions may make up one table, also those that did not tell it."""
+    file = tmp_path / "report.jsonl"
+    report.append(file, Result("kill", "kill-all", 1, "exact", 1.0))
+    report.append(file, Result("kill", "kill-all", 2, "exact", 3.0, version="abcdef0"))
+    here, other = report.read([file])
+
+    assert other.version == "abcdef0"
+    assert here.version == report.version()
+    made = report.table(scenarios(), [other])
+    assert made.endswith("1 faults in 1 scenarios, seeds 2, commits `abcdef0`; 0 wrong.")
+    here.version = ""
+    assert report.table(scenarios(), [here]).endswith("seeds 1; 0 wrong.")
