@@ -156,9 +156,13 @@ def test_a_function_that_exits_is_an_error_record(operators: Any) -> None:
 def test_an_interrupt_is_nobodys_error(operators: Any) -> None:
     """One that comes to the process ends what is running; one that a function raises is data."""
     plan = Plan("p", (NAMES,), operators(interrupted), (Output("out", "o", "out"),))
-
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(plan, {"names": [("k", 1, 0)]})
+    # A shell lets what it starts in the background ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(plan, {"names": [("k", 1, 0)]})
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_what_waits_is_pending_and_finish_closes_it() -> None:
