@@ -33,6 +33,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.far_dates import clock, far_date
 
 Convert = Callable[[Any], Any]
 
@@ -49,7 +50,8 @@ _DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- a timestamp without zone
 _EPOCH_DAY, _DAY = _EPOCH.toordinal(), 86_400
 _CYCLE, _CYCLE_DAYS = 400, 146_097
-_INTEGERS = range(-(2**63), 2**63)
+INTEGERS = range(-(2**63), 2**63)
+"""Those that 64 bits hold."""
 _WHOLE = len(_EPOCH.isoformat())
 # The lengths of UTC timestamps whose whole fraction Python reads.
 _USUAL = range(_WHOLE + 1, _WHOLE + 9)
@@ -206,7 +208,7 @@ _TYPES = {
 
 def _integer(value: Any, what: str) -> int:
     # isinstance would accept True as a number of days.
-    if value.__class__ is int and value in _INTEGERS:
+    if value.__class__ is int and value in INTEGERS:
         return value
     raise _expected(what, value)
 
@@ -214,19 +216,12 @@ def _integer(value: Any, what: str) -> int:
 def _day(days: int) -> str:
     if -_EPOCH_DAY < days <= date.max.toordinal() - _EPOCH_DAY:
         return date.fromordinal(_EPOCH_DAY + days).isoformat()
-    # The calendar repeats every 400 years, so a day in Python's range has the same month and day.
-    cycles, rest = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
-    near = date.fromordinal(rest + 1)
-    year = near.year + cycles * _CYCLE
+    year, near = far_date(days)
     return f"{format(year, '04d' if 0 <= year <= 9999 else '+05d')}{near.isoformat()[4:]}"
 
 
 def _date(value: Any) -> str | None:
     return None if value is None else _day(_integer(value, "a number of days"))
-
-
-def _clock(second: int) -> str:
-    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
 
 
 def _fraction(part: int, digits: int) -> str:
@@ -241,7 +236,7 @@ def _time(digits: int) -> Convert:
             return None
         count = _integer(value, "a number of parts of a second")
         seconds, part = divmod(abs(count), unit)
-        return f"{'-' if count < 0 else ''}{_clock(seconds)}{_fraction(part, digits)}"
+        return f"{'-' if count < 0 else ''}{clock(seconds)}{_fraction(part, digits)}"
 
     return convert
 
@@ -261,7 +256,7 @@ def _timestamp(digits: int) -> Convert:
             return text if len(text) == _WHOLE else text.rstrip("0")
         seconds, part = divmod(count, unit)
         days, second = divmod(seconds, _DAY)
-        return f"{_day(days)}T{_clock(second)}{_fraction(part, digits)}"
+        return f"{_day(days)}T{clock(second)}{_fraction(part, digits)}"
 
     return convert
 
@@ -312,7 +307,7 @@ def _zoned_time(value: Any, zone: str = "Z") -> str | None:
     if value is None:
         return None
     second, fraction = _second(_matched(_ZONED_TIME, value, "a time with its zone").groups())
-    return f"{_clock(second % _DAY)}{fraction}{zone}"
+    return f"{clock(second % _DAY)}{fraction}{zone}"
 
 
 def _zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
@@ -331,7 +326,7 @@ def _zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
     except ValueError:
         raise _expected(what, value) from None
     days, second = divmod(second, _DAY)
-    return f"{_day(first + days - _EPOCH_DAY)}T{_clock(second)}{fraction}{zone}"
+    return f"{_day(first + days - _EPOCH_DAY)}T{clock(second)}{fraction}{zone}"
 
 
 def _iso_date(value: Any) -> str | None:

@@ -1,13 +1,15 @@
-"""Tokens of pages: where a scan or a reading of changes goes on, and in which topic."""
+"""Tokens as text; those of pages: where a scan or a reading of changes goes on, in which topic."""
 
 import base64
-import binascii
+from typing import TypeVar
 
 import msgspec
 
 from ikebana.errors import ConfigError
 from ikebana.serving.layout import Meta
 from ikebana.serving.view import CollectionView, UnreadableTimeError
+
+Token = TypeVar("Token", bound=msgspec.Struct)
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
@@ -28,13 +30,30 @@ class _OfTopic(msgspec.Struct):
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Place).decode
 _of_topic = msgspec.json.Decoder(_OfTopic).decode
+
+
+def text_of(token: msgspec.Struct) -> str:
+    """Write a token as text that a URL may have."""
+    return base64.urlsafe_b64encode(_pack(token)).decode().rstrip("=")
+
+
+def read(text: str, kind: type[Token]) -> Token:
+    """Read a token.
+
+    Raises:
+        ValueError: it is none of this kind.
+    """
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    try:
+        return msgspec.msgpack.decode(raw, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
 
 
 def token(place: Place) -> str:
     """Write a place as a token."""
-    return base64.urlsafe_b64encode(_pack(place)).decode().rstrip("=")
+    return text_of(place)
 
 
 def place(text: str) -> Place:
@@ -44,8 +63,8 @@ def place(text: str) -> Place:
         ConfigError: it is no token.
     """
     try:
-        return _unpack(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        return read(text, Place)
+    except ValueError as error:
         raise unplaced() from error
 
 

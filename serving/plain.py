@@ -4,14 +4,12 @@ A query may give dates and times that Python's have no room for: infinite ones, 
 after 9999, nanoseconds.  These alone become text, as ISO 8601 writes them.
 """
 
-from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-_EPOCH = date(1970, 1, 1)
-# 400 years have so many days, and then the calendar begins again.
-_CYCLE_DAYS = 146_097
+from ikebana.codecs.far_dates import clock, far_date
+
 _DAY_S = 86_400
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 # DuckDB's infinite dates and timestamps, with either sign.
@@ -73,8 +71,7 @@ def _timestamp(found: pa.TimestampScalar) -> Any:
     digits = _DIGITS[kind.unit]
     seconds, fraction = divmod(value, 10**digits)
     days, second = divmod(seconds, _DAY_S)
-    minute, second = divmod(second, 60)
-    text = f"{_day(days)}T{minute // 60:02d}:{minute % 60:02d}:{second:02d}"
+    text = f"{_day(days)}T{clock(second)}"
     if fraction:
         text += f".{fraction:0{digits}d}"
     return text if kind.tz is None else f"{text}Z"
@@ -92,7 +89,5 @@ def _day(days: int) -> str:
     >>> _day(0), _day(-719_529), _day(3_000_000)
     ('1970-01-01', '-0001-12-31', '10183-09-21')
     """
-    cycles, rest = divmod(days, _CYCLE_DAYS)
-    found = _EPOCH + timedelta(rest)
-    year = found.year + 400 * cycles
+    year, found = far_date(days)
     return f"{year:0{5 if year < 0 else 4}d}{found:-%m-%d}"

@@ -16,6 +16,7 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import page_tokens
+from ikebana.serving.common_times import frontier, newest
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
@@ -23,7 +24,6 @@ from ikebana.serving.view import (
     CollectionView,
     Row,
     UnknownCollectionError,
-    newest,
 )
 
 if TYPE_CHECKING:
@@ -309,17 +309,6 @@ class LocalReads:
 
     def close(self) -> None:
         self._views.close()
-
-
-def frontier(views: Sequence[CollectionView]) -> int:
-    """Return the frontier of all views together.
-
-    Raises:
-        UnknownCollectionError: there are none.
-    """
-    if not views:
-        newest(views)
-    return min(view.meta.upper for view in views)
 
 
 def info(view: CollectionView) -> CollectionInfo:

@@ -381,19 +381,3 @@ def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> Stat
             else:
                 state.pop(value, None)
     return state
-
-
-def newest(views: Sequence[CollectionView]) -> int:
-    """Return the newest time that can be read of all views.
-
-    Raises:
-        UnreadableTimeError: there is none.
-    """
-    if not views:
-        raise UnknownCollectionError(
-            "there is no collection here", hint="`ikebana serve` makes them, one for each topic."
-        )
-    time = min(view.meta.upper for view in views) - 1
-    for view in views:
-        view.check(time)
-    return time

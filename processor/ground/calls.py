@@ -156,10 +156,10 @@ def arm() -> None:
     Raises:
         StuckError: another try of the batch was stuck already.
     """
-    limit = os.environ.get(LIMIT_VARIABLE)
+    found_limit = os.environ.get(LIMIT_VARIABLE)
     # Batches come more often than looks: each would put off the next look.
-    if limit != _state.limit:
-        _state.limit = limit
+    if found_limit != _state.limit:
+        _state.limit = found_limit
         _state.changed.set()
     path = os.environ.get(REPORT_VARIABLE)
     if not path:

@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ikebana.codecs.encodings import INTEGERS
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -38,7 +39,6 @@ SCHEMA = "key BINARY, value BINARY, time BIGINT, diff BIGINT"
 _ROWS = 10_000
 _RAW = ("key", "value")
 _NUMBERS = ("time", "diff", "count")
-_INTEGERS = range(-(2**63), 2**63)
 Column = Callable[[Any], Any]
 
 
@@ -91,7 +91,7 @@ class RowMaker:
             return [update.time for update in rows]
         if name in _NUMBERS:
             diffs = [update.diff for update in rows]
-            if not all(diff in _INTEGERS for diff in diffs):
+            if not all(diff in INTEGERS for diff in diffs):
                 raise SourceError(
                     f'cannot read column {name} of "{self._topic}": a count is beyond 64 bits',
                     hint="A stream has its updates, and `ikebana snapshot` prints it.",

@@ -18,6 +18,7 @@ from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.watching.history import History, Past
 from ikebana.serving import plain, reads
 from ikebana.serving.access import Permitted
+from ikebana.serving.common_times import frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import bounds_of, time_of
@@ -25,13 +26,7 @@ from ikebana.serving.http.queries import Queries
 from ikebana.serving.http.refusing import NotPermittedError, TooLargeError
 from ikebana.serving.layout import State
 from ikebana.serving.reads import LocalReads
-from ikebana.serving.view import (
-    MOST_PAGE_BYTES,
-    CollectionView,
-    Row,
-    UnreadableTimeError,
-    newest,
-)
+from ikebana.serving.view import MOST_PAGE_BYTES, CollectionView, Row, UnreadableTimeError
 
 Result = TypeVar("Result")
 
@@ -166,7 +161,7 @@ class Api:
         names = given.collection or self.views.names()
         while True:
             change = self.bell.next()
-            upper = reads.frontier([self.views.view(name) for name in names])
+            upper = frontier([self.views.view(name) for name in names])
             if upper > wanted:
                 return Answer(self._newest(names))
             left = deadline - asyncio.get_running_loop().time()

@@ -13,8 +13,6 @@ encoded once.
 """
 
 import asyncio
-import base64
-import binascii
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -22,13 +20,14 @@ from typing import Any
 import msgspec
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.serving import page_tokens, reads
+from ikebana.serving import page_tokens
 from ikebana.serving.access import Permitted
+from ikebana.serving.common_times import frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import time_of
 from ikebana.serving.service import copies_read
-from ikebana.serving.view import MOST_PAGE_BYTES, Bounds, CollectionView, newest
+from ikebana.serving.view import MOST_PAGE_BYTES, Bounds, CollectionView
 
 _ROWS = 1_000
 _UPDATES = 10_000
@@ -56,15 +55,14 @@ class Position(msgspec.Struct, array_like=True, frozen=True):
 
     def token(self) -> str:
         """Encode the position as text."""
-        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+        return page_tokens.text_of(self)
 
 
 def position_of(token: str) -> Position:
     """Decode the position that an event's id has.  Raises: ConfigError."""
     try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        found = msgspec.msgpack.decode(raw, type=Position)
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        found = page_tokens.read(token, Position)
+    except ValueError as error:
         raise _none_of_an_event() from error
     topics = found.names if found.topics is None else found.topics
     if found.number < 0 or len(topics) != len(found.names):
@@ -126,7 +124,7 @@ class Subscriptions:
                 while not self._ended:
                     change = self._bell.next()
                     views = self._views(position)
-                    upto = reads.frontier(views) - 1
+                    upto = frontier(views) - 1
                     if upto <= position.as_of:
                         try:
                             await asyncio.wait_for(change.wait(), _HEARTBEAT_S)

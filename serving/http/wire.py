@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.canonical import canonical
+from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -115,7 +116,6 @@ def change(update: KeyedUpdate, write: Callable[[bytes], Any]) -> Change:
     return Change(None if key is None else write(key), write(value), time, diff)
 
 
-_INTEGERS = range(-(2**63), 2**63)
 _ROWS = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("count", pa.int64())])
 _UPDATES = pa.schema(
     [("key", pa.binary()), ("value", pa.binary()), ("time", pa.int64()), ("diff", pa.int64())]
@@ -129,7 +129,7 @@ def rows_table(rows: Iterable[Row]) -> pa.Table:
         ConfigError: a count is beyond 64 bits.
     """
     flat = [(row.key, value, count) for row in rows for value, count in row.values.items()]
-    if not all(count in _INTEGERS for _, _, count in flat):
+    if not all(count in INTEGERS for _, _, count in flat):
         raise ConfigError(
             "cannot answer with an Arrow stream: a count is beyond 64 bits",
             hint="Ask for JSON, whose numbers have no bound.",

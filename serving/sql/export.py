@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import duckdb
 import pyarrow as pa
 
+from ikebana.codecs.encodings import INTEGERS
 from ikebana.errors import ConfigError
 from ikebana.serving.shape import Seen, Shape, Side
 from ikebana.serving.sql.tables import as_json, columns_of, quoted
 
 COUNT = "count"
-_INTEGERS = range(-(2**63), 2**63)
 
 
 def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
@@ -34,7 +34,7 @@ def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
         of_values.add(value)
         keys.append(None if key is None else as_json(key))
         values.append(as_json(value))
-        if count not in _INTEGERS:
+        if count not in INTEGERS:
             raise ConfigError(
                 "cannot make a table: a count is beyond 64 bits",
                 hint="JSON has it: --output json.",

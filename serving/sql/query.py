@@ -13,9 +13,10 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
+from ikebana.serving.common_times import newest
 from ikebana.serving.sql.parsed import SqlError, parsed
 from ikebana.serving.sql.tables import LoadLimits, load
-from ikebana.serving.view import CollectionView, newest
+from ikebana.serving.view import CollectionView
 
 
 class Limits(NamedTuple):

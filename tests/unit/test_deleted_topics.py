@@ -17,24 +17,13 @@ from ikebana.processor.kafka import client, following, read_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import ClosedBatch
 from ikebana.serving.service import Service, Wanted
+from support.admin_answers import Answer
 from support.served_topics import KEEP_ALL
 from support.waiting import wait_until
 
 OUT, PROGRESS = "out", "out.progress"
 CLOSED = ProgressRecord("c", "p", OUT, 0, 0, 10, 0, {0: 0}, "upserts")
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
-
-
-@dataclass
-class Answer:
-    """A future that is done."""
-
-    of: Any
-
-    def result(self) -> Any:
-        if isinstance(self.of, Exception):
-            raise self.of
-        return self.of
 
 
 @dataclass

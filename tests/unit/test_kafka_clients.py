@@ -25,6 +25,7 @@ from ikebana.processor.kafka.loopback import Ends, Trimming
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.rows.rows import KeyedUpdate
+from support.admin_answers import Answer
 from support.histories import PLAN, marker
 from support.waiting import wait_until
 
@@ -209,18 +210,6 @@ def test_a_message_that_is_too_large_is_told_with_its_remedy(sent: Sent, code: i
 
     assert not isinstance(raised.value, AwayError)
     assert "max.message.bytes" in str(raised.value.hint)
-
-
-@dataclass
-class Answer:
-    """A future that is done."""
-
-    of: Any
-
-    def result(self) -> Any:
-        if isinstance(self.of, Exception):
-            raise self.of
-        return self.of
 
 
 @dataclass

@@ -177,11 +177,16 @@ def _things(topics: MemoryTopics, upper: int) -> None:
     topics.close(NAME, upper, *((b"%d" % n, b"1", n, 1) for n in range(1, 5)))
 
 
-def test_a_token_is_refused_when_its_topic_was_made_anew(tmp_path: Path) -> None:
-    """The times of another topic are other times."""
+def _topic_with_id() -> MemoryTopics:
     topics = MemoryTopics()
     topics.ids[NAME] = "one"
     _things(topics, 10)
+    return topics
+
+
+def test_a_token_is_refused_when_its_topic_was_made_anew(tmp_path: Path) -> None:
+    """The times of another topic are other times."""
+    topics = _topic_with_id()
     with serving(topics, tmp_path, NAME) as service, answering(service) as url:
         caught_up(service, topics, NAME)
         with _subscribed(url) as events:
@@ -209,9 +214,7 @@ def test_a_token_is_refused_when_its_topic_was_made_anew(tmp_path: Path) -> None
 
 def test_a_subscription_ends_when_its_topic_is_made_anew(tmp_path: Path) -> None:
     """What was sent does not go on in another topic."""
-    topics = MemoryTopics()
-    topics.ids[NAME] = "one"
-    _things(topics, 10)
+    topics = _topic_with_id()
     with serving(topics, tmp_path, NAME) as service, answering(service) as url:
         caught_up(service, topics, NAME)
         with _subscribed(url) as events:
