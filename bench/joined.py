@@ -27,7 +27,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -273,17 +273,8 @@ def _q3(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any]:
     bench = _bench(folder, args)
     plan = _plan(folder, joins._q3_sections(bench, "q3", [""]))
     run = Shards(plan, folder, args.shards, costs)
-    for relation, messages in shop.load().items():
-        run.topics.create(bench.topic("q3", relation), PARTITIONS)
-        _send(run, bench.topic("q3", relation), messages)
-    run._open()
-    run._begins = {t: dict.fromkeys(run.topics.ends(t), 0) for t in plan.topics}
-    run.read(limit=_LIMIT)
-    costs.counts, records = True, 0
-    for _ in range(args.backlogs):
-        lines = bench.topic("q3", "lineitem")
-        records += _send(run, lines, shop.updates(int(150_000 * scale)))
-        run.read(limit=_LIMIT)
+    updates = (shop.updates(int(150_000 * scale)) for _ in range(args.backlogs))
+    records = _updated(run, functools.partial(bench.topic, "q3"), shop.load(), updates)
     found, rows = _row(run, costs, records, "out0", RESULT)
     return {**found, "exact": shop.judged(rows).exact}
 
@@ -325,19 +316,30 @@ def _tpch(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str, Any
     bench = _bench(folder, args)
     plan = _plan(folder, tpch._sections(bench, name, tables, view))
     run = Shards(plan, folder, args.shards, costs)
-    for table, messages in warehouse.load(tables).items():
-        run.topics.create(bench.topic(name, table), PARTITIONS)
-        _send(run, bench.topic(name, table), messages)
-    run._open()
-    run._begins = {t: dict.fromkeys(run.topics.ends(t), 0) for t in plan.topics}
-    run.read(limit=_LIMIT)
-    costs.counts, records = True, 0
-    for _ in range(args.backlogs):
-        lines = bench.topic(name, "lineitem")
-        records += _send(run, lines, warehouse.updates(int(30_000 * args.scale)))
-        run.read(limit=_LIMIT)
+    updates = (warehouse.updates(int(30_000 * args.scale)) for _ in range(args.backlogs))
+    records = _updated(run, functools.partial(bench.topic, name), warehouse.load(tables), updates)
     found, rows = _row(run, costs, records, "out", tuple(view.columns))
     return {**found, "exact": warehouse.judged(view, rows).exact}
+
+
+def _updated(
+    run: Shards,
+    topic: Callable[[str], str],
+    load: Mapping[str, Any],
+    updates: Iterable[Any],
+) -> int:
+    """Load relations, then count the cost of backlogs of lines; how many lines these have."""
+    for relation, messages in load.items():
+        run.topics.create(topic(relation), PARTITIONS)
+        _send(run, topic(relation), messages)
+    run._open()
+    run._begins = {t: dict.fromkeys(run.topics.ends(t), 0) for t in run._running.topics}
+    run.read(limit=_LIMIT)
+    run._costs.counts, records = True, 0
+    for messages in updates:
+        records += _send(run, topic("lineitem"), messages)
+        run.read(limit=_LIMIT)
+    return records
 
 
 def _each_partition(messages: Any) -> list[tuple[bytes, bytes | None, int]]:

@@ -22,7 +22,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -139,7 +139,7 @@ def _q3(bench: Bench, job: str, conditions: Sequence[str], updates: int) -> dict
         shop.judged(bench.rows(job, output, RESULT, form), f"AND {condition}" if condition else "")
         for output, condition in zip(outputs, conditions, strict=True)
     ]
-    return row_of(bench, job, "line", phases, whole, state, verdicts)
+    return row_of(bench, job, "line", {"lineitem": 1}, phases, whole, state, verdicts)
 
 
 def _shop(args: argparse.Namespace) -> Shop:
@@ -216,7 +216,9 @@ def asof(bench: Bench) -> list[dict[str, Any]]:
     state, whole = bench.state_mib(job), worker.stop()
     form = "rows" if bench.system == "flink" else "diff"
     found = [row for row in bench.rows(job, "priced", PRICED, form) if row[0] >= 0]
-    return [row_of(bench, job, "order", phases, whole, state, [market.judged(found)])]
+    inputs = {"orders": 1, "prices": args.prices / args.orders}
+    verdicts = [market.judged(found)]
+    return [row_of(bench, job, "order", inputs, phases, whole, state, verdicts)]
 
 
 def _each_partition(messages: Any) -> list[tuple[bytes, bytes | None, int]]:
@@ -260,12 +262,16 @@ def row_of(
     bench: Bench,
     job: str,
     what: str,
+    inputs: Mapping[str, float],
     phases: Sequence[Phase],
     whole: float,
     state_mib: float,
     verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
-    """The figures of a job, whose phases are the load and then backlogs; a `what` is a record."""
+    """The figures of a job, whose phases are the load and then backlogs.
+
+    A `what` is a record of the backlogs, for which `inputs` have so many records.
+    """
     first, *warm = phases
     row = {
         "job": f"{job}, {bench.system}",
@@ -280,6 +286,8 @@ def row_of(
         "rows": [verdict.rows for verdict in verdicts],
         "exact": all(verdict.exact for verdict in verdicts),
     }
+    if bench.system == "ikebana":
+        row[f"us a {what}, estimated"] = round(bench.estimated_us(job, inputs), 1)
     wrong = [verdict for verdict in verdicts if not verdict.exact]
     if wrong:
         row["wrong"] = str(wrong)

@@ -4,12 +4,14 @@ import argparse
 import collections
 import itertools
 import json
+import multiprocessing
 import random
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -255,11 +257,14 @@ def verified(servers: str, name: str, orders: Orders, args: argparse.Namespace) 
         "totals": ("orders", "amount"),
         "placed": ("amount", "city"),
     }
-    return [
-        output
-        for output, of in wanted.items()
-        if accumulated(servers, f"{name}.{output}", fields[output]) != of
-    ]
+    # Threads of the clients of Kafka do not survive a fork.
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=spawning) as pool:
+        found = {
+            output: pool.submit(accumulated, servers, f"{name}.{output}", fields[output])
+            for output in wanted
+        }
+        return [output for output, of in wanted.items() if found[output].result() != of]
 
 
 def accumulated(servers: str, topic: str, fields: tuple[str, ...]) -> dict[tuple[Any, ...], int]:

@@ -67,7 +67,7 @@ def main() -> None:
     given = sorted(parser.parse_args().results)
     found = [(path.stem, json.loads(path.read_text())) for path in given]
     compared = [*_joins(found), *_beside(found)]
-    sections = [_compared(compared), *_scale(found)]
+    sections = [_compared(compared), _estimated(found), *_scale(found)]
     text = "\n\n".join(section for section in sections if section)
     if not text:
         sys.exit("none of these results has a figure for the page")
@@ -95,6 +95,38 @@ def _joins(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
     for (job, figure), pairs in sorted(runs.items()):
         ours, theirs = (list(each) for each in zip(*pairs, strict=True))
         yield Compared(job, _JOINED[figure], "ikebana", ours, "flink", theirs)
+
+
+def _estimated(found: Iterable[tuple[str, Any]]) -> str:
+    """What `ikebana explain` says of the jobs of `joins.py` and `tpch.py`, and what they took."""
+    measured: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for name, told in found:
+        if not name.startswith(("joins-", "tpch-")):
+            continue
+        for row in told["results"]:
+            job, _, system = row["job"].rpartition(", ")
+            said = [value for figure, value in row.items() if figure.endswith(", estimated")]
+            if system == "ikebana" and said and row["records"]:
+                warm = next(value for figure, value in row.items() if _is_cpu(figure))
+                measured[name.split("-")[0] + " " + job, said[0]] += [_mean(warm)]
+    rows = [
+        (
+            job,
+            f"{said:.0f}",
+            cell(us := statistics.median(found)),
+            f"{said / us:.2f}",
+            str(len(found)),
+        )
+        for (job, said), found in sorted(measured.items())
+    ]
+    if not rows:
+        return ""
+    heads = ("job", "estimated, CPU us a change", "measured, warm", "ratio", "runs")
+    return "\n".join(["### What `ikebana explain` estimates", "", *table(heads, rows)])
+
+
+def _is_cpu(figure: str) -> bool:
+    return figure.startswith("us a ") and figure.endswith(", warm")
 
 
 def _beside(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ import yaml
 from backlogs import Caught, Committed, Ends, Worker, newest, send
 from join_data import PARTITIONS, Row
 from upsert import RUN, records_of, size
+
+import ikebana
+from ikebana.processor.explain.explanation import explained
 
 _QUIET_S = 2.0
 _decode = msgspec.json.Decoder().decode
@@ -84,6 +87,12 @@ class Bench:
         path = self.folder / f"{job}.yaml"
         path.write_text(yaml.safe_dump(document, sort_keys=False))
         return path
+
+    def estimated_us(self, job: str, inputs: Mapping[str, float]) -> float:
+        """What `ikebana explain` says that so many changes of each input take of CPU."""
+        plan = ikebana.load(self.folder / f"{job}.yaml").plan()
+        by_input = {work.input: work.cpu_us for work in explained(plan).estimates}
+        return sum(count * by_input[name] for name, count in inputs.items())
 
     def state_mib(self, job: str) -> float:
         """The size of a job's checkpoint."""

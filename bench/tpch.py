@@ -72,7 +72,7 @@ def measured(bench: Bench, job: str, view: View) -> dict[str, Any]:
     state, whole = bench.state_mib(job), worker.stop()
     form = "upsert" if bench.system == "flink" else bench.args.format
     verdict = warehouse.judged(view, bench.rows(job, "out", tuple(view.columns), form))
-    return row_of(bench, job, "change", phases, whole, state, [verdict])
+    return row_of(bench, job, "change", {"lineitem": 1}, phases, whole, state, [verdict])
 
 
 def _sections(bench: Bench, job: str, tables: list[str], view: View) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a running pipeline holds, sampled over time, and whether that grows."""
 
+import itertools
 import math
 import os
 import statistics
@@ -83,8 +84,9 @@ class Sampler:
 
 
 def held(watched: Watched) -> dict[str, float]:
-    """Memory, open files and threads of all processes, and the memory of each kind."""
+    """Memory, open files and threads of all processes; memory and threads of each kind."""
     found = dict.fromkeys((f"{kind} PSS MiB" for kind in KINDS), 0.0)
+    found |= dict.fromkeys((f"{kind} threads" for kind in KINDS), 0)
     found |= {"PSS MiB": 0.0, "open files": 0, "threads": 0, "processes": 0}
     for process in watched.processes():
         try:
@@ -98,6 +100,7 @@ def held(watched: Watched) -> dict[str, float]:
         found[f"{kind} PSS MiB"] += pss
         found["PSS MiB"] += pss
         found["open files"] += files
+        found[f"{kind} threads"] += threads
         found["threads"] += threads
         found["processes"] += 1
     return found
@@ -138,6 +141,8 @@ def metrics(url: str) -> dict[str, float]:
 def slope(points: Sequence[tuple[float, float]]) -> Slope:
     """Fit a line through (second, value) by least squares.
 
+    Its error allows for samples that depend on the ones before them.
+
     >>> found = slope([(0.0, 1.0), (1800.0, 2.0), (3600.0, 3.0)])
     >>> found.mean, round(found.hourly, 6), round(found.error, 6)
     (2.0, 2.0, 0.0)
@@ -150,11 +155,26 @@ def slope(points: Sequence[tuple[float, float]]) -> Slope:
         return Slope(mean, 0.0, math.inf)
     products = zip(hours, values, strict=True)
     hourly = sum((hour - middle) * (value - mean) for hour, value in products) / spread
-    rest = sum(
-        (value - mean - hourly * (hour - middle)) ** 2
-        for hour, value in zip(hours, values, strict=True)
-    )
-    return Slope(mean, hourly, math.sqrt(rest / (len(points) - 2) / spread))
+    rests = [
+        value - mean - hourly * (hour - middle) for hour, value in zip(hours, values, strict=True)
+    ]
+    square = sum(rest * rest for rest in rests)
+    error = math.sqrt(square / (len(points) - 2) / spread)
+    return Slope(mean, hourly, error * _dependence(rests))
+
+
+def _dependence(rests: Sequence[float]) -> float:
+    """How much larger the error of a slope is, since each rest resembles the one before it.
+
+    That of rests which are an autoregressive series of first order: samples of a series that
+    wavers slowly are worth fewer ones that are independent.
+    """
+    square = sum(rest * rest for rest in rests)
+    if not square:
+        return 1.0
+    like = sum(one * next_one for one, next_one in itertools.pairwise(rests)) / square
+    like = min(max(like, 0.0), 0.99)
+    return math.sqrt((1 + like) / (1 - like))
 
 
 # What a series may grow in an hour, however small its mean is.

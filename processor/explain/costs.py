@@ -14,6 +14,9 @@ MEANINGS = {
     "pass": "one run over a micro-batch's updates, however many operators it fuses",
 }
 
+ALL = "in all"
+"""The part that is the sum of all others."""
+
 
 class Cost(NamedTuple):
     """The costs of one part of the plan."""
@@ -22,6 +25,11 @@ class Cost(NamedTuple):
     arrangements: int
     exchanges: int
     passes: int
+
+    @classmethod
+    def heads(cls) -> tuple[str, ...]:
+        """The heads of the columns of numbers."""
+        return "arrangements", "exchanges", "passes"
 
 
 def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
@@ -47,7 +55,7 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
         found.append(Cost(f"join {join.name}", own, joining.depth(plan, join), passes))
     yield from found
     _, *columns = zip(*found, strict=True)
-    yield Cost("in all", *(sum(column) for column in columns))
+    yield Cost(ALL, *(sum(column) for column in columns))
 
 
 def _passes(physical: Physical, root: str) -> int:

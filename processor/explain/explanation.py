@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain import joining, reading, sharing
 from ikebana.processor.explain.costs import Cost, costs
+from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
 from ikebana.processor.planning import planner
@@ -33,6 +34,7 @@ class Explanation:
     kept: tuple[str, ...]
     costs: tuple[Cost, ...]
     sharing: tuple[str, ...]
+    estimates: tuple[Work, ...]
     warnings: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
 
@@ -57,6 +59,7 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
         ),
         costs=tuple(costs(plan, physical)),
         sharing=(*joining.sharing(plan), *sharing.added(plan)),
+        estimates=tuple(estimates(plan, physical)),
         warnings=tuple(joining.warnings(plan)),
         settings=() if settings is None else tuple(setting_lines(plan, settings)),
     )

@@ -1,9 +1,11 @@
 """Render an explanation as one self-contained HTML page, which is also XML."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
-from ikebana.processor.explain.costs import MEANINGS
+from ikebana.processor.explain import costs, estimates
+from ikebana.processor.explain.costs import ALL, Cost
+from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.measure import FONT
 from ikebana.processor.explain.svg import drawing
@@ -67,7 +69,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield "<h2>What could cost less</h2>"
         yield from _list(explanation.warnings)
     yield "<h2>What it costs</h2>"
-    yield from _costs(explanation)
+    yield from _table(explanation.costs, costs.MEANINGS, explanation.sharing)
+    yield f"<h2>{escape(_capitalized(estimates.TITLE))}</h2>"
+    yield from _table(explanation.estimates, estimates.MEANINGS)
     yield "<h2>Settings</h2>"
     yield '<table class="settings">'
     for key, value in explanation.settings:
@@ -92,23 +96,27 @@ def _list(sentences: Iterable[str]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _costs(explanation: Explanation) -> Iterator[str]:
+def _table(
+    rows: Sequence[Cost] | Sequence[Work], meanings: Mapping[str, str], more: Iterable[str] = ()
+) -> Iterator[str]:
     yield "<table>"
-    heads = "".join(
-        f'<th class="number">{head}</th>' for head in ("arrangements", "exchanges", "passes")
-    )
+    names = rows[0].heads() if rows else ()
+    heads = "".join(f'<th class="number">{escape(name)}</th>' for name in names)
     yield f"<thead><tr><th></th>{heads}</tr></thead>"
     yield "<tbody>"
-    for cost in explanation.costs:
-        part, *numbers = cost
-        cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
-        mark = ' class="sum"' if cost is explanation.costs[-1] else ""
+    for part, *numbers in rows:
+        cells = "".join(f'<td class="number">{number:,.0f}</td>' for number in numbers)
+        mark = ' class="sum"' if part == ALL else ""
         yield f"<tr{mark}><td>{escape(part)}</td>{cells}</tr>"
     yield "</tbody>"
     yield "</table>"
     yield "<ul>"
-    for line in explanation.sharing:
+    for line in more:
         yield f"<li>{escape(line)}.</li>"
-    for word, meaning in MEANINGS.items():
-        yield f"<li>{word.capitalize()}: {escape(meaning)}.</li>"
+    for word, meaning in meanings.items():
+        yield f"<li>{escape(_capitalized(word))}: {escape(meaning)}.</li>"
     yield "</ul>"
+
+
+def _capitalized(words: str) -> str:
+    return words[:1].upper() + words[1:]

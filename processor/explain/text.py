@@ -1,9 +1,11 @@
 """Render an explanation as text for a terminal."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from ikebana.processor.explain.costs import MEANINGS, Cost
+from ikebana.processor.explain import costs, estimates
+from ikebana.processor.explain.costs import Cost
+from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
 
@@ -48,7 +50,11 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield "what it costs"
     yield from _table(explanation.costs)
     yield from (f"  {line}" for line in explanation.sharing)
-    yield from (f"  {word}: {meaning}" for word, meaning in MEANINGS.items())
+    yield from _meanings(costs.MEANINGS)
+    yield ""
+    yield estimates.TITLE
+    yield from _table(explanation.estimates)
+    yield from _meanings(estimates.MEANINGS)
     yield ""
     if explanation.settings:
         yield "settings"
@@ -80,8 +86,17 @@ def _tree(graph: Graph) -> Iterator[str]:
             yield from branch(box, "  ")
 
 
-def _table(costs: tuple[Cost, ...]) -> Iterator[str]:
-    width = max(len(cost.part) for cost in costs)
-    yield f"  {'':{width}}  arrangements  exchanges  passes"
-    for part, arrangements, exchanges, passes in costs:
-        yield f"  {part:{width}}  {arrangements:12}  {exchanges:9}  {passes:6}"
+def _meanings(of: Mapping[str, str]) -> Iterator[str]:
+    for word, meaning in of.items():
+        yield from textwrap.wrap(
+            f"{word}: {meaning}", _WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+
+
+def _table(rows: Sequence[Cost] | Sequence[Work]) -> Iterator[str]:
+    width = max((len(name) for name, *_ in rows), default=0)
+    heads = rows[0].heads() if rows else ()
+    yield f"  {'':{width}}  {'  '.join(heads)}"
+    for name, *numbers in rows:
+        cells = (f"{number:{len(head)},.0f}" for number, head in zip(numbers, heads, strict=True))
+        yield f"  {name:{width}}  {'  '.join(cells)}"

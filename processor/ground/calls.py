@@ -77,11 +77,11 @@ class _State:
     def __init__(self, report: Path | None = None, *, is_forked: bool = False) -> None:
         self.report = report
         self.is_forked = is_forked
-        self.watching = False
+        self.watcher: threading.Event | None = None
+        """What ends the thread that looks at calls; None if there is no such thread."""
         self.limit = os.environ.get(LIMIT_VARIABLE)
         """As the environment had it when it was read."""
         self.lock = threading.Lock()
-        self.changed = threading.Event()
 
 
 _state = _State()
@@ -90,7 +90,7 @@ _state = _State()
 def begin(call: Call) -> None:
     """Note that this thread begins a call; each call needs a tuple of its own."""
     _calls[threading.get_ident()] = call
-    if not _state.watching:
+    if _state.watcher is None:
         _start(call)
 
 
@@ -156,11 +156,7 @@ def arm() -> None:
     Raises:
         StuckError: another try of the batch was stuck already.
     """
-    found_limit = os.environ.get(LIMIT_VARIABLE)
-    # Batches come more often than looks: each would put off the next look.
-    if found_limit != _state.limit:
-        _state.limit = found_limit
-        _state.changed.set()
+    _heed(os.environ.get(LIMIT_VARIABLE))
     path = os.environ.get(REPORT_VARIABLE)
     if not path:
         return
@@ -200,29 +196,43 @@ def _places(stacks: str, thread: str) -> str:
     return ", called from ".join((users or frames)[:_FRAMES])
 
 
+def _heed(limit: str | None) -> None:
+    """Let the next call have a watcher of its own if the limit has changed.
+
+    Not otherwise: batches come more often than looks, and each would put off the next look.
+    """
+    with _state.lock:
+        if limit == _state.limit:
+            return
+        _state.limit = limit
+        if _state.watcher is not None:
+            _state.watcher.set()
+            _state.watcher = None
+            _unguard_lock()
+    if _going_on():
+        _start()
+
+
 def _start(call: Call | None = None) -> None:
     with _state.lock:
-        if not _state.watching:
-            _state.watching = True
+        if _state.watcher is None:
+            _state.watcher = threading.Event()
             # It may be kept from its first look.
             _guard_lock([(threading.get_ident(), call)], longest_s(os.environ))
-            threading.Thread(target=_watch, name="ikebana-calls", daemon=True).start()
+            threading.Thread(
+                target=_watch, args=(_state.watcher,), name="ikebana-calls", daemon=True
+            ).start()
 
 
-def _watch() -> None:
-    """Look at the calls until there have been none for a while."""
-    state = _state
+def _watch(ended: threading.Event) -> None:
+    """Look at the calls until there have been none for a while, or another thread does."""
     seen: dict[int, tuple[Call, int]] = {}
     idle = 0
     while idle < _LOOKS:
         # Looks are counted, not seconds: a process that stood still has not been watched.
         limit_s = longest_s(os.environ)
-        pause_s = limit_s / _LOOKS
-        if state.changed.wait(pause_s):
-            # The guard of the lock has the limit of before.
-            state.changed.clear()
-            _guard_lock(_going_on(), longest_s(os.environ))
-            continue
+        if ended.wait(limit_s / _LOOKS):
+            return
         going_on = _going_on()
         idle = 0 if going_on else idle + 1
         looks = {}
@@ -231,11 +241,14 @@ def _watch() -> None:
             looks[thread] = call, known[1] + 1 if known and known[0] is call else 0
             _judge(thread, call, looks[thread][1], limit_s)
         seen = looks
-        _guard_lock(going_on, limit_s)
+        with _state.lock:
+            if _state.watcher is ended:
+                _guard_lock(going_on, limit_s)
     with _state.lock:
-        _state.watching = False
-        _unguard_lock()
-    if any(call is not None for call in _calls.values()):
+        if _state.watcher is ended:
+            _state.watcher = None
+            _unguard_lock()
+    if _going_on():
         _start()
 
 

@@ -15,6 +15,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.ground import stopping
 from ikebana.processor.timing.source_offset import SourceOffset
+from support.signals import handled_by
 
 START = SourceOffset(-1, 0, 0, {}, "")
 BIRTH = Birth("c", "", 1, {}, START)
@@ -85,12 +86,8 @@ def test_a_signal_while_metadata_are_written_leaves_whole_ones(
         signalled.set()
         raise stopping.Stopped(number)
 
-    before = signal.signal(signal.SIGTERM, asked)
-    try:
-        with pytest.raises(stopping.Stopped):
-            checkpoint.write(BIRTH)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with handled_by(signal.SIGTERM, asked), pytest.raises(stopping.Stopped):
+        checkpoint.write(BIRTH)
 
     assert store.objects["ikebana.json"].startswith(b'{"id":"c"')
     assert store.objects["ikebana.json"].endswith(b'"}')

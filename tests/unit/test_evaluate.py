@@ -23,6 +23,7 @@ from ikebana import (
 from ikebana.codecs import cdcv2
 from ikebana.codecs.formats import Format, OutputFormat
 from support.avro_messages import message
+from support.signals import handled_by
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")
@@ -156,13 +157,11 @@ def test_a_function_that_exits_is_an_error_record(operators: Any) -> None:
 def test_an_interrupt_is_nobodys_error(operators: Any) -> None:
     """One that comes to the process ends what is running; one that a function raises is data."""
     plan = Plan("p", (NAMES,), operators(interrupted), (Output("out", "o", "out"),))
-    # A shell lets what it starts in the background ignore interrupts.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            evaluate(plan, {"names": [("k", 1, 0)]})
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with (
+        handled_by(signal.SIGINT, signal.default_int_handler),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        evaluate(plan, {"names": [("k", 1, 0)]})
 
 
 def test_what_waits_is_pending_and_finish_closes_it() -> None:

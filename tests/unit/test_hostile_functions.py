@@ -1,6 +1,7 @@
 """What functions of users may do to the process that runs them: nothing, or an error by name."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, s
 from ikebana.errors import StuckError
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.ground import calls, stopping
+from support.signals import handled_by
 
 ROWS = {"n": [(b"1", b'{"a":1}', 1), (b"2", b'{"a":2}', 1)]}
 SOURCE = Input("n", ("n",))
@@ -190,24 +192,19 @@ def test_calls_that_are_many_are_not_one_that_hangs(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("error", [KeyboardInterrupt, stopping.Stopped(15), SystemExit(143)])
 def test_a_signal_during_a_function_is_no_error_of_it(error: Any) -> None:
     """Whoever ends a run by a signal ends it, whatever is being computed."""
-    import signal
-
     asked = stopping.Stopping()
+    handler = signal.default_int_handler
     if not isinstance(error, type):
         asked.asked = isinstance(error, SystemExit)
-        before = signal.signal(signal.SIGINT, lambda number, _: asked.signalled(number))
-    else:
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        handler = lambda number, _: asked.signalled(number)  # noqa: E731
 
     def interrupted(data: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return data
 
-    try:
-        with pytest.raises(error if isinstance(error, type) else type(error)):
-            Evaluation(linear(steps.map_(interrupted))).advance(ROWS, 10)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    raised = error if isinstance(error, type) else type(error)
+    with handled_by(signal.SIGINT, handler), pytest.raises(raised):
+        Evaluation(linear(steps.map_(interrupted))).advance(ROWS, 10)
 
 
 def test_a_process_that_a_function_forks_does_not_go_on_with_the_batch(tmp_path: Path) -> None:
@@ -226,7 +223,15 @@ def test_a_process_that_a_function_forks_does_not_go_on_with_the_batch(tmp_path:
     assert told.read_text() == f"{os.getpid()}\n"
 
 
-def in_a_process_of_a_run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+# What a busy machine may take for a call that returns at once.
+AMPLE_S = 2.0
+SHORT_S = 0.3
+TRIES = 4
+
+
+def in_a_process_of_a_run(
+    code: str, folder: Path, limit_s: float = AMPLE_S
+) -> subprocess.CompletedProcess[str]:
     """What becomes of a process that was armed, and runs this in a call."""
     program = f"""
 import os, time
@@ -239,12 +244,27 @@ finally:
     calls.end()
 print("ended")
 """
-    environment = {**os.environ, calls.LIMIT_VARIABLE: "0.3"}
+    environment = {**os.environ, calls.LIMIT_VARIABLE: str(limit_s)}
     environment[calls.REPORT_VARIABLE] = str(folder / "stuck")
     command = [sys.executable, "-c", program]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def reported_of(code: str, folder: Path) -> str:
+    """What a process reports that has to end, because a call does not return.
+
+    On a busy machine it may end so late that it is taken for one that stood still, of which nothing
+    is reported.  Spark tries a batch four times as well.
+    """
+    for _ in range(TRIES):
+        ended = in_a_process_of_a_run(code, folder, SHORT_S)
+        assert ended.returncode != 0
+        assert "ended" not in ended.stdout
+        if (found := calls.reported(folder / "stuck")) is not None:
+            return found.message
+    raise AssertionError(f"no report in {TRIES} tries: {ended.stderr}")
 
 
 @pytest.mark.parametrize(
@@ -259,14 +279,10 @@ def test_a_call_that_cannot_be_stopped_ends_its_process_and_is_told(
     code: str, tmp_path: Path
 ) -> None:
     """The next try of the batch raises what was reported, in place of hanging as well."""
-    ended = in_a_process_of_a_run(code, tmp_path)
+    message = reported_of(code, tmp_path)
 
-    assert ended.returncode != 0
-    assert "ended" not in ended.stdout
-    found = calls.reported(tmp_path / "stuck")
-    assert found is not None
-    assert "operator totals: map shop:price has not returned" in found.message
-    assert 'File "<string>", line 7 in <module>' in found.message
+    assert "operator totals: map shop:price has not returned" in message
+    assert 'File "<string>", line 7 in <module>' in message
     again = in_a_process_of_a_run("pass", tmp_path)
     assert "StuckError: operator totals: map shop:price" in again.stderr
 
@@ -291,7 +307,8 @@ def test_batches_that_come_more_often_than_looks_end_no_process(tmp_path: Path) 
     """Each arms its process anew; the guard of Python's lock is renewed all the same."""
     code = """
     calls.end()
-    for _ in range(150):
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.5 * float(os.environ[calls.LIMIT_VARIABLE]):
         calls.arm()
         calls.begin(tuple(["totals", "map shop:price", None]))
         time.sleep(0.005)
@@ -314,12 +331,9 @@ def test_a_limit_that_becomes_shorter_holds_for_the_call_that_comes_next(tmp_pat
     calls.arm()
     calls.begin(("totals", "map shop:price", None))
     sum(range(10**15))"""
-    ended = in_a_process_of_a_run(code.strip(), tmp_path)
+    message = reported_of(code.strip(), tmp_path)
 
-    assert ended.returncode != 0
-    found = calls.reported(tmp_path / "stuck")
-    assert found is not None
-    assert "operator totals: map shop:price has not returned" in found.message
+    assert "operator totals: map shop:price has not returned" in message
 
 
 @pytest.mark.parametrize(("kept_s", "is_stuck"), [(181.0, True), (200.0, True), (210.0, False)])

@@ -15,17 +15,10 @@ from confluent_kafka.admin import AdminClient
 from ikebana.errors import AwayError, SourceError
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
+from support.admin_answers import Answer
 from support.histories import PLAN, marker
 
 OUT, ORDERS = PLAN.outputs[0].topic, PLAN.inputs[0].topics[0]
-
-
-@dataclass
-class Answer:
-    value: object
-
-    def result(self) -> object:
-        return self.value
 
 
 @dataclass

@@ -1,0 +1,80 @@
+"""What `ikebana explain` says that a change comes to, by hand for small plans."""
+
+from ikebana import (
+    Column,
+    DeltaJoin,
+    Input,
+    JoinInput,
+    Linear,
+    Output,
+    Plan,
+    Reduce,
+    Upsert,
+    steps,
+)
+from ikebana.processor.explain.estimates import Work, estimates
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.checking import checked
+
+NUMBERS = tuple(Column(name, "BIGINT") for name in ("id", "customer", "amount"))
+ORDERS = Input("orders", ("orders",), columns=NUMBERS, size=1_000)
+CUSTOMERS = Input("customers", ("customers",), columns=(Column("city", "VARCHAR"),), size=10)
+CURRENT, CUSTOMER = Upsert("order", "orders"), Upsert("customer", "customers")
+
+
+def works(
+    *operators: object, inputs: tuple[Input, ...] = (ORDERS,), shows: str
+) -> dict[str, Work]:
+    output = Output("out", shows, "out")
+    plan = checked(Plan("p", inputs, operators, (output,)))
+    return {work.input: work for work in estimates(plan, planner.physical(plan))}
+
+
+def counts(work: Work) -> tuple[float, float, float, float]:
+    """Rows kept, sent, met and written."""
+    return work.kept, work.sent, work.met, work.written
+
+
+def test_an_upsert_writes_what_was_and_what_is() -> None:
+    """It keeps one row a change."""
+    assert counts(works(CURRENT, shows="order")["orders"]) == (1, 0, 0, 2)
+
+
+def test_a_reduction_by_another_key_is_reached_by_both_updates() -> None:
+    """Each is sent to the shard of its group, and changes what is kept there."""
+    by_customer = Reduce("totals", "order", (("n", "count(*)"),), by="customer")
+
+    assert counts(works(CURRENT, by_customer, shows="totals")["orders"]) == (3, 2, 0, 2)
+
+
+def test_a_lookup_meets_as_many_rows_as_the_sizes_say() -> None:
+    """A customer has a hundred orders, an order one customer."""
+    join = DeltaJoin(
+        "placed",
+        (JoinInput("o", "order"), JoinInput("c", "customer")),
+        where=("o.customer = c.key::BIGINT",),
+        select=(("city", "c.city"), ("amount", "o.amount")),
+        key="o.key",
+    )
+    found = works(CURRENT, CUSTOMER, join, inputs=(ORDERS, CUSTOMERS), shows="placed")
+
+    assert found["customers"].met == 2 * 100
+    assert found["customers"].written == 2 * 100
+    assert found["orders"].met == 2
+    assert found["orders"].written == 2
+    assert found["customers"].cpu_us > 10 * found["orders"].cpu_us
+
+
+def test_every_output_and_pass_takes_time() -> None:
+    """A filter is a pass over both updates; two outputs write them twice."""
+    large = Linear("large", "order", (steps.Sql(where=("amount > 5",)),))
+    one = works(CURRENT, shows="order")["orders"]
+    filtered = works(CURRENT, large, shows="large")["orders"]
+    output = [Output(name, "order", name) for name in ("a", "b")]
+    plan = checked(Plan("p", (ORDERS,), (CURRENT,), tuple(output)))
+    (twice,) = estimates(plan, planner.physical(plan))
+
+    assert counts(filtered) == counts(one)
+    assert filtered.cpu_us > one.cpu_us
+    assert twice.written == 4
+    assert twice.cpu_us > filtered.cpu_us
