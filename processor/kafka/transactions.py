@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import OutputMessage
-from ikebana.errors import AwayError, FencedError, SourceError
+from ikebana.errors import AwayError, FencedError, LateError, SourceError
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import (
@@ -167,7 +167,7 @@ class TransactionalProducer:
         if cause.code() in _FENCED:
             # The brokers say the same of a transaction that they have ended themselves.
             if self._is_expired():
-                return AwayError(
+                return LateError(
                     f"the brokers have ended transaction {self.id}, which took longer than "
                     f"{self._timeout_s:.0f} s",
                     hint="If batches take longer, raise run.max_batch or lower "
@@ -181,7 +181,7 @@ class TransactionalProducer:
                 "max.message.bytes; topics that a run creates have 64 MiB. Nothing is committed.",
             )
         if cause.code() == KafkaError.INVALID_TXN_STATE or cause.txn_requires_abort():
-            return (AwayError if cause.code() in _LATE else SourceError)(
+            return (LateError if cause.code() in _LATE else SourceError)(
                 f"could not commit transaction {self.id}: {cause.str()}",
                 hint=f"It is aborted by the brokers after {self._timeout_s:.0f} s; if batches "
                 "take longer, raise run.max_batch or lower source.max_records_per_batch.",

@@ -51,6 +51,9 @@ _OWN_SPARK = (
 )
 _OWN_OPTIONS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
 
+# Hundreds of short threads of Spark's would each leave their part of glibc's memory as it is.
+_ARENAS = "2"
+
 HOME = Path(pyspark.__file__).parent
 
 
@@ -62,6 +65,7 @@ def command(
     submit = [part for key, value in options.items() for part in ("--conf", f"{key}={value}")]
     submit += shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     environment = {**environ, "SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0"}
+    environment.setdefault("MALLOC_ARENA_MAX", _ARENAS)
     if not is_direct(options, environ):
         return [str(home / "bin" / "spark-submit"), *submit], environment
     environment |= {"SPARK_SCALA_VERSION": "2.13", "PYTHONHASHSEED": "0"}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from ikebana.errors import ConfigError, LostError
+from ikebana.errors import ConfigError, LateError, LostError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.restarts import Failed, Restarts, persistently
 from ikebana.processor.ground.stopping import Stopping
@@ -105,8 +105,9 @@ class _Attempts:
         except Exception as error:
             cause = named(error, alive=self._survives(error))
             # A mistake is likelier than bad luck when nothing has run yet, but for processes of
-            # Spark's that are lost: a busy machine has no time for them.
-            worthwhile = self._has_begun or isinstance(cause, LostError)
+            # Spark's that are lost, and transactions that brokers have ended: a busy machine has
+            # no time for them.
+            worthwhile = self._has_begun or isinstance(cause, LostError | LateError)
             if worthwhile and is_transient(cause):
                 if self._stopping.asked:
                     return

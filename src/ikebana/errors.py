@@ -56,7 +56,11 @@ class SourceError(IkebanaError):
 
 
 class AwayError(SourceError):
-    """Brokers or a registry did not answer in time; asked again later, they may."""
+    """Brokers, a registry or a server could not answer now; asked again later, they may."""
+
+
+class LateError(AwayError):
+    """The brokers have ended a transaction before it could be committed; nothing of it was."""
 
 
 class AccessError(IkebanaError):

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from ikebana.errors import AwayError, CheckpointError, IkebanaError, LostError, SparkStartError
+from ikebana.errors import (
+    AwayError,
+    CheckpointError,
+    IkebanaError,
+    LateError,
+    LostError,
+    SparkStartError,
+)
 from ikebana.processor.ground.restarts import Failed
 from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.spark.supervised import _Attempts
@@ -55,10 +62,19 @@ def test_what_may_pass_is_worth_another_attempt_once_the_query_has_begun(
     assert raised.value.__cause__ is error
 
 
-def test_a_process_that_spark_loses_in_a_start_is_worth_another_attempt() -> None:
-    """A machine that has no time for it is no mistake of anybody's."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        LostError("a Python worker did not connect within 10 s"),
+        LateError("the brokers have ended transaction t, which took longer than 3 s"),
+    ],
+)
+def test_what_a_busy_machine_has_no_time_for_in_a_start_is_worth_another_attempt(
+    error: IkebanaError,
+) -> None:
+    """It is no mistake of anybody's."""
     with pytest.raises(Failed):
-        attempt(LostError("a Python worker did not connect within 10 s"), begins=False)
+        attempt(error, begins=False)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,17 @@ def test_our_own_spark_is_started_by_java_itself() -> None:
         "PATH": "/bin",
         "SPARK_HOME": str(launching.HOME),
         "SPARK_CONNECT_MODE": "0",
+        "MALLOC_ARENA_MAX": "2",
         "SPARK_SCALA_VERSION": "2.13",
         "PYTHONHASHSEED": "0",
     }
+
+
+def test_what_the_environment_says_of_memory_stays() -> None:
+    """Whoever runs it may know better."""
+    _, environment = launching.command(OPTIONS, JAVA, {"MALLOC_ARENA_MAX": "8"})
+
+    assert environment["MALLOC_ARENA_MAX"] == "8"
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ TRANSIENT = {
     "FencedError": False,
     "IkebanaError": False,
     "JavaError": False,
+    "LateError": True,
     "OutputError": False,
     "PlanError": False,
     "QueryError": False,
