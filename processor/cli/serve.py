@@ -9,6 +9,7 @@ import click
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.listening import access_options, address, listening
+from ikebana.processor.cli.values import Number
 from ikebana.processor.ground.log_lines import note
 from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.kafka import reading_rights
@@ -76,14 +77,14 @@ class _Retain(click.ParamType[object]):
 @click.option(
     "--rate",
     metavar="N",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     help="Requests a second of each token, or of each address without tokens.  "
     "[default: no limit]",
 )
 @click.option(
     "--sql-seconds",
     metavar="N",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=30.0,
     show_default=True,
     help="The longest that a SQL query may take.",
@@ -99,7 +100,7 @@ class _Retain(click.ParamType[object]):
 @click.option(
     "--ready-within",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=60.0,
     show_default=True,
     help="/ready answers yes if all of each topic was read within this time.",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ikebana.serving.reads import Reads
 
 _DEFAULT = "localhost:9092"
+# So many local copies of topics are made, if they are damaged.
+_COPIES = 2
 
 
 @click.command("sql")
@@ -96,38 +98,92 @@ def sql_command(
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers
     settings.setdefault("bootstrap.servers", _DEFAULT)
-    with _reads(url, credentials, data, topics, form, settings, as_of) as reads:
-        found = reads.sql(query, as_of=as_of)
+    if topics:
+        found = _of_topics(query, topics, form, settings, as_of)
+    else:
+        found = _served(query, url, credentials, data, as_of)
     _print(found, output or ("table" if sys.stdout.isatty() else "json"))
 
 
+def _served(
+    query: str, url: str | None, credentials: Credentials, data: Path | None, as_of: int | None
+) -> "pa.Table":
+    """Run the query over what an `ikebana serve` has.  Raises: CopyError, if that is damaged."""
+    from ikebana.serving.service import CopyError
+
+    with _reads(url, credentials, data) as reads:
+        found = _answer(reads, query, as_of)
+    if isinstance(found, str):
+        raise CopyError(
+            f"cannot run the query: a local copy in {data} cannot be read: {found}",
+            hint="Ask again if `ikebana serve` is building it again; `ikebana serve --rebuild` "
+            "builds all that it serves.",
+        )
+    return found
+
+
 @contextmanager
-def _reads(
-    url: str | None,
-    credentials: Credentials,
-    data: Path | None,
-    topics: Sequence[str],
-    form: str,
-    settings: dict[str, str],
-    as_of: int | None,
-) -> Iterator["Reads"]:
+def _reads(url: str | None, credentials: Credentials, data: Path | None) -> Iterator["Reads"]:
     if url is not None:
         from ikebana.serving.client import connect
 
         with connect(url, token=credentials.token, tls=credentials.tls) as connected:
             yield connected
-    elif data is not None:
+    else:
         from ikebana.serving import folder
 
+        assert data is not None
         with folder.open(data) as opened:
             yield opened
-    else:
-        with _of_topics(topics, form, settings, as_of) as read:
-            yield read
+
+
+def _answer(reads: "Reads", query: str, as_of: int | None) -> "pa.Table | str":
+    """Run the query; return as text what keeps it from a local copy that is damaged.
+
+    An error would keep scans that were begun, and these the copy's folder locked.
+    """
+    # Imported here, so that `--help` does not wait for it.
+    from ikebana.arrangements.rocks import LocalDamageError
+    from ikebana.arrangements.shared_rocks import ClosedError
+
+    try:
+        return reads.sql(query, as_of=as_of)
+    except (LocalDamageError, ClosedError) as error:
+        return str(error)
+
+
+def _of_topics(
+    query: str, topics: Sequence[str], form: str, settings: dict[str, str], as_of: int | None
+) -> "pa.Table":
+    """Run the query over copies of topics, and over new ones if these are damaged.
+
+    Raises:
+        CopyError: the new ones are damaged, too.
+    """
+    from ikebana.arrangements.rocks import LocalDamageError
+    from ikebana.processor.ground.log_lines import note
+    from ikebana.serving.service import CopyError
+
+    reading_rights.reach(settings, dict.fromkeys(topics, form))
+    found: pa.Table | str = ""
+    for left in reversed(range(_COPIES)):
+        try:
+            with _copied(topics, form, settings, as_of) as reads:
+                found = _answer(reads, query, as_of)
+        except LocalDamageError as error:
+            found = str(error)
+        if not isinstance(found, str):
+            return found
+        if left:
+            note(f"a local copy is damaged: {found}; the topics are read again")
+    raise CopyError(
+        f"cannot run the query: local copies of the topics are damaged: {found}",
+        hint="Is the disk of the folder for temporary files sound? TMPDIR names another folder.",
+    )
 
 
 @contextmanager
-def _of_topics(
+def _copied(
     topics: Sequence[str], form: str, settings: dict[str, str], as_of: int | None
 ) -> Iterator["Reads"]:
     """Read topics up to their present frontiers, into a folder that goes afterwards."""
@@ -136,7 +192,6 @@ def _of_topics(
     from ikebana.serving.retention import EVERYTHING
     from ikebana.serving.service import Service, Wanted
 
-    reading_rights.reach(settings, dict.fromkeys(topics, form))
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
         wanted = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
         since = None if as_of is None else following.Since(lambda *_: as_of)

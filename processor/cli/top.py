@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.cli.credentials import Credentials, with_credentials
+from ikebana.processor.cli.values import Number
 from ikebana.processor.ground.moments import moment
 
 _PATIENCE_S = 10.0
@@ -61,7 +62,7 @@ class Rates:
 @click.option(
     "--every",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     default=2.0,
     show_default=True,
     help="The time between two looks.",

@@ -1,7 +1,8 @@
-"""Keys and values, which are bytes, as readable JSON data."""
+"""Values of options, and keys and values, which are bytes, as readable JSON data."""
 
 import base64
 import json
+import math
 from typing import Any
 
 import click
@@ -23,6 +24,19 @@ def shown(raw: bytes) -> Any:
         return raw.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(raw).decode()}
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds: to click, NaN is within any."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse the argument, or refuse it as click refuses what is no number."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return found
 
 
 class Time(click.ParamType[int]):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ikebana.processor.cli.listening import access_options, address, listening
+from ikebana.processor.cli.values import Number
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # A batch may take run.max_batch, and failed tasks are retried.
 _BATCHES_UNTIL_STUCK = 3
 
-_SECONDS = click.FloatRange(min=0, min_open=True)
+_SECONDS = Number(min=0, min_open=True)
 
 
 _OPTIONS = (

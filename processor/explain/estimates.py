@@ -9,7 +9,7 @@ The weights were fitted to whole pipelines (docs/performance.md has both, side b
 tell which part costs most, and what another machine takes within a factor of two or three.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from typing import NamedTuple
@@ -79,8 +79,8 @@ class _Following:
         self._roots = frozenset(ways.roots(plan))
         self._gathered = {join.name: is_gathered(plan, join.name) for join in plan.joins}
         self._waiting = {join.name for join in plan.joins if isinstance(join, AsOfJoin)}
-        self._arrived: Counter[str] = Counter()
-        self._done: Counter[str] = Counter()
+        self._arrived: defaultdict[str, float] = defaultdict(float)
+        self._done: defaultdict[str, float] = defaultdict(float)
 
     def work(self) -> Work:
         """Follow them all the way."""
@@ -102,8 +102,8 @@ class _Following:
             "written": _WRITTEN_US,
         }
         cpu_us = self._decoding_us() + sum(done[kind] * us for kind, us in weights.items())
-        counts = (float(done[kind]) for kind in ("kept", "sent", "met", "written"))
-        return Work(self._source.name, *counts, cpu_us)
+        name = self._source.name
+        return Work(name, done["kept"], done["sent"], done["met"], done["written"], cpu_us)
 
     def _decoding_us(self) -> float:
         traits = self._source.traits

@@ -13,6 +13,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import fact_codec
 from ikebana.errors import SourceError
 from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, Published
 
@@ -29,8 +30,7 @@ class Cdcv2Topic:
     """One pass over a CDCv2 topic.
 
     Raises:
-        SourceError: the topic does not exist, or is another one than that of `place`, or records
-            that are needed were deleted.
+        SourceError: the topic does not exist, or was deleted, or records that are needed were.
     """
 
     def __init__(
@@ -43,24 +43,21 @@ class Cdcv2Topic:
         self.topic = topic
         self._form = form
         self._decode = fact_codec(form).decode
-        self._admin = client.admin(settings)
-        found = topics.describe(self._admin, [topic])
+        self._topics = ReadTopics(client.admin(settings), topic)
+        found = self._topics.described(topic)
         if topic not in found:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
                 hint="Check its name and --bootstrap-servers.",
             )
         self.topic_id = found[topic].id
-        self._partitions = {topic: found[topic].partitions}
         if place is None:
             place = FactPlace(self.topic_id, 0, {})
         self.place = place
         """The last place from which all that was not published can be read again."""
         self._facts = Cdcv2Reader(place.upper)
         self._positions = dict(place.offsets)
-        for partition, begin in sorted(
-            topics.beginnings(self._admin, self._partitions)[topic].items()
-        ):
+        for partition, begin in sorted(self._topics.offsets(topics.beginnings, topic).items()):
             if begin > self._positions.get(partition, 0):
                 raise SourceError(
                     f'cannot accumulate "{topic}": the beginning of {topic}[{partition}] was '
@@ -75,10 +72,10 @@ class Cdcv2Topic:
         `place` then lies behind all that was yielded, or before some of it.
 
         Raises:
-            SourceError: the topic has messages in another format.
+            SourceError: the topic has messages in another format, or was deleted.
             ContradictionError: two of its facts contradict each other.
         """
-        ends = topics.ends(self._admin, self._partitions)[self.topic]
+        ends = self._topics.offsets(topics.ends, self.topic)
         ranges = [
             Range(self.topic, partition, self._positions.get(partition, 0), end)
             for partition, end in ends.items()
@@ -102,7 +99,7 @@ class Cdcv2Topic:
 
     def behind(self) -> int:
         """Count the offsets after what was read."""
-        ends = topics.ends(self._admin, self._partitions)[self.topic]
+        ends = self._topics.offsets(topics.ends, self.topic)
         return sum(max(0, end - self._positions.get(p, 0)) for p, end in ends.items())
 
     def close(self) -> None:

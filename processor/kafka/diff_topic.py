@@ -99,9 +99,9 @@ class DiffTopic:
         """Where its snapshots are, if its format can have any."""
         if found := self._topics.described(self.progress_topic):
             self.is_output = True
-            partitions = {self.progress_topic: found[self.progress_topic].partitions}
-            beginnings = topics.beginnings(self._admin, partitions)
-            self._progress_at = beginnings[self.progress_topic][0]
+            count = found[self.progress_topic].partitions
+            begins = self._topics.offsets(topics.beginnings, self.progress_topic, count)
+            self._progress_at = begins[0]
             self.complete = self._progress_at == 0
 
     @property

@@ -74,7 +74,7 @@ class Following(Protocol):
         """Yield what is closed now and was not yielded yet; call it again for more.
 
         Raises:
-            SourceError: records are missing, or are not of this format.
+            SourceError: records are missing, or are not of this format, or the topic was deleted.
         """
         ...
 

@@ -19,11 +19,11 @@ _PAUSE_S = 0.5
 
 
 class ReadTopics:
-    """A topic that is read, and what belongs to it."""
+    """A topic that is read, and what belongs to it; `topic_id` is its id, if that is known."""
 
-    def __init__(self, admin: AdminClient, topic: str) -> None:
+    def __init__(self, admin: AdminClient, topic: str, topic_id: str | None = None) -> None:
         self._admin, self._topic = admin, topic
-        self._ids: dict[str, str] = {}
+        self._ids: dict[str, str] = {} if topic_id is None else {topic: topic_id}
 
     def described(self, *names: str) -> dict[str, Topic]:
         """Describe those of the topics that exist.
@@ -47,15 +47,15 @@ class ReadTopics:
         """Ask for offsets of the partitions of a topic, by default all that it has.
 
         Raises:
-            SourceError: it was deleted.
+            SourceError: it was deleted, or another one that was seen before.
         """
         if partitions is None:
             partitions = self.described(name)[name].partitions
         try:
             return ask(self._admin, {name: partitions})[name]
         except KafkaException:
-            # This finds out whether the topic is gone or the brokers are away.
-            self.described(name)
+            # This finds out whether a topic is gone or the brokers are away.
+            self.described(*self._ids)
             raise
 
     def _deleted(self, gone: str, *, anew: bool) -> SourceError:

@@ -12,6 +12,7 @@ from ikebana.errors import AccessError, SourceError
 from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.snapshots import Kept, chosen, usable
 from ikebana.processor.kafka import topics
+from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.collection_digest import CollectionDigest
@@ -28,13 +29,18 @@ _ATTEMPTS = 5
 
 
 class Snapshots:
-    """The snapshots of one topic."""
+    """The snapshots of one topic.
+
+    Raises:
+        SourceError: the topic was deleted.
+    """
 
     def __init__(self, admin: AdminClient, reader: Reader, topic: str, topic_id: str) -> None:
         self._admin = admin
         self._reader = reader
         self._topic = topic
         self._topic_id = topic_id
+        self._topics = ReadTopics(admin, topic, topic_id)
         self.name = topic_of(topic)
 
     def records(self) -> list[SnapshotRecord]:
@@ -55,8 +61,8 @@ class Snapshots:
             ) from error
         if not found:
             return []
-        begin = topics.beginnings(self._admin, {self.name: 1})[self.name][RECORDS]
-        end = topics.ends(self._admin, {self.name: 1})[self.name][RECORDS]
+        begin = self._topics.offsets(topics.beginnings, self.name, 1)[RECORDS]
+        end = self._topics.offsets(topics.ends, self.name, 1)[RECORDS]
         start = max(begin, end - _READ)
         return [
             self._record(message.value(), message.offset())
@@ -66,14 +72,19 @@ class Snapshots:
 
     def kept(self) -> Kept:
         """Ask for the first offsets that the brokers still have."""
-        names = [self._topic, self._topic + ".progress", self.name]
-        found = topics.describe(self._admin, names)
-        begins = topics.beginnings(self._admin, {n: t.partitions for n, t in found.items()})
+        progress = self._topic + ".progress"
+        found = self._topics.described(self._topic, progress)
+        # Of the snapshots no id is kept: they may go, and come anew.
+        found |= topics.describe(self._admin, [self.name])
+        begins = {
+            name: self._topics.offsets(topics.beginnings, name, topic.partitions)
+            for name, topic in found.items()
+        }
         return Kept(
             self._topic,
             self._topic_id,
             begins[self._topic],
-            begins.get(names[1], {}).get(0, 0),
+            begins.get(progress, {}).get(0, 0),
             begins.get(self.name, {}),
         )
 

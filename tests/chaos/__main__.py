@@ -148,7 +148,7 @@ def main() -> int:
         case "rounds":
             return rounds.run(given)
         case "table":
-            files = given.files or sorted(report.KEPT.glob("*.jsonl"))
+            files = given.files or report.kept()
             if not files:
                 sys.exit(f"no reports are kept in {report.KEPT}; name some")
             text = report.table(scenarios(), report.read(files))

@@ -16,6 +16,11 @@ KEPT = Path(__file__).parent / "reports"
 BEGIN, END = "<!-- made by python -m chaos table -->", "<!-- end -->"
 
 
+def kept() -> list[Path]:
+    """The reports that are kept with the code."""
+    return sorted(KEPT.glob("*.jsonl"))
+
+
 def append(file: Path, result: Result) -> None:
     """Add a result to a report, with the version that was run."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -95,6 +100,11 @@ def _ranges(numbers: Iterable[int]) -> str:
             yield str(first) if first == last else f"{first}-{last}"
 
     return ", ".join(runs())
+
+
+def of_page(page: Path) -> str:
+    """The table that is between its marks in a page."""
+    return page.read_text().partition(BEGIN)[2].partition(END)[0].strip()
 
 
 def written_into(page: Path, made: str) -> None:

@@ -8,6 +8,8 @@ from chaos.lives import _ALONE, _OF_PIPELINES, LASTING, ordered
 from chaos.plans import UPSERT
 from chaos.scenario import Result, scenarios
 
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+
 
 def names(file: Path, seed: int, *, goes_on: bool) -> set[str]:
     known = scenarios()
@@ -37,6 +39,14 @@ def test_every_scenario_is_in_a_life() -> None:
 
     assert {one.name for life in lives for one in life} == {one.name for one in every}
     assert {one.kind for one in every} == {*_OF_PIPELINES, *_ALONE}
+
+
+def test_the_page_has_the_table_of_the_reports_that_are_kept() -> None:
+    """Made by `python -m chaos table --page docs/reliability.md`."""
+    kept = report.kept()
+
+    assert kept
+    assert report.of_page(PAGE) == report.table(scenarios(), report.read(kept))
 
 
 def test_a_report_tells_what_was_run_and_a_table_has_it(tmp_path: Path) -> None:

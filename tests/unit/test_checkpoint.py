@@ -64,7 +64,7 @@ class _Store:
         class Stream(io.BytesIO):
             def write(self, content: Any) -> int:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-                assert signalled.wait(10)
+                assert signalled.wait(120)
                 return super().write(content)
 
             def close(self) -> None:

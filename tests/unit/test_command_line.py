@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -101,3 +102,24 @@ def test_a_misspelt_command_is_told_with_what_is_meant(word: str, said: str) -> 
 
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "x"])
+def test_what_is_no_finite_number_is_refused(number: str) -> None:
+    """By each option that takes a number; with `--rate nan` a server limited nobody."""
+    context = click.Context(cli)
+    told = []
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        for option in command.params:
+            if isinstance(option.type, click.types.FloatParamType):
+                given = [name, f"{option.opts[0]}={number}"]
+                told.append((option.name, CliRunner().invoke(cli, given)))
+
+    names = {name for name, _ in told}
+    assert {"every", "rate", "ready_within", "sql_seconds", "stuck_after"} <= names
+    for name, done in told:
+        assert done.exit_code == 2, name
+        assert "Invalid value" in done.stderr
+        assert number in done.stderr

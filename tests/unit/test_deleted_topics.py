@@ -14,6 +14,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.kafka import client, following, read_topics
+from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.verifying.diff_reader import ClosedBatch
 from ikebana.serving.service import Service, Wanted
@@ -21,7 +22,7 @@ from support.admin_answers import Answer
 from support.served_topics import KEEP_ALL
 from support.waiting import wait_until
 
-OUT, PROGRESS = "out", "out.progress"
+OUT, PROGRESS, SNAPSHOT = "out", "out.progress", "out.snapshot"
 CLOSED = ProgressRecord("c", "p", OUT, 0, 0, 10, 0, {0: 0}, "upserts")
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -215,16 +216,87 @@ def test_a_topic_that_is_deleted_between_two_questions_is_told(
         ask(reading)
 
 
-@pytest.mark.parametrize("gone", [[OUT], [PROGRESS], [OUT, PROGRESS]])
+def test_a_topic_that_goes_away_as_it_is_opened_is_told(brokers: Brokers) -> None:
+    """The question where its snapshots begin was a KeyError."""
+    reading = DiffTopic({}, OUT)
+    brokers.ids.clear()
+
+    with pytest.raises(SourceError, match=r'"out": topic "out" was deleted\n'):
+        reading.begin()
+    brokers.ids |= {OUT: "3", PROGRESS: "4"}
+    with pytest.raises(SourceError, match=r'topic "out" was deleted and made anew\n'):
+        reading.begin()
+
+
+ASKED_FOR = [PROGRESS, SNAPSHOT, SNAPSHOT, OUT, PROGRESS, SNAPSHOT]
+"""Whose offsets an opening asks for, in this order."""
+
+
+@pytest.mark.parametrize("answered", range(len(ASKED_FOR)))
+def test_a_topic_that_goes_away_before_its_offsets_are_asked_for_is_told(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, answered: int
+) -> None:
+    """With all that belongs to it."""
+    answer = brokers.list_offsets
+    asked: list[str] = []
+
+    def offsets(of: Mapping[Any, object], **given: Any) -> Mapping[Any, Answer]:
+        asked.extend(at.topic for at in of)
+        if len(asked) <= answered:
+            return answer(of, **given)
+        brokers.ids.clear()
+        raise KafkaException(KafkaError(UNKNOWN))
+
+    monkeypatch.setattr(brokers, "list_offsets", offsets)
+    brokers.ids[SNAPSHOT] = "3"
+    with pytest.raises(SourceError, match=r'"out": topic "out" was deleted\n'):
+        DiffTopic({}, OUT).begin()
+
+    assert asked == ASKED_FOR[: answered + 1]
+
+
+FACTS: dict[str, Callable[[Cdcv2Topic], object]] = {
+    "published": lambda reading: list(reading.published()),
+    "behind": Cdcv2Topic.behind,
+}
+
+
+@pytest.mark.parametrize("ask", FACTS.values(), ids=FACTS)
+def test_a_topic_of_facts_that_was_deleted_is_told(
+    brokers: Brokers, ask: Callable[[Cdcv2Topic], object]
+) -> None:
+    """One that was made anew was read on, at offsets of the one before."""
+    reading = Cdcv2Topic({}, OUT, "cdcv2-json")
+    ask(reading)
+
+    brokers.ids[OUT] = "3"
+    with pytest.raises(SourceError, match='topic "out" was deleted and made anew'):
+        ask(reading)
+    del brokers.ids[OUT]
+    with pytest.raises(SourceError, match=r'"out": topic "out" was deleted\n'):
+        ask(reading)
+
+
+@pytest.mark.parametrize(
+    ("form", "gone"),
+    [
+        ("diff", [OUT]),
+        ("diff", [PROGRESS]),
+        ("diff", [OUT, PROGRESS]),
+        ("cdcv2-json", [OUT]),
+    ],
+)
 def test_a_server_ends_when_its_topic_is_deleted(
-    brokers: Brokers, tmp_path: Path, gone: list[str]
+    brokers: Brokers, tmp_path: Path, form: str, gone: list[str]
 ) -> None:
     """It answered `/ready` with yes for ever, though nothing was read."""
-    wanted = Wanted({OUT: "diff"}, tmp_path, KEEP_ALL)
+    wanted = Wanted({OUT: form}, tmp_path, KEEP_ALL)
     service = Service(wanted, functools.partial(following.follow, {}), print)
     service.start()
     try:
-        wait_until(lambda: service.view(OUT).meta.upper == 10, 20, "the topic is followed")
+        wait_until(
+            lambda: service.standing(OUT).caught_up_s is not None, 20, "the topic is followed"
+        )
         assert service.failure is None
         for name in gone:
             del brokers.ids[name]

