@@ -5,6 +5,7 @@ import time
 from chaos.life import RECOVERS_S, Life
 from chaos.runs import Wrong
 from chaos.scenario import scenario
+from ikebana.processor.cli.main import EXIT_FENCED
 from support.process_trees import kill
 from support.waiting import patient
 
@@ -90,5 +91,5 @@ def second_driver(life: Life) -> None:
         if time.monotonic() - begun > patient(RECOVERS_S):
             raise Wrong(f"the older one goes on: {older.text}")
         life.wait(0.1)
-    if "has been taken over" not in older.text and "has taken over" not in older.text:
+    if older.poll() != EXIT_FENCED:
         raise Wrong(f"the older one does not say why it ended: {older.text}")
