@@ -122,7 +122,13 @@ def _estimated(found: Iterable[tuple[str, Any]]) -> str:
     if not rows:
         return ""
     heads = ("job", "estimated, CPU us a change", "measured, warm", "ratio", "runs")
-    return "\n".join(["### What `ikebana explain` estimates", "", *table(heads, rows)])
+    told = (
+        "`ikebana explain` estimates the CPU time of a change without data: each condition\n"
+        "holds for half of the rows, and a lookup meets one row, or as many as declared sizes\n"
+        "say. Measured are backlogs of the same pipelines, of all processes."
+    )
+    lines = ["### What `ikebana explain` estimates", "", told, "", *table(heads, rows)]
+    return "\n".join(lines)
 
 
 def _is_cpu(figure: str) -> bool:

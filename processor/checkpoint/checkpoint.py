@@ -84,8 +84,13 @@ class Birth(msgspec.Struct, frozen=True):
 
     @property
     def begin(self) -> int:
-        """The time at which the plan began: that of the snapshots of its inputs, else 0."""
-        return self.start.upper if self.start.batch < 0 else 0
+        """The time at which the plan began: that of the snapshots of its inputs, else 0.
+
+        A state that is made anew begins beyond the times of outputs, which stand before that.
+        """
+        if self.start.batch >= 0 or self.start.rebuilding is not None:
+            return 0
+        return self.start.upper
 
     @property
     def first_offsets(self) -> Positions:

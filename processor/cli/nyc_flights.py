@@ -5,16 +5,13 @@ Importing it would read them by `pkg_resources`, which Python 3.12 and newer com
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ikebana.errors import ConfigError
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-
-def table(name: str) -> "pd.DataFrame":
-    """Read a table, such as "flights", "planes" or "weather".
+def table(name: str) -> Any:
+    """Read a table, such as "flights", "planes" or "weather", as a frame of pandas.
 
     Raises:
         ConfigError: the package is not installed.

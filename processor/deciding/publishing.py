@@ -34,7 +34,8 @@ def closings(
     `ends` has, by topic and partition, offsets after the batch's last commit, so all of its
     updates lie before them.  The first interval of `new` outputs begins at `begin`, wherever
     their operators begin: the times before are closed, and empty.  Outputs of which only a portion
-    was written have the ends that were published `before`, and none if nothing was.
+    was written have the ends that were published `before`.  If none were, these are 0 for each
+    partition: nothing is closed, and the next start compares the number of partitions.
     """
     first = batch[0]
     found = []
@@ -48,7 +49,7 @@ def closings(
             lower=begin if output.name in new else lower,
             upper=upper,
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
-            ends=before.get(output.name, {})
+            ends=before.get(output.name) or dict.fromkeys(ends[output.topic], 0)
             if output.name in first.writes
             else ends[output.topic],
             promise=planner.promise(plan, output),

@@ -63,6 +63,12 @@ class Left:
         last = self.outputs[output].last
         return 0 if last is None else last.upper
 
+    def has_messages(self, output: str) -> bool:
+        """Whether anything was ever written to the topic of an output."""
+        last = self.outputs[output].last
+        closed = last is not None and any(last.ends.values())
+        return closed or self.unclosed[output].count > 0
+
     @property
     def begin(self) -> int:
         """A time beyond all that anything was written of."""
@@ -135,7 +141,7 @@ def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
     lease = left.lease
     for output in plan.published:
         path, shown = f"outputs.{output.name}", left.outputs[output.name]
-        if output.traits.codec is not None and output.topic in left.topic_ids:
+        if output.traits.codec is not None and left.has_messages(output.name):
             yield Problem(
                 path,
                 f"has the format {output.format}, whose messages cannot be taken back",
@@ -150,6 +156,15 @@ def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
                 path,
                 f'has the topic "{output.topic}", which belongs to checkpoint '
                 f"{shown.last.checkpoint} of pipeline {shown.last.pipeline!r}",
+                "Name another topic for the output",
+            )
+        elif shown.last is not None and shown.last.batch != left.batch:
+            # All outputs of a pipeline are told of each of its batches, in one transaction.
+            yield Problem(
+                path,
+                f'has the topic "{output.topic}", which ends with batch {shown.last.batch}, and '
+                f"other outputs with batch {left.batch}: an edit had removed its output, and "
+                "readers would miss the batches since",
                 "Name another topic for the output",
             )
         elif output.traits.facts is not None and left.unclosed[output.name].count:

@@ -2,27 +2,31 @@
 
 A change replaces the row of a key, so an upsert makes two updates of it: one of the old row,
 and one of the new.  They are followed along the operators' edges, as in `planning.progress`.
-Nobody knows the data, so every condition holds, a function makes one row of one, and a lookup
-by a key that is not unique meets as many rows as the declared sizes of its two sides say.
+Nobody knows the data, so every condition holds for half of the rows, a function makes one row
+of one, and a lookup by a key that is not unique meets as many rows as the declared sizes of its
+two sides say.
 
 The weights were fitted to whole pipelines (docs/performance.md has both, side by side).  They
 tell which part costs most, and what another machine takes within a factor of two or three.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage
+from ikebana.processor.joins.steps import Lookup
+from ikebana.processor.linear.chain import Named
+from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import is_gathered, joined
-from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.planning.plan import Input, Plan, Reduce
 from ikebana.processor.planning.planner import Physical
 
-TITLE = "what a change comes to, about: every condition holds"
+TITLE = "what a change comes to, about: each condition holds for half of the rows"
 MEANINGS = {
     "kept": "rows read from and written to state, and updates that wait for their time",
     "sent": "updates that go to the shard of another key, through Kafka",
@@ -34,19 +38,25 @@ MEANINGS = {
     ),
 }
 
+# The share of rows for which a condition holds.
+_HOLDS = 0.5
 # CPU microseconds of all processes: for a message from Kafka, and for each of its columns.
-_MESSAGE_US = {"bytes": 1.5, "json": 2.5, "avro": 2.5}
-_COLUMN_US = {"bytes": 0.0, "json": 0.15, "avro": 0.25}
+_MESSAGE_US = {"bytes": 2.5, "json": 3.5, "avro": 3.5}
+_COLUMN_US = {"bytes": 0.0, "json": 0.2, "avro": 0.3}
 # What a message that describes a change takes beside its row.
 _CHANGE_US = 2.0
 # How many columns there are where nobody declares them.
 _COLUMNS = 8
 # For a row each.
-_PASSED_US = 0.7
-_KEPT_US = 2.5
-_SENT_US = 4.0
-_MET_US = 3.0
-_WRITTEN_US = 3.5
+_WORK_US = {
+    "passed": 1.0,
+    "kept": 4.0,
+    "aggregated": 1.5,
+    "waited": 4.0,
+    "sent": 8.0,
+    "met": 5.0,
+    "written": 6.0,
+}
 
 
 class Work(NamedTuple):
@@ -94,14 +104,7 @@ class _Following:
             if rows := self._arrived[name]:
                 self._reach(name, rows)
         done = self._done
-        weights = {
-            "passed": _PASSED_US,
-            "kept": _KEPT_US,
-            "sent": _SENT_US,
-            "met": _MET_US,
-            "written": _WRITTEN_US,
-        }
-        cpu_us = self._decoding_us() + sum(done[kind] * us for kind, us in weights.items())
+        cpu_us = self._decoding_us() + sum(done[kind] * us for kind, us in _WORK_US.items())
         name = self._source.name
         return Work(name, done["kept"], done["sent"], done["met"], done["written"], cpu_us)
 
@@ -113,7 +116,7 @@ class _Following:
             columns = min(columns, len(reading.columns))
         found = _MESSAGE_US[traits.encoding] + columns * _COLUMN_US[traits.encoding]
         found += _CHANGE_US * (traits.kind == "changes")
-        return found + _PASSED_US * bool(reading.pushed)
+        return found + _WORK_US["passed"] * bool(reading.pushed)
 
     def _reach(self, name: str, rows: float) -> None:
         """Let rows reach an operator."""
@@ -130,32 +133,52 @@ class _Following:
         node = graph_of(self._plan).nodes[root]
         if node.kind is not None and root not in self._gathered:
             self._done["kept"] += rows
+            if isinstance(node.operator, Reduce):
+                self._done["aggregated"] += rows * len(node.operator.aggregates)
             if node.single_valued and node.input is not None:
                 rows *= 2
+        if node.input is not None:
+            rows *= _passing(self._physical.readings[node.input].pushed)
         for branch in self._physical.branches[root]:
             self._done["passed"] += rows * bool(branch.steps)
-            self._done["kept"] += rows * branch.moves_time
-            self._done["written"] += rows * len(branch.outputs)
-            self._done["sent"] += rows * len(branch.hops)
+            some = rows * _passing(branch.steps)
+            self._wait(some * branch.moves_time)
+            self._done["written"] += some * len(branch.outputs)
+            self._done["sent"] += some * len(branch.hops)
             for inlet in (*branch.inlets, *branch.hops):
-                self._arrived[inlet] += rows
+                self._arrived[inlet] += some
 
     def _look_up(self, stage: Stage, rows: float) -> None:
         """Let rows meet those that a stage asks for."""
         if stage.join in self._waiting and stage.is_first:
-            self._done["kept"] += rows
+            self._wait(rows)
         found = rows * self._matches(stage)
         self._done["met"] += max(rows, found)
+        found *= self._holding(stage)
         self._to_stages(stage.name, found)
         if stage.name in self._stages.last[stage.join]:
             self._done["sent"] += found * self._gathered[stage.join]
             self._arrived[stage.join] += found
+
+    def _wait(self, rows: float) -> None:
+        """Keep rows until their times are closed."""
+        self._done["kept"] += rows
+        self._done["waited"] += rows
 
     def _to_stages(self, name: str, rows: float) -> None:
         for stage in self._stages.stages.values():
             if name in stage.rows_from:
                 self._done["sent"] += rows * stage.hop
                 self._arrived[stage.name] += rows
+
+    def _holding(self, stage: Stage) -> float:
+        """The share of what a lookup meets for which all conditions hold."""
+        asked = self._stages.kept[stage.looks_up].arrangement
+        join = graph_of(self._plan).join(stage.join)
+        path = next(path for path in join.paths if path.alias == stage.alias)
+        step = path.steps[stage.number]
+        tested = len(step.predicates) if isinstance(step, Lookup) else 0
+        return _HOLDS ** (len(asked.filters) * (stage.role == "lookup") + tested)
 
     def _matches(self, stage: Stage) -> float:
         """How many rows a lookup meets."""
@@ -170,3 +193,14 @@ class _Following:
         changed = next(each.relation for each in join.inputs if each.alias == stage.alias)
         here = graph.relation(changed)
         return max(1.0, there.size / here.size) if there.size and here.size else 1.0
+
+
+def _passing(steps: Iterable[Named]) -> float:
+    """The share of rows for which all conditions of some steps hold."""
+    count = 0
+    for _, step in steps:
+        if isinstance(step, Sql):
+            count += len(step.where)
+        elif isinstance(step, Call):
+            count += step.kind == "filter"
+    return _HOLDS**count

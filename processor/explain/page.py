@@ -9,6 +9,7 @@ from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.measure import FONT
 from ikebana.processor.explain.svg import drawing
+from ikebana.processor.explain.words import figure
 
 # The smallest scale of a picture.
 _LEAST = 0.66
@@ -105,7 +106,7 @@ def _table(
     yield f"<thead><tr><th></th>{heads}</tr></thead>"
     yield "<tbody>"
     for part, *numbers in rows:
-        cells = "".join(f'<td class="number">{number:,.0f}</td>' for number in numbers)
+        cells = "".join(f'<td class="number">{figure(number)}</td>' for number in numbers)
         mark = ' class="sum"' if part == ALL else ""
         yield f"<tr{mark}><td>{escape(part)}</td>{cells}</tr>"
     yield "</tbody>"

@@ -8,6 +8,7 @@ from ikebana.processor.explain.costs import Cost
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
+from ikebana.processor.explain.words import figure
 
 _WIDTH = 96
 
@@ -98,5 +99,7 @@ def _table(rows: Sequence[Cost] | Sequence[Work]) -> Iterator[str]:
     heads = rows[0].heads() if rows else ()
     yield f"  {'':{width}}  {'  '.join(heads)}"
     for name, *numbers in rows:
-        cells = (f"{number:{len(head)},.0f}" for number, head in zip(numbers, heads, strict=True))
+        cells = (
+            f"{figure(number):>{len(head)}}" for number, head in zip(numbers, heads, strict=True)
+        )
         yield f"  {name:{width}}  {'  '.join(cells)}"

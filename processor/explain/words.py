@@ -108,3 +108,14 @@ def _is_column(name: str, text: str) -> bool:
 
 def _spaced(line: str) -> str:
     return line.expandtabs(4).rstrip()
+
+
+def figure(number: float) -> str:
+    """Write a number as precisely as it means something: whole ones whole, estimates roughly.
+
+    >>> figure(3), figure(0.25), figure(47.9), figure(1290.0)
+    ('3', '0.2', '48', '1,290')
+    """
+    if isinstance(number, int) or number >= 10:
+        return f"{number:,.0f}"
+    return f"{number:.1f}"

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ikebana.codecs.cdcv2 import Progress
+from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
@@ -206,8 +207,11 @@ class _Looking:
         has: Shown,
         lost: Mapping[str, str],
     ) -> Unclosed:
-        """Count the records that an output has beyond what its progress says."""
-        if has.topic is None or output.name in lost or output.traits.codec is not None:
+        """Count the records that an output has beyond what its progress says.
+
+        Of a format that cannot be taken back, offsets are counted, as nothing reads its messages.
+        """
+        if has.topic is None or output.name in lost:
             return Unclosed()
         ask = topics.high_watermarks if self._is_fenced else topics.ends
         ends = ask(self._admin, {output.topic: has.topic.partitions})
@@ -218,6 +222,8 @@ class _Looking:
             for partition, end in ends[output.topic].items()
             if end > starts.get(partition, 0)
         ]
+        if output.traits.codec is not None:
+            return Unclosed(sum(each.end - each.start for each in ranges))
         times = [
             time
             for at, messages in self._reader.read(ranges)
@@ -236,10 +242,23 @@ class _Looking:
 
 
 def _times(output: Output, at: Range, message: Message) -> list[int]:
-    """The times of the updates of a message."""
+    """The times of the updates of a message.
+
+    Raises:
+        SourceError: it is none of the output's format.
+    """
     if output.traits.facts is None:
         place = at.partition, message.offset()
         value, headers = message.value(), message.headers()
         return [diff_reader.decode(at.topic, place, message.key(), value, headers).time]
-    found = output.traits.facts().decode(message.value())
+    try:
+        found = output.traits.facts().decode(message.value())
+    except DecodeError as error:
+        raise SourceError(
+            f"cannot read {at.topic}[{at.partition}]@{message.offset()} as {output.format}: "
+            f"{error.reason}",
+            hint="Something other than ikebana has written to the topic of output "
+            f"{output.name!r}. Start with a new checkpoint, a new name of the pipeline, and new "
+            "output topics.",
+        ) from None
     return [] if isinstance(found, Progress) else [fact[2] for fact in found.updates]

@@ -65,6 +65,7 @@ def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
             yield Problem(path, f"was {was}, is {now}, which no edit can change")
     yield from _inputs(before, after)
     yield from _readers(edit)
+    yield from _machines(edit)
     yield from _outputs(edit, used)
     yield from _rows(before, after)
     yield from _sources_missing(edit)
@@ -95,6 +96,25 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
                 f"inputs.{source.name}",
                 f"was changed: {why_not(before, source) or _OTHER_TOPIC}",
                 "Leave it, and read another topic by a new input beside it",
+            )
+
+
+def _machines(edit: Edit) -> Iterator[Problem]:
+    """Yield machines that would go on with states of another version, and cannot read them.
+
+    The batch with the first such state would fail, and so would every later try of it.
+    """
+    before = {each.name: each for each in edit.before.operators if isinstance(each, StateMachine)}
+    for machine in edit.after.operators:
+        if not isinstance(machine, StateMachine) or machine.name in edit.fresh:
+            continue
+        old = before.get(machine.name)
+        if old is not None and old.version != machine.version and machine.migrate is None:
+            yield Problem(
+                f"operators.{shown(machine.name)}",
+                f"has version {machine.version}, and its states are of version {old.version} or "
+                "before, which nothing converts",
+                f"Give it a `migrate` for them, or version {old.version} again",
             )
 
 
@@ -189,10 +209,11 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
                 planner.watches(plan, each)
                 for plan, each in ((edit.before, before[output.name]), (edit.after, output))
             ]
-            if watched == [False, True]:
+            if watched[0] != watched[1]:
+                when = "now" if watched[1] else "until now"
                 yield Problem(
                     path,
-                    "shows what may have several values of a key now: give it a new topic",
+                    f"shows what may have several values of a key {when}: give it a new topic",
                     "Give it a topic that no output has had",
                 )
 

@@ -39,7 +39,6 @@ from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing import again
 from ikebana.processor.timing.reach import Standing
-from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.watching.batch_report import BatchReport, report
 
 _LOOK_EVERY_S = 0.1
@@ -231,17 +230,10 @@ def _source_config(
         finishes=found.finishes,
         exchanges=_exchanges(found.plan, edit),
         own_kafka=dict(settings.kafka),
-        read_back=_read_back(found.plan, last, edit),
+        read_back={} if edit is None else edit.read_back,
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
     )
-
-
-def _read_back(plan: Plan, last: SourceOffset, edit: Edit | None) -> dict[str, str]:
-    """The outputs that are read out of their own topics, by topic."""
-    if last.rebuilding is not None:
-        return {output.topic: output.name for output in plan.published}
-    return {} if edit is None else edit.read_back
 
 
 def _job(

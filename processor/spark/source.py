@@ -46,7 +46,7 @@ from ikebana.processor.spark.source_rows import SCHEMA, messages, rows, rows_tak
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.allowance import Allowance
 from ikebana.processor.timing.beats import Beats
-from ikebana.processor.timing.own_topics import OwnRange, ranges
+from ikebana.processor.timing.own_topics import OwnRange, ranges, read_in
 from ikebana.processor.timing.pace import Pace
 from ikebana.processor.timing.reach import Standing, reach
 from ikebana.processor.timing.slices import Slice, slices
@@ -297,7 +297,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         hops: list[Range] = []
         own: list[OwnRange] = []
         if not adopted:
-            own = list(ranges(config.read_back, after))
+            own = list(ranges(read_in(config.plan, config.read_back, after), after))
             pieces = list(slices(config.plan, before, after))
             hops = [
                 Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)

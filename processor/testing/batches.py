@@ -275,9 +275,8 @@ class Batches:
     def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
         """What a batch reads of the topics of outputs, by shard."""
         editing = self._editing(after)
-        outputs = editing.edit.read_back if editing else {}
-        if after.rebuilding is not None:
-            outputs = {output.topic: output.name for output in self._running.published}
+        read_back = editing.edit.read_back if editing else {}
+        outputs = own_topics.read_in(self._running, read_back, after)
         for piece in own_topics.ranges(outputs, after):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
             given = [message for message in held if message is not None]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.source_offset import Own, SourceOffset, Span
 
 # The offsets to read of topics, by topic and partition: from the first up to the second.
@@ -78,6 +79,17 @@ def advanced(own: Mapping[str, Mapping[int, Span]], limit: int | None) -> Own:
 def left(own: Mapping[str, Mapping[int, Span]]) -> int:
     """Count the offsets that are still to be read."""
     return sum(at.end - at.to for by in own.values() for at in by.values())
+
+
+def read_in(plan: Plan, read_back: Mapping[str, str], after: SourceOffset) -> Mapping[str, str]:
+    """The names of the outputs, by topic, that a batch may read.
+
+    State that is made anew takes all of them back, an edit only those of `Edit.read_back`.  The
+    batch with which the state is complete is of the former, and may be the last before an edit.
+    """
+    if after.rebuilding is None:
+        return read_back
+    return {output.topic: output.name for output in plan.published}
 
 
 def ranges(outputs: Mapping[str, str], after: SourceOffset) -> Iterator[OwnRange]:

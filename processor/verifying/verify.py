@@ -3,11 +3,15 @@
 The changelog mode is called `promise` in progress records.
 
 * Progress is contiguous: batch numbers rise by one, each `lower` is the previous `upper`, no
-  `upper` is below its `lower`, no end goes back, and checkpoint and promise never change.
+  `upper` is below its `lower`, no end goes back, and the checkpoint never changes.
 * The number of a batch's updates is that in its progress, and their times lie in
   `lower <= time < upper`.
 * "upserts": after each time a key has at most one value, once.  "collection": after each time
   no (key, value) has a negative count.  "changes": sums are not checked.
+* An edit of the pipeline may change the promise.  A weaker one holds from its batch on.  A
+  stronger one holds from the upper of the first batch that has it and closes a time: outputs
+  that an edit changes stand until they have all of it, and are what they were until then.  The
+  collection has to keep it there, and until then the one before is checked.
 
 All diffs of a time are added at once, in any order.  The collection is stored as digests of 16
 bytes, so two data are confused with a probability of about n² in 2¹²⁹.  Updates that progress
@@ -32,6 +36,7 @@ from ikebana.processor.verifying.collection_digest import (
 from ikebana.processor.verifying.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 
 Verdict = Literal["ok", "offence", "not verifiable"]
+_WEAKEST_FIRST: tuple[Promise, ...] = ("changes", "collection", "upserts")
 
 
 class Offence(NamedTuple):
@@ -74,7 +79,10 @@ class Verifier:
         self._last: ProgressRecord | None = None
         self._first_lower: int | None = None
         self._batches = self._updates = self._history = 0
-        # For "upserts" the value of each key, for all others the count of each datum.
+        # What is checked: the promise of the last batch, or a weaker one before it.
+        self._kept: Promise = "changes"
+        self._history_offence: Offence | None = None
+        # If that is "upserts", the value of each key, for all others the count of each datum.
         self._values: dict[bytes, bytes] = {}
         self._counts: dict[bytes, int] = {}
 
@@ -95,7 +103,7 @@ class Verifier:
 
     def summary(self) -> Summary:
         """Summarise the parts that were verified so far."""
-        if self._upserts:
+        if self._kept == "upserts":
             keys = data = total = len(self._values)
         else:
             keys = len({datum[:-SIZE] for datum in self._counts})
@@ -114,17 +122,13 @@ class Verifier:
     def digest(self) -> str:
         """Hash the collection that the parts so far add up to."""
         found = CollectionDigest()
-        if self._upserts:
+        if self._kept == "upserts":
             for key, value in self._values.items():
                 found.add_digests(key, value, 1)
         else:
             for datum, count in self._counts.items():
                 found.add_digests(datum[:-SIZE], datum[-SIZE:], count)
         return found.hexdigest()
-
-    @property
-    def _upserts(self) -> bool:
-        return self._last is not None and self._last.promise == "upserts"
 
     def _take(self, history: History) -> None:
         assert not self._complete, "history of a topic whose progress is complete"
@@ -137,45 +141,71 @@ class Verifier:
         if offence := batch_offence(self._topic, self._last, batch):
             return offence
         progress = batch.progress
-        first = self._last is None
+        if self._last is None:
+            self._begin(progress)
         self._last = progress
-        if first:
-            self._first_lower = progress.lower
-            if offence := self._history_offence(progress):
-                return offence
+        self._weaken(progress.promise)
         for time, updates in groupby(sorted(batch.updates, key=_time), _time):
             if offence := self._time_offence(progress, time, list(updates)):
                 return offence
+        if progress.upper > progress.lower:
+            before = self._kept
+            if fault := self._strengthen(progress.promise):
+                sentence = (
+                    f'batch {progress.batch} of "{self._topic}" promises "{progress.promise}", '
+                    f'the batches before it "{before}", but at time {progress.upper}, {fault}'
+                )
+                return self._history_offence or Offence(sentence, progress.batch)
+            self._history_offence = None
         self._batches += 1
         self._updates += len(batch.updates)
         return None
 
-    def _history_offence(self, first: ProgressRecord) -> Offence | None:
-        """Check the sum of the history, because nothing else about it is known."""
-        fault = None
-        if first.promise == "upserts":
+    def _begin(self, first: ProgressRecord) -> None:
+        """Check the sum of the history, because nothing else about it is known.
+
+        An offence is kept until the first batch has closed a time, because the history may be
+        that of a weaker promise before an edit.
+        """
+        self._first_lower = first.lower
+        if fault := self._strengthen(first.promise):
+            sentence = (
+                f'before batch {first.batch} of "{self._topic}", at time {first.lower}, {fault}'
+            )
+            self._history_offence = Offence(sentence, first.batch)
+
+    def _weaken(self, promise: Promise) -> None:
+        """Check no more than a promise from here on; what has been added up stays."""
+        if _strength(promise) < _strength(self._kept):
+            self._counts |= {key + value: 1 for key, value in self._values.items()}
+            self._values = {}
+            self._kept = promise
+
+    def _strengthen(self, promise: Promise) -> str | None:
+        """Check a promise from here on if it is stronger; the fault if it is not kept here."""
+        if _strength(promise) <= _strength(self._kept):
+            return None
+        if promise == "upserts":
             by_key: dict[bytes, dict[bytes, int]] = {}
             for datum, count in self._counts.items():
                 by_key.setdefault(datum[:-SIZE], {})[datum[-SIZE:]] = count
             faults = (_fault(counts) for counts in by_key.values())
-            fault = next((f for f in faults if f), None)
+            if fault := next((f for f in faults if f), None):
+                return fault
             self._values = {key: next(iter(counts)) for key, counts in by_key.items()}
             self._counts = {}
-        elif first.promise == "collection":
-            least = min(self._counts.values(), default=0)
-            fault = f"a value of a key has the count {least}" if least < 0 else None
-        if fault is None:
-            return None
-        sentence = f'before batch {first.batch} of "{self._topic}", at time {first.lower}, {fault}'
-        return Offence(sentence, first.batch)
+        elif (least := min(self._counts.values(), default=0)) < 0:
+            return f"a value of a key has the count {least}"
+        self._kept = promise
+        return None
 
     def _time_offence(
         self, progress: ProgressRecord, time: int, updates: Sequence[PlacedUpdate]
     ) -> Offence | None:
         found = (
             self._upserts_fault(updates)
-            if progress.promise == "upserts"
-            else self._counts_fault(updates, progress.promise)
+            if self._kept == "upserts"
+            else self._counts_fault(updates)
         )
         if found is None:
             return None
@@ -199,12 +229,10 @@ class Verifier:
                 self._values[key] = value
         return None
 
-    def _counts_fault(
-        self, updates: Sequence[PlacedUpdate], promise: Promise
-    ) -> tuple[PlacedUpdate, str] | None:
+    def _counts_fault(self, updates: Sequence[PlacedUpdate]) -> tuple[PlacedUpdate, str] | None:
         for update in updates:
             _add(self._counts, _datum(update), update.diff)
-        if promise == "changes":
+        if self._kept == "changes":
             return None
         for update in reversed(updates):
             if (count := self._counts.get(_datum(update), 0)) < 0:
@@ -254,8 +282,6 @@ def _progress_faults(before: ProgressRecord | None, progress: ProgressRecord) ->
             )
         if progress.batch != before.batch + 1:
             yield f"follows batch {before.batch}"
-        if progress.promise != before.promise:
-            yield f'promises "{progress.promise}", the batch before it "{before.promise}"'
         if progress.lower != before.upper:
             yield f"begins at time {progress.lower}, the batch before it ends at {before.upper}"
         for partition, end in progress.ends.items():
@@ -266,6 +292,10 @@ def _progress_faults(before: ProgressRecord | None, progress: ProgressRecord) ->
                 )
     if progress.upper < progress.lower:
         yield f"ends at time {progress.upper}, before it begins at {progress.lower}"
+
+
+def _strength(promise: Promise) -> int:
+    return _WEAKEST_FIRST.index(promise)
 
 
 def _fault(counts: Mapping[bytes, int]) -> str | None:

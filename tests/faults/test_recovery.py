@@ -189,3 +189,24 @@ def test_another_plan_waits_until_the_state_is_made_anew(
     pipeline.drained()
     pipeline.but(shards=3).drained()
     checked(pipeline)
+
+
+def test_an_edit_right_after_a_recovery_takes_nothing_back(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What the recovery has read of the topics of outputs is none of the edit's."""
+    servers, source = broker.bootstrap_servers, topic_name("edited")
+    create(servers, source, 2)
+    produce(servers, source, upserts(200, 60, Random(11)))
+    pipeline = Pipeline(tmp_path, servers, topic_name("then"), source)
+    pipeline.drained()
+    lose(pipeline)
+    recover(pipeline)
+    pipeline.drained()
+    outputs = pipeline.document()["outputs"]
+    more = {"from": "current", "topic": pipeline.target + ".more"}
+    edited = replace(pipeline, plan={"outputs": {**outputs, "more": more}})
+    edited.drained()
+
+    checked(edited)
+    checked(replace(edited, output=more["topic"]))

@@ -132,6 +132,36 @@ def test_check_names_the_record_that_breaks_the_promise(
     assert result.status == 1
 
 
+def test_commands_read_a_topic_whose_promise_edits_have_changed(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """Weaker and then stronger: every one of them stopped for ever at the first such batch."""
+    written.batch(FIRST, 10)
+    written.promise = "collection"
+    written.batch([(0, b'"frank"', b'"oz"', 12, 1)], 20)
+    written.promise = "changes"
+    written.batch([(1, b'"grace"', b'"hopper"', 25, -1)], 30)
+    written.promise = "upserts"
+    written.batch([], 30)
+    mended: list[Row] = [
+        (0, b'"frank"', b'"oz"', 30, -1), (1, b'"grace"', b'"hopper"', 30, 1),
+    ]  # fmt: skip
+    written.batch(mended, 40)
+    check, snapshot = ikebana("check", written.name), ikebana("snapshot", written.name)
+    follow = ikebana("follow", written.name, "--until", "40")
+    compact = ikebana("compact", written.name)
+
+    assert "accumulated: 2 keys, 2 values, 2 with their counts" in check.out
+    assert check.out.endswith("ok\n")
+    assert len(snapshot.out.splitlines()) == 2
+    assert [r.status for r in (check, snapshot, follow, compact)] == [0, 0, 0, 0], compact.err
+
+    written.batch([(0, b'"frank"', b'"oz"', 45, 1)], 50)
+    assert (
+        "after time 45, in batch 5, this key holds 2 values" in ikebana("check", written.name).out
+    )
+
+
 def test_check_without_progress_is_not_verifiable(
     written: Written, ikebana: Callable[..., Result]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -226,6 +227,21 @@ def test_a_good_stream_is_ok_however_it_is_read(promise: Promise, data: st.DataO
         data=len(left),
         total=sum(left.values()),
     )
+
+
+@few
+@given(st.data())
+def test_edits_of_the_promise_lose_nothing(data: st.DataObject) -> None:
+    """Upserts keep each promise: whatever their batches promise, they come to the same."""
+    topic = laid_out(data.draw(batches("upserts")), "upserts")
+    edited = [
+        msgspec.structs.replace(record, promise=data.draw(st.sampled_from(PROMISES)))
+        for record in topic.progress
+    ]
+    expected, verifier = verified(topic), verified(Topic(edited, topic.records))
+
+    assert verifier.verdict() == "ok"
+    assert (verifier.digest(), verifier.summary()) == (expected.digest(), expected.summary())
 
 
 @pytest.mark.parametrize(

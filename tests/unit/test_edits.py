@@ -275,6 +275,22 @@ def test_a_machine_of_a_greater_version_goes_on_with_its_states() -> None:
     assert run.collection("status") == [(1, 40)]
 
 
+def test_a_machine_of_a_greater_version_has_to_convert_its_states() -> None:
+    """The batch with the first of them would fail, and so would each later try of it."""
+    text = FIRST.replace(
+        "outputs:\n", f"  {MACHINE}\noutputs:\n  status: {{from: status, topic: status}}\n"
+    ).replace("inputs:\n", "inputs:\n  events: {topic: events, format: json}\n")
+    run = started(text)
+    run.topics.send("events", 1, "e")
+    run.read()
+    tens = "step: 'machines:ten_more', version: 2"
+    with pytest.raises(CheckpointError) as refused:
+        edited(run, plan_of(text.replace("step: 'machines:one_more'", tens)))
+
+    assert "operators.status" in str(refused.value)
+    assert "its states are of version 1 or before" in str(refused.value)
+
+
 def test_errors_follow_the_plan() -> None:
     text = FIRST.replace("quantity > 3", "(10 / quantity)::BIGINT > 1 and note::BIGINT > 0")
     run = started(text)

@@ -67,7 +67,7 @@ def test_a_lookup_meets_as_many_rows_as_the_sizes_say() -> None:
 
 
 def test_every_output_and_pass_takes_time() -> None:
-    """A filter is a pass over both updates; two outputs write them twice."""
+    """A condition is a pass over both updates, and holds for half; two outputs write all twice."""
     large = Linear("large", "order", (steps.Sql(where=("amount > 5",)),))
     one = works(CURRENT, shows="order")["orders"]
     filtered = works(CURRENT, large, shows="large")["orders"]
@@ -75,7 +75,6 @@ def test_every_output_and_pass_takes_time() -> None:
     plan = checked(Plan("p", (ORDERS,), (CURRENT,), tuple(output)))
     (twice,) = estimates(plan, planner.physical(plan))
 
-    assert counts(filtered) == counts(one)
-    assert filtered.cpu_us > one.cpu_us
-    assert twice.written == 4
-    assert twice.cpu_us > filtered.cpu_us
+    assert (one.written, filtered.written, twice.written) == (2, 1, 4)
+    assert filtered.kept == one.kept
+    assert twice.cpu_us - one.cpu_us > one.cpu_us - filtered.cpu_us > 0

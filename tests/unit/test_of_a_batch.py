@@ -206,6 +206,24 @@ def test_the_progress_of_a_new_output_begins_at_0() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "ends"),
+    [
+        pytest.param({"out": {0: 3}}, {0: 3}, id="something"),
+        pytest.param({"out": {}}, {0: 0}, id="by an older version, no ends"),
+        pytest.param({}, {0: 0}, id="nothing"),
+    ],
+)
+def test_an_output_that_was_written_in_part_ends_where_it_was_closed(
+    before: dict[str, dict[int, int]], ends: dict[int, int]
+) -> None:
+    """Where nothing was, no record is closed, and the partitions are named all the same."""
+    batch = [replace(each, writes=["out"]) for each in BATCH]
+    found = {c.output.name: c.record.ends for c in closings(PLAN, batch, ENDS, before=before)}
+
+    assert found == {"out": ends, "errors": {0: 7}}
+
+
+@pytest.mark.parametrize(
     ("found", "expected"),
     [
         pytest.param([["a", "b"], ["b"]], {"b"}, id="all shards"),

@@ -382,6 +382,20 @@ def test_a_plan_of_the_edit_says_so() -> None:
     assert "what its own topic has, read once more" in told
 
 
+def test_only_state_that_is_made_anew_takes_back_all_outputs() -> None:
+    """Up to the batch with which it is complete, which may be the last before an edit."""
+    run = started(AS_OF)
+    run.recover()
+    run.read()
+    assert run.last.rebuilding is not None
+    assert own_topics.read_in(run._running, {}, run.last).keys() >= {"all", "found"}
+    run.send("orders", 9, {"product": "tea", "customer": 1})
+    run.read()
+
+    assert run.last.rebuilding is None
+    assert own_topics.read_in(run._running, {"found": "found"}, run.last) == {"found": "found"}
+
+
 def test_a_batch_takes_a_share_of_each_partition() -> None:
     """About as many offsets as it is limited to, and all in the end."""
     own = own_topics.begun({"t": {0: (0, 10), 1: (4, 4)}, "u": {0: (5, 25)}})

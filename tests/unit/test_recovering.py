@@ -1,15 +1,25 @@
 """What of a pipeline can be made anew without its checkpoint, and what is refused by its name."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import msgspec
 import pytest
+from confluent_kafka import Message
 
 from ikebana import Plan
+from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
+from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import SourceError
+from ikebana.processor.batch.formatting import progress_messages
+from ikebana.processor.batch.rebuilt import standing, standing_outputs
+from ikebana.processor.checkpoint.checkpoint import newborn
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.deciding.commits import Lease, Marker
+from ikebana.processor.deciding.commits import Lease, Marker, first_marker
+from ikebana.processor.deciding.publishing import Closing, closings
 from ikebana.processor.deciding.recovering import (
     Left,
     Unclosed,
@@ -17,11 +27,14 @@ from ikebana.processor.deciding.recovering import (
     problems_left,
     rebuilding,
 )
-from ikebana.processor.deciding.starting import Shown
+from ikebana.processor.deciding.starting import GoOn, History, Shown, judge
 from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.kafka.reader import Range
+from ikebana.processor.kafka.recovering import _times
 from ikebana.processor.rows.rebuilding import Rebuilding
 from ikebana.processor.timing.recovering import recovered
 from ikebana.processor.timing.source_offset import is_settled
+from unit.test_source_reading import KafkaMessage
 
 SHOP = """
 pipeline: shop
@@ -167,6 +180,37 @@ def test_a_format_that_cannot_be_taken_back_needs_another_topic() -> None:
     assert told(plan, left(plan, outputs=outputs, topic_ids=ids, lease=lease)) == {}
 
 
+@pytest.mark.parametrize(
+    ("last", "count", "refused"),
+    [
+        pytest.param(None, 0, False, id="it is new"),
+        pytest.param({0: 0}, 0, False, id="nothing is closed"),
+        pytest.param(None, 1, True, id="somebody else's messages"),
+        pytest.param({0: 0}, 1, True, id="messages that are not closed"),
+        pytest.param({0: 9}, 0, True, id="messages that are closed"),
+    ],
+)
+def test_an_empty_topic_that_is_there_already_is_as_good_as_a_new_one(
+    last: dict[int, int] | None, count: int, *, refused: bool
+) -> None:
+    """Whoever creates topics himself has made it before `recover`."""
+    plan = plan_of(form=", format: debezium-json")
+    whole = left(plan)
+    closed = None if last is None else msgspec.structs.replace(progress("all"), ends=last)
+    found = left(
+        plan,
+        outputs={**whole.outputs, "all": Shown(closed, 0, Topic("all", 1))},
+        unclosed={**whole.unclosed, "all": Unclosed(count)},
+    )
+    assert list(told(plan, found)) == (["outputs.all"] if refused else [])
+
+
+def test_a_foreign_message_behind_the_progress_is_named_by_its_place() -> None:
+    (output, *_) = plan_of(form=", format: cdcv2-json").outputs
+    with pytest.raises(SourceError, match=r"cannot read all\[2\]@7 as cdcv2-json: JSON is mal"):
+        _times(output, Range("all", 2, 5, 9), cast(Message, KafkaMessage(7, b"garbage")))
+
+
 def test_outputs_that_cannot_go_on_are_refused() -> None:
     plan = plan_of()
     whole = left(plan)
@@ -180,6 +224,17 @@ def test_outputs_that_cannot_go_on_are_refused() -> None:
     assert "made anew" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
     del ids["all"]
     assert "was deleted" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
+
+
+def test_an_output_that_an_edit_had_removed_needs_another_topic() -> None:
+    """Its readers expect the batch after its last one, and the pipeline has closed more."""
+    plan = plan_of()
+    outputs = dict(left(plan).outputs)
+    outputs["clicked"] = replace(outputs["clicked"], last=progress("clicked", 5, upper=30))
+    found = told(plan, left(plan, outputs=outputs))
+
+    assert found.keys() == {"outputs.clicked"}
+    assert "ends with batch 5, and other outputs with batch 7" in found["outputs.clicked"]
 
 
 def test_facts_of_a_batch_that_was_not_closed_are_refused() -> None:
@@ -198,6 +253,85 @@ def test_it_begins_beyond_all_that_was_written() -> None:
     found = left(plan, unclosed=unclosed)
     made = rebuilding(plan, found)
     assert (made.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
+
+
+def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:
+    """The first batch of a state that is made anew: what a restart reads, and what it published.
+
+    Every topic has one partition, with 9 records.
+    """
+    start = recovered(
+        plan,
+        rebuilding(plan, found),
+        batch=found.batch,
+        positions={topic: {0: 0} for topic in TOPICS},
+        topic_ids={},
+        hops={},
+        own={},
+    )
+    birth = msgspec.structs.replace(
+        newborn("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
+    )
+    began = History(
+        plan,
+        birth,
+        Logged(None, found.batch, found.batch),
+        found.outputs,
+        {0: first_marker(birth, plan, 0)},
+    )
+    judged = judge(began)
+    assert isinstance(judged, GoOn)
+    offset = msgspec.structs.replace(start, batch=birth.first_batch, upper=start.upper + 1)
+    level = dict.fromkeys((o.name for o in plan.published), Interval(start.upper, offset.upper))
+    committed = msgspec.structs.replace(
+        first_marker(birth, plan, 0),
+        batch=offset.batch,
+        offset=offset.digest(),
+        intervals={
+            name: (at.lower, at.upper) for name, at in standing(level, start.rebuilding).items()
+        },
+        writes=standing_outputs(plan, start.rebuilding),
+    )
+    lasts = {name: each.last for name, each in found.outputs.items()}
+    published = closings(
+        plan,
+        [committed],
+        {output.topic: {0: 9} for output in plan.published},
+        judged.new,
+        birth.begin,
+        {name: last.ends for name, last in lasts.items() if last is not None},
+    )
+    shown = {
+        each.output.name: Shown(each.record, 0, Topic(each.output.topic, 1)) for each in published
+    }
+    again = History(plan, birth, Logged(offset, offset.batch, offset.batch), shown, {0: committed})
+    return again, published
+
+
+@pytest.mark.parametrize("form", ["diff", "cdcv2-json", "upsert", "debezium-json"])
+def test_a_run_is_started_again_while_it_makes_the_state_of_a_new_output(form: str) -> None:
+    """`recover` itself says to name a new topic for an output that cannot be taken back."""
+    plan = plan_of(form=f", format: {form}")
+    found = left(plan, outputs={**left(plan).outputs, "all": Shown()})
+    again, _ = first_batch(plan, found)
+    assert isinstance(judge(again), GoOn)
+
+
+@pytest.mark.parametrize("form", ["diff", "cdcv2-json", "upsert", "debezium-json"])
+def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
+    """The lost run died in its first batch: shards had committed it, and none published it."""
+    plan = plan_of(form=f", format: {form}")
+    outputs = {o.name: Shown(None, 0, Topic(o.topic, 1)) for o in plan.published}
+    found = left(plan, outputs=outputs, markers={0: marker(0, 47)})
+    again, published = first_batch(plan, found)
+    assert again.birth.start.upper == 47
+    for output, record, times in published:
+        assert (record.batch, record.lower, record.upper, record.ends) == (0, 0, 0, {0: 0})
+        # CDCv2 has the interval in the topic itself, and refuses one that ends before it begins.
+        for message in progress_messages(output, record.lower, record.upper, times):
+            assert output.traits.facts is not None
+            assert output.traits.facts().decode(message) == Progress(0, 0, {})
+    assert isinstance(judge(again), GoOn)
 
 
 def test_it_ends_when_all_is_read_and_nothing_is_on_its_way() -> None:

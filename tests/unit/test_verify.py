@@ -15,7 +15,7 @@ from ikebana.processor.verifying.diff_reader import (
     split_history,
     without_repeats,
 )
-from ikebana.processor.verifying.verify import Verifier
+from ikebana.processor.verifying.verify import Verifier, batch_offence
 
 
 def progress(
@@ -101,11 +101,6 @@ def test_no_progress_is_not_verifiable() -> None:
             id="another checkpoint",
         ),
         pytest.param(
-            ClosedBatch(progress(1, 10, 20, 0, promise="changes"), []),
-            'batch 1 of "t" promises "changes", the batch before it "upserts"',
-            id="another promise",
-        ),
-        pytest.param(
             ClosedBatch(progress(1, 10, 20, 0, {0: 99}), []),
             'batch 1 of "t" ends at offset 99 of partition 0, the batch before it at 100',
             id="ends go back",
@@ -178,6 +173,129 @@ def test_sums_are_judged_by_the_promise(promise: Promise, diff: int, expected: s
     )
 
     assert offence(batch) == expected
+
+
+def _promised(
+    promise: Promise, batch: int, lower: int, upper: int, *updates: PlacedUpdate
+) -> ClosedBatch:
+    return ClosedBatch(progress(batch, lower, upper, len(updates), promise=promise), [*updates])
+
+
+def _verified(*parts: Part, complete: bool = True) -> Verifier:
+    verifier = Verifier("t", complete=complete)
+    for part in parts:
+        verifier.feed(part)
+    return verifier
+
+
+PROMISES: tuple[Promise, ...] = ("upserts", "collection", "changes")
+
+
+@pytest.mark.parametrize("before", PROMISES)
+@pytest.mark.parametrize("after", PROMISES)
+def test_an_edit_may_change_the_promise_for_all_readers(before: Promise, after: Promise) -> None:
+    """Every reader stopped for ever at the first batch after such an edit."""
+    changed = _promised(after, 1, 10, 20)
+
+    assert batch_offence("t", progress(0, 0, 10, 3, promise=before), changed) is None
+
+
+def test_what_was_added_up_counts_under_a_weaker_promise() -> None:
+    """The values of keys turn into counts, first those of a collection and then any."""
+    more = _promised("collection", 1, 10, 20, at(3, "frank", "oz", 10, 2))
+    less = _promised("collection", 2, 20, 30, at(4, "frank", "zappa", 20, -1))
+    none = at(5, "frank", "zappa", 30, -1)
+
+    found = _verified(FRANK, more)
+    assert found.verdict() == "ok"
+    assert (found.summary().keys, found.summary().data, found.summary().total) == (1, 2, 3)
+    assert _verified(FRANK, more, less).verdict() == "ok"
+    assert offence(FRANK, more, less, _promised("collection", 3, 30, 40, none)) == (
+        "t[0]@5: after time 30, in batch 3, a value of this key has the count -1"
+    )
+    last = _verified(FRANK, more, less, _promised("changes", 3, 30, 40, none))
+    assert (last.verdict(), last.summary().data, last.summary().total) == ("ok", 2, 1)
+    same = _verified(_promised("changes", 0, 0, 40, at(0, "frank", "oz", 1, 2), none))
+    assert last.digest() == same.digest()
+
+
+# Two values of a key, and a count of -1.
+TWO = _promised("collection", 0, 0, 10, at(0, "a", "x", 1, 1), at(1, "a", "y", 1, 1))
+NEGATIVE = _promised("changes", 0, 0, 10, at(0, "a", "x", 1, -1))
+
+
+@pytest.mark.parametrize(
+    ("before", "promise", "mends", "breaks", "sentence"),
+    [
+        pytest.param(
+            TWO, "upserts", -1, at(4, "a", "z", 25, 1),
+            "t[0]@4: after time 25, in batch 3, this key holds 2 values", id="upserts",
+        ),
+        pytest.param(
+            NEGATIVE, "collection", 1, at(4, "a", "x", 25, -1),
+            "t[0]@4: after time 25, in batch 3, a value of this key has the count -1",
+            id="a collection",
+        ),
+    ],
+)  # fmt: skip
+def test_a_stronger_promise_is_checked_once_the_edit_is_through(
+    before: ClosedBatch, promise: Promise, mends: int, breaks: PlacedUpdate, sentence: str
+) -> None:
+    """Outputs that an edit changes stand, as they were, until they have all of it."""
+    stands = _promised(promise, 1, 10, 10)
+    edited = _promised(promise, 2, 10, 20, at(2, "a", "x", 10, mends))
+    same = _promised("changes", 0, 0, 20, *before.updates, *edited.updates)
+
+    found = _verified(before, stands, edited)
+    assert found.verdict() == "ok"
+    assert found.digest() == _verified(same).digest()
+    assert offence(before, stands, edited, _promised(promise, 3, 20, 30, breaks)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("before", "promise", "sentence"),
+    [
+        pytest.param(
+            TWO, "upserts",
+            'batch 2 of "t" promises "upserts", the batches before it "collection", '
+            "but at time 20, this key holds 2 values", id="upserts",
+        ),
+        pytest.param(
+            NEGATIVE, "collection",
+            'batch 2 of "t" promises "collection", the batches before it "changes", '
+            "but at time 20, a value of a key has the count -1", id="a collection",
+        ),
+    ],
+)  # fmt: skip
+def test_a_stronger_promise_that_is_not_kept_is_an_offence(
+    before: ClosedBatch, promise: Promise, sentence: str
+) -> None:
+    """What was there before has to keep it too, from the first time that is closed with it."""
+    stands = _promised(promise, 1, 10, 10)
+
+    assert offence(before, stands) is None
+    assert offence(before, stands, _promised(promise, 2, 10, 20)) == sentence
+
+
+def test_the_promise_before_is_checked_until_a_stronger_one_holds() -> None:
+    """A batch that makes a collection upserts has no negative counts meanwhile."""
+    negative = at(2, "a", "x", 10, -2), at(3, "a", "x", 11, 1)
+
+    assert offence(TWO, _promised("upserts", 1, 10, 20, *negative)) == (
+        "t[0]@2: after time 10, in batch 1, a value of this key has the count -1"
+    )
+
+
+def test_history_may_be_that_of_a_weaker_promise() -> None:
+    """The progress of before the edit was deleted; what the first batch comes to is judged."""
+    history = History([at(0, "a", "x", 3, 1), at(1, "a", "y", 3, 1)])
+    stands = _promised("upserts", 7, 10, 10)
+    mends = _promised("upserts", 8, 10, 20, at(2, "a", "x", 10, -1))
+
+    assert offence(history, stands, mends, complete=False) is None
+    assert offence(history, stands, _promised("upserts", 8, 10, 20), complete=False) == (
+        'before batch 7 of "t", at time 10, this key holds 2 values'
+    )
 
 
 def test_history_is_judged_by_what_it_comes_to() -> None:
