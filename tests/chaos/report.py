@@ -56,7 +56,8 @@ def table(known: dict[str, Scenario], results: Iterable[Result]) -> str:
         "| wrong | recovery s, median (most) |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, scenario in known.items():
+    # Scenarios are known in the order in which their modules were imported.
+    for name, scenario in sorted(known.items(), key=lambda each: (each[1].kind, each[0])):
         if found := by_name.get(name):
             rows.append(_row(scenario, found))
         if found := joined.get(name):
