@@ -29,7 +29,7 @@ class Cost(NamedTuple):
     @classmethod
     def heads(cls) -> tuple[str, ...]:
         """The heads of the columns of numbers."""
-        return "arrangements", "exchanges", "passes"
+        return cls._fields[1:]
 
 
 def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
+from ikebana.processor.batch.joining import path_of
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.joins.steps import Lookup
@@ -94,9 +95,9 @@ class _Following:
 
     def work(self) -> Work:
         """Follow them all the way."""
-        node = graph_of(self._plan).nodes
+        nodes = graph_of(self._plan).nodes
         for root in self._roots:
-            if node[root].input == self._source.name:
+            if nodes[root].input == self._source.name:
                 self._arrived[root] = 1
         edges = progress.edges(self._plan)
         before = {name: (*edge.after, *edge.hops) for name, edge in edges.items()}
@@ -174,9 +175,7 @@ class _Following:
     def _holding(self, stage: Stage) -> float:
         """The share of what a lookup meets for which all conditions hold."""
         asked = self._stages.kept[stage.looks_up].arrangement
-        join = graph_of(self._plan).join(stage.join)
-        path = next(path for path in join.paths if path.alias == stage.alias)
-        step = path.steps[stage.number]
+        step = path_of(graph_of(self._plan).join(stage.join), stage).steps[stage.number]
         tested = len(step.predicates) if isinstance(step, Lookup) else 0
         return _HOLDS ** (len(asked.filters) * (stage.role == "lookup") + tested)
 
@@ -189,9 +188,7 @@ class _Following:
         there = graph.relation(asked.relation)
         if there.one_at_most(asked.keys):
             return 1.0
-        join = next(join for join in self._plan.joins if join.name == stage.join)
-        changed = next(each.relation for each in join.inputs if each.alias == stage.alias)
-        here = graph.relation(changed)
+        here = graph.relation(path_of(graph.join(stage.join), stage).relation)
         return max(1.0, there.size / here.size) if there.size and here.size else 1.0
 
 

@@ -92,4 +92,4 @@ def second_driver(life: Life) -> None:
             raise Wrong(f"the older one goes on: {older.text}")
         life.wait(0.1)
     if older.poll() != EXIT_FENCED:
-        raise Wrong(f"the older one does not say why it ended: {older.text}")
+        raise Wrong(f"the older one ended with status {older.poll()}: {older.text}")

@@ -31,6 +31,16 @@ def lose(pipeline: Pipeline) -> None:
     rmtree(pipeline.folder / "local", ignore_errors=True)
 
 
+def recovered(pipeline: Pipeline, seed: int) -> Pipeline:
+    """The pipeline, which has lost its checkpoint after some records and has a new one."""
+    create(pipeline.servers, pipeline.source, 2)
+    produce(pipeline.servers, pipeline.source, upserts(200, 60, Random(seed)))
+    pipeline.drained()
+    lose(pipeline)
+    recover(pipeline)
+    return pipeline
+
+
 def checked(pipeline: Pipeline) -> None:
     """The topic is what its input comes to at each closed time, and `check` agrees.
 
@@ -176,13 +186,8 @@ def test_another_plan_waits_until_the_state_is_made_anew(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """And so does another number of shards."""
-    servers, source = broker.bootstrap_servers, topic_name("other")
-    create(servers, source, 2)
-    produce(servers, source, upserts(200, 60, Random(9)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("waits"), source)
-    pipeline.drained()
-    lose(pipeline)
-    recover(pipeline)
+    source, name = topic_name("other"), topic_name("waits")
+    pipeline = recovered(Pipeline(tmp_path, broker.bootstrap_servers, name, source), seed=9)
     with replace(pipeline.but(shards=3)).start("--once") as run:
         assert run.wait(120) == 1
     assert "being made anew" in run.text
@@ -195,13 +200,8 @@ def test_an_edit_right_after_a_recovery_takes_nothing_back(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """What the recovery has read of the topics of outputs is none of the edit's."""
-    servers, source = broker.bootstrap_servers, topic_name("edited")
-    create(servers, source, 2)
-    produce(servers, source, upserts(200, 60, Random(11)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("then"), source)
-    pipeline.drained()
-    lose(pipeline)
-    recover(pipeline)
+    source, name = topic_name("edited"), topic_name("then")
+    pipeline = recovered(Pipeline(tmp_path, broker.bootstrap_servers, name, source), seed=11)
     pipeline.drained()
     outputs = pipeline.document()["outputs"]
     more = {"from": "current", "topic": pipeline.target + ".more"}
