@@ -41,6 +41,7 @@ from ikebana.codecs.debezium_whole import Whole
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
+from ikebana.errors import ConfigError
 
 _NOTHING = Raw()
 _NULL = Raw(b"null")
@@ -73,6 +74,9 @@ class Debezium:
     """Decodes the messages of a Debezium connector.
 
     `wanted.options` may have "unavailable_placeholder", if the connector's is not the default.
+
+    Raises:
+        ConfigError: the placeholder is empty.
 
     >>> event = b'{"op": "u", "before": {"id": 1, "n": 1}, "after": {"id": 1, "n": 2}}'
     >>> Debezium(Wanted(before=True)).changes(b'{"id": 1}', event, None)[0]._asdict()
@@ -211,8 +215,15 @@ class Debezium:
 
 
 def unavailable_of(wanted: Wanted) -> Unavailable:
-    """Make the test for the placeholder of values that the connector does not know."""
-    return Unavailable(wanted.options.get("unavailable_placeholder", PLACEHOLDER))
+    """Make the test for the placeholder of values that the connector does not know.
+
+    Raises:
+        ConfigError: the placeholder is empty, so that every empty text would be one.
+    """
+    placeholder = wanted.options.get("unavailable_placeholder", PLACEHOLDER)
+    if not placeholder:
+        raise ConfigError('option "unavailable_placeholder" must not be empty')
+    return Unavailable(placeholder)
 
 
 def _op_of(event: Envelope) -> str | None:

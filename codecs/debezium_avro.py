@@ -45,7 +45,8 @@ class DebeziumAvro:
     values; "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
-        ConfigError: the framing is not known, or the reader schema is no Avro schema.
+        ConfigError: the framing is not known, the reader schema is no Avro schema, or the
+            placeholder is empty.
     """
 
     def __init__(self, schemas: Schemas, wanted: Wanted) -> None:

@@ -24,6 +24,7 @@ from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Row, Rows
 from ikebana.codecs.encodings import Schema, encoding, of_fields
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError
 
 # Debezium writes this field so, whatever the prefix of added fields is.
 _DELETED = "__deleted"
@@ -37,13 +38,13 @@ class DebeziumFlat:
     "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
-        ValueError: the prefix is empty.
+        ConfigError: the prefix or the placeholder is empty.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self._prefix = wanted.options.get("prefix", "__")
         if not self._prefix:
-            raise ValueError('option "prefix" must not be empty')
+            raise ConfigError('option "prefix" must not be empty')
         self._keys = Keys(wanted)
         self._before = wanted.before
         self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None

@@ -4,7 +4,8 @@ A source may write a date as days, a time or timestamp as a count of milli-, mic
 nanoseconds, a decimal as the bytes of its digits.  The normal forms are: dates "2024-01-31";
 times "12:34:56.789"; timestamps "2024-01-31T12:34:56.789", or with a zone in UTC and with "Z" at
 the end; fractions without trailing zeros; decimals as exact numbers; bytes as base64 text.
-Postgres's "infinity" stays.
+Postgres's "infinity" stays, and the numbers that Debezium writes for infinite timestamps, and
+Postgres itself for infinite dates, become it.
 
 The encoding of a column comes from the pipeline file (`encoding`), from a Kafka Connect schema
 (`of_connect`), or from the semantic name in another schema (`of_name`).
@@ -33,7 +34,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.far_dates import clock, far_date
+from ikebana.codecs.far_dates import INFINITE_DAYS, INFINITE_MICROS, clock, far_date
 
 Convert = Callable[[Any], Any]
 
@@ -221,7 +222,8 @@ def _day(days: int) -> str:
 
 
 def _date(value: Any) -> str | None:
-    return None if value is None else _day(_integer(value, "a number of days"))
+    days = None if value is None else _integer(value, "a number of days")
+    return None if days is None else INFINITE_DAYS.get(days) or _day(days)
 
 
 def _fraction(part: int, digits: int) -> str:
@@ -254,6 +256,8 @@ def _timestamp(digits: int) -> Convert:
         if micros and first <= count < last:
             text = (_EPOCH + timedelta(0, 0, count * micros)).isoformat()
             return text if len(text) == _WHOLE else text.rstrip("0")
+        if micros and (infinite := INFINITE_MICROS.get(count * micros)):
+            return infinite
         seconds, part = divmod(count, unit)
         days, second = divmod(seconds, _DAY)
         return f"{_day(days)}T{clock(second)}{_fraction(part, digits)}"

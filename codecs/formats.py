@@ -5,7 +5,7 @@ beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -87,6 +87,14 @@ class OutputCodec(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class InputOption:
+    """What an option of an input may be: one of its choices, or without these any text."""
+
+    choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputTraits:
     """The traits of a format of inputs.
@@ -109,6 +117,8 @@ class InputTraits:
     """Whether messages have the commit time and the log position of a change in its source."""
     quick: bool = False
     """Whether columns that nobody reads can be checked without decoding them."""
+    options: Mapping[str, InputOption] = field(default_factory=dict)
+    """What an input may have under `options`."""
 
     @property
     def has_columns(self) -> bool:
@@ -218,10 +228,20 @@ def _envelopes() -> OutputCodec:
     return debezium_out
 
 
+EMPTY_VALUES = ("tombstone", "error")
+"""What a value of no bytes may be taken for; the first one unless the option is set."""
+_TEXT = InputOption()
+_OF_CHANGES = {"empty_value": InputOption(EMPTY_VALUES)}
+_FRAMING = {"framing": InputOption(("confluent", "apicurio", "headers"))}
+_PLACEHOLDER = {"unavailable_placeholder": _TEXT}
+_ROW_IMAGE = {"row_image": InputOption(("full", "minimal"))}
+
 FORMATS: Mapping[str, InputTraits] = {
     "json": InputTraits(kind="rows", codec=_plain("json"), key_from="kafka"),
     "bytes": InputTraits(kind="rows", codec=_plain("bytes"), encoding="bytes", key_from="kafka"),
-    "avro": InputTraits(kind="rows", codec=_avro, encoding="avro", key_from="either"),
+    "avro": InputTraits(
+        kind="rows", codec=_avro, encoding="avro", key_from="either", options=_FRAMING
+    ),
     "debezium-json": InputTraits(
         kind="changes",
         codec=_in_json("debezium", "Debezium"),
@@ -229,6 +249,7 @@ FORMATS: Mapping[str, InputTraits] = {
         old_images=True,
         source_clocks=True,
         quick=True,
+        options={**_OF_CHANGES, **_PLACEHOLDER},
     ),
     "debezium-avro": InputTraits(
         kind="changes",
@@ -237,17 +258,47 @@ FORMATS: Mapping[str, InputTraits] = {
         key_from="either",
         keys_alike=True,
         old_images=True,
+        options={**_OF_CHANGES, **_FRAMING, **_PLACEHOLDER},
     ),
     "debezium-flat-json": InputTraits(
-        kind="changes", codec=_in_json("debezium_flat", "DebeziumFlat"), key_from="either"
+        kind="changes",
+        codec=_in_json("debezium_flat", "DebeziumFlat"),
+        key_from="either",
+        options={**_OF_CHANGES, **_PLACEHOLDER, "prefix": _TEXT},
     ),
-    "maxwell": InputTraits(kind="changes", codec=_in_json("maxwell", "Maxwell"), old_images=True),
-    "canal": InputTraits(kind="changes", codec=_in_json("canal", "Canal"), old_images=True),
+    "maxwell": InputTraits(
+        kind="changes",
+        codec=_in_json("maxwell", "Maxwell"),
+        old_images=True,
+        options={**_OF_CHANGES, **_ROW_IMAGE, "output_nulls": InputOption(("true", "false"))},
+    ),
+    "canal": InputTraits(
+        kind="changes",
+        codec=_in_json("canal", "Canal"),
+        old_images=True,
+        options={**_OF_CHANGES, **_ROW_IMAGE},
+    ),
     "goldengate": InputTraits(
-        kind="changes", codec=_in_json("goldengate", "GoldenGate"), old_images=True
+        kind="changes",
+        codec=_in_json("goldengate", "GoldenGate"),
+        old_images=True,
+        options={
+            **_OF_CHANGES,
+            **_ROW_IMAGE,
+            **dict.fromkeys(("op_insert", "op_update", "op_delete", "op_truncate"), _TEXT),
+        },
     ),
     "dms": InputTraits(
-        kind="changes", codec=_in_json("dms", "Dms"), key_from="columns", old_images=True
+        kind="changes",
+        codec=_in_json("dms", "Dms"),
+        key_from="columns",
+        old_images=True,
+        options={
+            **_OF_CHANGES,
+            "before_filter": InputOption(("pk-only", "non-lob", "all")),
+            "before_image": _TEXT,
+            "before_prefix": InputOption(may_be_empty=True),
+        },
     ),
     "diff": InputTraits(kind="updates"),
     "cdcv2-json": InputTraits(kind="facts", facts=_facts_in_json),

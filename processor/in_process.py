@@ -96,6 +96,14 @@ class Written:
             self.messages.setdefault(output.name, [])
             self.times.setdefault(output.name, Counter())
 
+    def rename(self, names: Mapping[str, str], plan: Plan) -> None:
+        """Keep what the outputs of a plan have got under other `names`, which are by topic."""
+        were = {each.name: names[each.topic] for each in plan.published if each.topic in names}
+        self.updates = {name: self.updates[was] for name, was in were.items()}
+        self.messages = {name: self.messages[was] for name, was in were.items()}
+        self.times = {name: self.times[was] for name, was in were.items()}
+        self.expect(plan)
+
     def take(
         self,
         plan: Plan,

@@ -4,8 +4,9 @@ A start may have another plan than the checkpoint, another number of shards, or 
 each of which a later start takes up where an earlier one has ended:
 
 1. take over, so that no older instance changes the checkpoint any more;
-2. if another plan or number of shards follows and anything is on its way, run the plan of
-   before, which reads nothing new, until all of it is finished: the next start goes on;
+2. if another plan or number of shards follows and anything is on its way, drop a logged batch
+   that no shard has committed, and run the plan of before, which reads nothing new, until all
+   else is finished: the next start goes on;
 3. for another number of shards, or of tasks that they run in, write the state anew in a layout of
    its own, then name that in the metadata, and take over again;
 4. for a plan that needs more of an input than there is in the state, read that again beside the
@@ -30,7 +31,7 @@ from ikebana.processor.checkpoint.evolution import (
     plan_as_run,
     step_to,
 )
-from ikebana.processor.checkpoint.finishing import finishing
+from ikebana.processor.checkpoint.finishing import finishing, is_void
 from ikebana.processor.checkpoint.last_edit import recorded
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.checkpoint.planned_edit import planned
@@ -99,6 +100,8 @@ def opened(
     start = Inputs(plan, kafka).start(_read_before(checkpoint, birth))
     opening = _Opening(plan, settings, checkpoint, start, on_step, own, tasks)
     found, taken = opening.take()
+    if opening.drop(found, taken):
+        found, taken = opening.take()
     if (edit := opening.edit()) is not None:
         on_edit(edit)
     for told in opening.told:
@@ -180,6 +183,33 @@ class _Opening:
         shards, location = self._settings.shards, self._settings.checkpoint
         return planned(location, ran, self._given, shards, logged=logged)
 
+    def drop(self, found: _ToRun, taken: Takeover) -> bool:
+        """Drop a logged batch that has left nothing, and should be another one by now.
+
+        It is of the plan of before, or reads more records than batches should since then.
+
+        Returns: whether there is one.
+        Raises:
+            FencedError: a newer instance has taken over meanwhile.
+        """
+        layout = self._checkpoint.layout(self._present)
+        logged, most = layout.logged(), self._settings.max_records_per_batch
+        if logged.offset is None or not is_void(logged, taken.committed):
+            return False
+        if found.finishes:
+            words = "of the plan of before"
+        elif (size := logged.offset.records_since(self._before(layout, logged.batch))) > most:
+            words = f"of {size:,} records, which is more than source.max_records_per_batch now"
+        else:
+            return False
+        self._on_step(f"dropping batch {logged.batch} {words}: no shard has written it")
+        faults.point("before_dropped", logged.batch)
+        taken.confirm(self._new.plan)
+        layout.drop(logged.batch)
+        faults.point("after_dropped", logged.batch)
+        self._look(self._checkpoint.birth())
+        return True
+
     def is_ready_to_rescale(self) -> bool:
         """Whether another layout in shards or tasks follows, and nothing is on its way."""
         return self._rescales and not self._is_on_its_way()
@@ -231,11 +261,14 @@ class _Opening:
         logged = self._checkpoint.layout(self._present).logged()
         step = step_to(self._present, self._given, logged.offset)
         self._new = _ToRun(step.plan, step.birth, backfills=step.backfills)
-        if step.backfills and step.birth != self._present:
+        if step.backfills:
             kafka = {**settings.kafka, **settings.source_kafka}
             last = logged.offset or self._present.start
-            begins = again.first_offsets(self._present.first_offsets, last)
-            refuse_lost(step.plan, kafka, begins)
+            first = again.first_offsets(self._present.first_offsets, last)
+            # What is under way goes on where it has come to.
+            refuse_lost(
+                step.plan, kafka, again.begun(again.begins(step.plan, first), last.positions)
+            )
         self.told = self._read_back() if step.birth != self._present else []
         # Without owners of shards, those of one task would run one after the other.
         spreads = self._present.tasks > 0 and not self._tasks
@@ -249,6 +282,11 @@ class _Opening:
                 "and recover with the new ones.",
             )
 
+    def _before(self, layout: Layout, batch: int) -> SourceOffset:
+        """What is in the log before a batch."""
+        number = batch - layout.first_batch
+        return layout.offset(number - 1) if number else self._present.start
+
     def _read_back(self) -> list[str]:
         """Look whether the edit can take back what outputs have had; say what it reads.
 
@@ -260,7 +298,7 @@ class _Opening:
         rights.demand(self._given, settings, self._present.shards, edit.read_back)
         return [
             f'what output "{shown(output)}" has had is '
-            + own_reading.words(own_reading.look(settings.kafka, [topic]))
+            + own_reading.words(own_reading.look(settings.kafka, [topic], self._given.error_topic))
             for topic, output in edit.read_back.items()
         ]
 

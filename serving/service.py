@@ -253,6 +253,7 @@ class _Followed:
         self.reopen()
         self._let_go()
         _unheld(lambda: _discarded(self._path))
+        self._caught_up = None
         self._arrangement = _unheld(self._opened)
 
     def close(self) -> None:
@@ -281,6 +282,7 @@ class _Followed:
                 "is built again from its topic"
             )
             _discarded(self._path)
+            self._caught_up = None
             return self._made()
 
     def _made(self) -> ServedArrangement:

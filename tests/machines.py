@@ -24,6 +24,23 @@ def one_more(states: States, event: Any, time: int) -> States:
 COUNTER = Machine(one_more)
 
 
+def strict(states: States, event: Any, time: int) -> States:
+    """The event itself, unless it is bad."""
+    if event == "bad":
+        raise Refused("it is bad")
+    return [] if event is TOMBSTONE else [event]
+
+
+def one_or_two(states: States, event: Any, time: int) -> States:
+    """The event, and of odd ones the next one, too."""
+    return [] if event is TOMBSTONE else [event, event + 1][: 1 + event % 2]
+
+
+def two(states: States, event: Any, time: int) -> States:
+    """The event, and of the event "two" two states at once."""
+    return [] if event is TOMBSTONE else ["one", "two"] if event == "two" else [event]
+
+
 def ten_more(states: States, event: Any, time: int) -> States:
     """Ten for each event since the last tombstone."""
     return [] if event is TOMBSTONE else [sum(states) + 10]

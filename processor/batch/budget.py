@@ -18,11 +18,11 @@ from ikebana.processor.rows.skew import Hot, hash_of
 _MOST_RESULTS_A_SECOND = 200_000
 # Keys with fewer data at a time need not be known.
 _MANY = 1_000
-_AS_IT_IS = (
-    "Nothing of this batch was committed, and it is read again as it is: raise run.max_batch, and "
-    "the brokers' transaction.max.timeout.ms, so that it can end."
+_REMEDY = (
+    "Raise run.max_batch, and the brokers' transaction.max.timeout.ms, so that it can end. Or "
+    "lower source.max_records_per_batch: while no shard has written any of this batch, smaller "
+    "ones take its place."
 )
-_SMALLER = "A lower source.max_records_per_batch makes batches that are still to come smaller."
 
 
 class Budget:
@@ -71,7 +71,7 @@ class Budget:
             raise TooMuchError(
                 f'what steps such as flat_map make of "{shown(root)}" in this batch is more than '
                 f"it can write within run.max_batch ({self._seconds:.0f} s)",
-                hint=f"{_AS_IT_IS} {_SMALLER}",
+                hint=_REMEDY,
             )
 
     def hot(self) -> list[Hot]:
@@ -88,8 +88,8 @@ class Budget:
         return TooMuchError(
             f'operator "{shown(join)}" has more results in this batch than it can write within '
             f"run.max_batch ({self._seconds:.0f} s): {why}",
-            hint=f"{_AS_IT_IS} If a key has too many rows for that, leave it out of the join (a "
-            f"condition before it), with a new checkpoint and new output topics. {_SMALLER}",
+            hint=f"{_REMEDY} If a key has too many rows for that, leave it out of the join, by an "
+            "edit that adds a condition before it.",
         )
 
 

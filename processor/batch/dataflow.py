@@ -118,8 +118,13 @@ def _emitted(
     """Release what is due, and write it in the outputs' formats; errors last, as all make some."""
     flow.release()
     messages = flow.formatted()
-    flow.release_errors()
-    noted = _settle_errors(plan, flow.emitted, flow.counted)
+    if plan.on_error == "drop":
+        # None of them waits: only what is taken back of those that were written is an update.
+        noted = _settle_errors(plan, flow.emitted, flow.counted)
+        flow.release_errors()
+    else:
+        flow.release_errors()
+        noted = _settle_errors(plan, flow.emitted, flow.counted)
     return Emitted(
         flow.emitted,
         messages,

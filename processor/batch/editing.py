@@ -4,8 +4,9 @@ At the frontier t of an edit, the state of each part has its contents as of t - 
 time.  Each datum of a part that stays goes through the steps of the old plan, negated, and through
 those of the new plan.  Replaced outputs get the difference, new outputs the results of the new
 plan, and fresh reductions and arrangements their initial contents.  The data of a part that ends
-are retracted from replaced outputs, and so are its errors.  The updates have the time t - 1
-internally, so that fresh operators take them before all updates at t; outputs write them at t.
+are retracted from replaced outputs, and so are its errors, of which those that no state has come
+out of the error topic (`planning.edits_errors`).  The updates have the time t - 1 internally, so
+that fresh operators take them before all updates at t; outputs write them at t.
 
 Meanwhile records are read, and what stays goes on.  What is fresh, and the outputs that change,
 stand at t: updates from t on wait before them.  Of a part that goes on, the contents of now are
@@ -28,7 +29,7 @@ from ikebana.processor.batch.edit_undo import Contents, Undo, forget_all
 from ikebana.processor.batch.joins_before import Arriving, JoinsBefore
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.kernels import reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels import hold, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.edits import Edit, Side, branches_of
@@ -151,6 +152,7 @@ def portion(
     if not at.cleared:
         _clear(edit, store)
         forget_all(place)
+        filling.errors += _errors_waiting(edit, store)
         at.cleared = filling.begins = True
     joins = JoinsBefore(edit, time, store)
     joins.arrive(arriving or {})
@@ -192,6 +194,13 @@ def _clear(edit: Edit, store: Store) -> None:
     """
     while not parts.release(store, [*_new_parts(edit), *_waiting_parts(edit)]):
         pass
+
+
+def _errors_waiting(edit: Edit, store: Store) -> list[KeyedUpdate]:
+    """Retract the errors of what ends that wait for their times, and are in no topic yet."""
+    waiting = hold.held(parts.operator_part(store, parts.HOLD + ERRORS))
+    ended = edit.ended_errors.of(waiting) if edit.ended_errors else ()
+    return [update._replace(diff=-update.diff) for update in ended]
 
 
 def _take(

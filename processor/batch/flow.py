@@ -67,6 +67,8 @@ class Flow:
         self.noted: list[Noted] = []
         self.seen: list[Seen] = []
         self.intervals = intervals
+        self._errors_back = Gathered()
+        """Updates that take back what the error topic has."""
         self.of_moving: dict[str, list[KeyedUpdate]] = {}
         """What operators have made whose contents an edit is reading meanwhile."""
         self._plan = plan
@@ -93,6 +95,9 @@ class Flow:
                     self.emitted[ERRORS] += _error_updates(row)
                 case Updates():
                     made = list(updates_of(row))
+                    if ERRORS in row.outputs:
+                        self._take_back_errors(made)
+                        continue
                     self._deliver(row.outputs, row.inlets, made)
                     if row.root:
                         self.flow(row.root, made)
@@ -171,8 +176,16 @@ class Flow:
                 self.emitted[ERRORS] += found.errors
         return messages
 
+    def _take_back_errors(self, updates: Sequence[KeyedUpdate]) -> None:
+        """Take back of the error topic what ends with an edit; all, if the state is made anew."""
+        if self._rebuilding is None:
+            assert self._editing is not None, "errors are taken back, and no edit is under way"
+            updates = self._editing.edit.ended_errors.of(updates)
+        self._errors_back += updates
+
     def release_errors(self) -> None:
         """Release the due errors; this is last, since any operator may add errors."""
+        self.emitted[ERRORS] += self._errors_back
         self._release(ERRORS)
 
     def large(self) -> list[str]:

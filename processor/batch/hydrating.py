@@ -40,16 +40,24 @@ class Hydrated(NamedTuple):
 
 def portion(store: Store, origin: Arrangement | UpsertArrangement, begin: Time) -> Hydrated:
     """The next portion of an arrangement's data, as of just before a time."""
-    (entry,) = store.get_many([_AT])
-    at = _At(begin) if entry is None else msgspec.msgpack.decode(entry, type=_At)
-    if at.begin != begin:
-        # Of a join of this name that there was before.
-        at = _At(begin)
+    at = _reached(store, begin)
     if at.next is None:
         return Hydrated([], done=True)
     rows, reached = data_from(origin, begin, at.next, PORTION)
     store.put(_AT, msgspec.msgpack.encode(_At(begin, reached)))
     return Hydrated(rows, done=reached is None)
+
+
+def is_done(store: Store, begin: Time) -> bool:
+    """Whether the last portion has gone its way, in whatever batch."""
+    return _reached(store, begin).next is None
+
+
+def _reached(store: Store, begin: Time) -> _At:
+    (entry,) = store.get_many([_AT])
+    at = _At(begin) if entry is None else msgspec.msgpack.decode(entry, type=_At)
+    # Else it is that of a join of this name that there was before.
+    return at if at.begin == begin else _At(begin)
 
 
 def data_from(

@@ -91,8 +91,11 @@ class JoinedBatch:
 
     def hydrates(self, stage: Stage) -> bool:
         """Whether a stage gets data from before its join began."""
-        is_new = self._hydrates and stage.join in self._hydrating
-        return is_new and stage.name == self._joined.begins(stage.join)
+        return self._hydrates and self._begins(stage)
+
+    def is_hydrated(self, stage: Stage, store: Store) -> bool:
+        """Whether a stage has got all of that data, in earlier batches."""
+        return self._begins(stage) and hydrating.is_done(store, self._hydrating[stage.join])
 
     def hydrate(self, stage: Stage, store: Store) -> "Begun":
         """A portion of what a join's first input was; `store` knows how far that is."""
@@ -122,6 +125,10 @@ class JoinedBatch:
         }
         for name, arrangement in self._arrangements.items():
             arrangement.settle(self._kept_from(name, uppers))
+
+    def _begins(self, stage: Stage) -> bool:
+        is_new = stage.join in self._hydrating
+        return is_new and stage.name == self._joined.begins(stage.join)
 
     def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
         origins = self._joined.origins

@@ -102,8 +102,6 @@ class Operators:
             [update for row in own for update in updates_of(row)],
             interval,
             since=min((row.since for row in own if row.since is not None), default=None),
-            # An input that an edit has added also has facts of times before the edit.
-            begins=self._editing is not None and self._editing.time == interval.lower,
         )
         self.new_facts[name] = found.counts
         self._flow.counted["repeated"] += found.repeated
@@ -199,6 +197,9 @@ class Operators:
             return
         if self._joins.hydrates(stage):
             self._hydrate(stage)
+        elif self._joins.is_hydrated(stage, self._flow.part(parts.HYDRATE, stage.join)):
+            # It stays so while the exchange topic is read in shares, which may take many batches.
+            self.hydrated.append(stage.join)
         part = self._flow.part(parts.LOCKED, name)
         arrived = self._flow.arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):

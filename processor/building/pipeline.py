@@ -16,6 +16,7 @@ from ikebana.processor.building.places import here, placed
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.texts import conditions
 from ikebana.processor.building.topic import Topic
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
 from ikebana.processor.planning.checking import checked
@@ -134,13 +135,20 @@ class Pipeline:
         ('orders', 'debezium-json')
 
         Raises:
-            ConfigError: no topic is given, or a field of `row` has no SQL type.
+            ConfigError: no topic is given, an option is none of `Input`, or a field of `row` has
+                no SQL type.
         """
         if not topics:
             raise ConfigError(
                 f'cannot read an input of pipeline "{self.name}": no topic is given',
                 hint='Name at least one: topic("orders").',
             )
+        for option in options:
+            if option not in (known := TopicOptions.__annotations__):
+                raise ConfigError(
+                    f'cannot read an input of pipeline "{self.name}": topic() takes no '
+                    f'"{option}"{instead(option, known)}'
+                )
         columns = tuple(options.get("columns", ()))
         if row is not None:
             columns = (*columns_of(row), *columns)

@@ -36,6 +36,8 @@ FORMAT_OF_TASKS = 4
 _FORMATS = (FORMAT, FORMAT_OF_LAYOUTS, FORMAT_OF_RECOVERED, FORMAT_OF_TASKS)
 FORMS = "state"
 """The field of a recorded plan with the forms of its parts' state."""
+DROPS = "drops_errors"
+"""The field of a recorded plan that says that its errors are dropped; else it is not there."""
 _BIRTH = "ikebana.json"
 _SEAL = re.compile(rb',"hash":"([0-9a-f]{16})"}$')
 
@@ -302,7 +304,10 @@ def described(plan: Plan) -> dict[str, Any]:
         for name in ("unique", "size"):
             if not source[name]:
                 del source[name]
+    # Whether an error ends the run may change at any time, but not whether it is written.
     del plain["on_error"]
+    if plan.on_error == "drop":
+        plain[DROPS] = True
     for name in ("readings", "backfills"):
         if not plain[name]:
             del plain[name]

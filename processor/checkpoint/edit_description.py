@@ -19,6 +19,7 @@ from ikebana.processor.checkpoint.edit_plan import (
     Refused,
     StateSize,
 )
+from ikebana.processor.checkpoint.ended_errors import errors_told
 from ikebana.processor.checkpoint.part_sizes import PartSizes
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
@@ -65,7 +66,7 @@ def described(
 def all_new(plan: Plan, checkpoint: str) -> EditPlan:
     """Describe a plan that begins without a checkpoint."""
     edit = Edit(
-        Plan(plan.name, (), (), (), plan.error_topic, plan.time),
+        Plan(plan.name, (), (), (), plan.error_topic, plan.time, plan.on_error),
         plan,
         fresh=frozenset(progress.edges(plan)),
         gone=frozenset(),
@@ -110,6 +111,7 @@ class _Description:
         yield from self._operators()
         yield from self._arrangements()
         yield from self._outputs()
+        yield from errors_told(self._edit)
 
     def _name(self, name: str) -> str:
         """The name of a part for users."""

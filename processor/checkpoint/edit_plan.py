@@ -98,7 +98,8 @@ class Finishing(msgspec.Struct, frozen=True):
             told.append(f"batch {self.batch} is unfinished")
         if self.between_operators:
             told.append(f"updates are on their way between operators after batch {self.batch}")
-        return f"{' and '.join(told)}: finished under the plan of before first"
+        words = f"{' and '.join(told)}: finished under the plan of before first"
+        return f"{words}, or dropped if no shard has written it" if self.unfinished else words
 
 
 class Rescaled(msgspec.Struct, frozen=True):

@@ -14,16 +14,29 @@ import msgspec
 
 from ikebana.errors import CheckpointError, PlanError
 from ikebana.processor.checkpoint.checkpoint import (
+    DROPS,
     FORMS,
     Birth,
     described,
     differences,
 )
 from ikebana.processor.checkpoint.parts import parts_of
+from ikebana.processor.checkpoint.recorded_plan import (
+    UnreadableError,
+    planned,
+    recorded,
+    recorded_if_known,
+)
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import identity, planner
-from ikebana.processor.planning.backfill import beside, core, has_caught_up, origin_of, read_again
-from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.backfill import (
+    beside,
+    core,
+    has_caught_up,
+    on_errors_before,
+    origin_of,
+    read_again,
+)
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
 from ikebana.processor.planning.edits_problems import START_ANEW, Problem
@@ -33,10 +46,6 @@ from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.planning.state_forms import differing
 from ikebana.processor.timing.again import first_offsets, why_not_placed
 from ikebana.processor.timing.source_offset import SourceOffset
-
-
-class _Unreadable(CheckpointError):
-    """The recorded plan has parts that this version does not know."""
 
 
 class ImpossibleEditError(CheckpointError):
@@ -74,7 +83,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     before = recorded(msgspec.structs.replace(birth, plan=birth.before))
     # The plan that has not run may be of a version with other functions.  Nothing was kept for
     # it, and parts that it took over from released ones are emptied before they are used.
-    after = _recorded(birth)
+    after = recorded_if_known(birth)
     parts = frozenset[str]() if after is None else parts_of(after)
     released = {*birth.released, *parts} - parts_of(before)
     return msgspec.structs.replace(
@@ -89,7 +98,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
 
 def resumed(birth: Birth, plan: Plan) -> Plan:
     """Give the unchanged parts of a plan the names and spellings that the checkpoint knows."""
-    old = _recorded(birth)
+    old = recorded_if_known(birth)
     return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
 
 
@@ -97,15 +106,17 @@ def resumed(birth: Birth, plan: Plan) -> Plan:
 def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     # Cached, because a start asks several times, and comparing SQL means parsing it.
     read = planner.physical(old).readings
-    decoded = {shown(each.name): read[each.name].columns for each in core(old).inputs}
-    same = identity.resumed(as_written(old), as_written(plan), decoded)
+    written = as_written(old)
+    inputs = zip(written.inputs, core(old).inputs, strict=True)
+    decoded = {own.name: read[known.name].columns for own, known in inputs}
+    same = identity.resumed(written, as_written(plan), decoded)
     return resolved(old, same, dict(used))
 
 
 def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
     """List the fingerprints of a resumed plan in its checkpoint's log, by any version."""
     found = {plan.fingerprint(), plan.former_fingerprint()}
-    old = _recorded(birth)
+    old = recorded_if_known(birth)
     if old is not None:
         # The recorded plan, with the settings that the metadata lacks.
         times = {source.name: source.event_time for source in old.inputs}
@@ -121,48 +132,8 @@ def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
 
 def hints_kept(birth: Birth, plan: Plan) -> list[str]:
     """List hints of a plan that are not followed, because older ones have laid out the state."""
-    old = _recorded(birth)
-    return [] if old is None else identity.hints_kept(old, plan)
-
-
-def recorded(birth: Birth) -> Plan:
-    """The plan that a checkpoint is of.
-
-    Raises: CheckpointError, if it cannot be made any more.
-    """
-    try:
-        return _planned(msgspec.json.encode(birth.plan))
-    except msgspec.ValidationError as error:
-        raise _Unreadable(
-            f"the plan that the checkpoint has run cannot be read by this version: {error}",
-            hint="Go on with the version of ikebana that has run it.",
-        ) from None
-    except PlanError as error:
-        listed = "; ".join(f"{path}: {problem}" for path, problem in error.problems)
-        raise CheckpointError(
-            f"the plan that the checkpoint has run cannot be made any more: {listed}",
-            hint="An edit takes back what that plan has made, and so needs all that it names. Put "
-            "back what is gone, run the old pipeline file with --once first, and then the new "
-            "one; what only the old one names may go when `ikebana plan` says that nothing "
-            "changes.",
-        ) from None
-
-
-def _recorded(birth: Birth) -> Plan | None:
-    """Read the plan of a checkpoint; None if this version cannot read it."""
-    try:
-        return _planned(msgspec.json.encode(birth.plan))
-    except (msgspec.ValidationError, PlanError):
-        return None
-
-
-@functools.lru_cache(maxsize=4)
-def _planned(known: bytes) -> Plan:
-    # Cached, because a start asks several times, and checking a plan checks all its SQL.  An
-    # error is not cached: a module of functions may be there the next time.
-    plan = msgspec.json.decode(known, type=Plan)
-    checked(as_written(plan))
-    return plan
+    old = recorded_if_known(birth)
+    return [] if old is None else identity.hints_kept(as_written(old), plan)
 
 
 def evolved(birth: Birth, plan: Plan) -> Birth:
@@ -175,10 +146,10 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
     _check_forms(birth, plan)
     try:
         old = recorded(birth)
-    except _Unreadable:
+    except UnreadableError:
         # These two fields may differ between versions for the same plan.
         was, now = (
-            {part: told for part, told in plain.items() if part not in (FORMS, "on_error")}
+            {part: told for part, told in plain.items() if part not in (FORMS, DROPS, "on_error")}
             for plain in (birth.plan, described(plan))
         )
         raise _refused(differences("", was, now)) from None
@@ -264,7 +235,7 @@ def plan_as_run(birth: Birth, plan: Plan) -> Plan:
     outputs = {(output.topic, output.format): output for output in plan.outputs}
     return replace(
         old,
-        on_error=plan.on_error,
+        on_error=on_errors_before(old.on_error, plan.on_error),
         inputs=tuple(_input(source, inputs.get(source.name)) for source in old.inputs),
         outputs=tuple(
             _output(output, outputs.get((output.topic, output.format))) for output in old.outputs
@@ -309,7 +280,7 @@ def edit_of(birth: Birth) -> Edit | None:
     if not birth.edits:
         return None
     try:
-        old, new = (_planned(msgspec.json.encode(plan)) for plan in (birth.before, birth.plan))
+        old, new = map(planned, (birth.before, birth.plan))
     except (msgspec.ValidationError, PlanError) as error:
         raise CheckpointError(
             f"the plan that checkpoint {birth.id} had before its last edit cannot be made any "
@@ -367,7 +338,7 @@ def edit_to(birth: Birth, plan: Plan) -> Edit | None:
 
     None if this version cannot read the plan that the checkpoint has run.
     """
-    old = _recorded(birth)
+    old = recorded_if_known(birth)
     return None if old is None else edit_between(old, resumed(birth, plan))
 
 

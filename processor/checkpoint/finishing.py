@@ -5,6 +5,11 @@ between operators, or with an edit on its way.  All of that is of the plan that 
 no other.  So a start with another plan first runs that one, which reads nothing new, until
 nothing is on its way any more.  A start that ends in between leaves what any run of that plan
 leaves, and the next one goes on from there.
+
+An unfinished batch that no shard has committed has left nothing anywhere, so it need not be
+finished: its entry in the log is dropped.  The plan may be changed for the very reason that this
+batch fails, every time: its function never returns, its join explodes, or the records that it
+reads are gone.
 """
 
 from ikebana.processor.checkpoint.checkpoint import Birth
@@ -33,3 +38,12 @@ def finishing(
         between_operators=not is_settled(offset),
     )
     return found if found.unfinished or found.between_operators else None
+
+
+def is_void(logged: Logged, committed: int) -> bool:
+    """Whether the last batch in the log has left nothing: no shard has committed it.
+
+    `committed` is the last batch that any shard has committed, after all others that could commit
+    it have been fenced.
+    """
+    return logged.committed < logged.batch and committed < logged.batch

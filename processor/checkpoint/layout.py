@@ -87,10 +87,27 @@ class Layout:
             offsets = self._numbers("offsets")
         if offsets != [0] or self.offset(0).batch >= self.first_batch:
             return
-        with reached(self.location, "write"):
-            for name in ("0", ".0.crc"):
-                with suppress(FileNotFoundError):
-                    self._system.delete_file(f"{self._path}/offsets/{name}")
+        self._unlog(0)
+
+    def drop(self, batch: int) -> None:
+        """Remove the last batch from Spark's offset log; nobody may have committed any of it.
+
+        Raises: CheckpointError, if the log cannot be read or written, or ends otherwise.
+        """
+        logged = self.logged()
+        if logged.batch != batch or logged.committed >= batch:
+            raise CheckpointError(
+                f'the log of checkpoint "{self.location}" was changed by another instance of the '
+                f"pipeline while this one started: it ends at batch {logged.batch}",
+                hint="Start again if this is the instance that should run.",
+            )
+        spark_batch = batch - self.first_batch
+        if spark_batch == 0:
+            # Spark refuses to begin beside a state.  It goes before the entry in the log: a start
+            # that ends in between leaves a first batch that is in the log, and has no state yet.
+            with reached(self.location, "write"), suppress(FileNotFoundError):
+                self._system.delete_dir(f"{self._path}/state")
+        self._unlog(spark_batch)
 
     def is_empty(self) -> bool:
         """Whether there are neither logs nor files of shards.
@@ -116,6 +133,12 @@ class Layout:
                     self._system.delete_file(info.path)
             if found and all(info.base_name in _CONTENTS for info in found):
                 self._system.delete_dir(self._path)
+
+    def _unlog(self, spark_batch: int) -> None:
+        with reached(self.location, "write"):
+            for name in (f"{spark_batch}", f".{spark_batch}.crc"):
+                with suppress(FileNotFoundError):
+                    self._system.delete_file(f"{self._path}/offsets/{name}")
 
     def _numbers(self, folder: str) -> list[int]:
         return [int(name) for name in self._names(folder) if name.isdigit()]

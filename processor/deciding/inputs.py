@@ -51,15 +51,16 @@ def again_refusal(
 ) -> Refusal | None:
     """Refuse to read an input again whose topic has lost what was first read of it.
 
-    `begins` are the offsets at which reading began, `have` the first ones that are there now,
-    `policies` what the brokers do with old records.  A compacted topic has the last record of
+    `begins` are the offsets at which reading them again begins or goes on, by their names in
+    positions, `have` the first ones that are there now, by topic, and `policies` what the brokers
+    do with old records.  A compacted topic has the last record of
     each key, which is all that an upsert needs, but not a state machine.
     """
     for name in plan.backfills:
         source = plan.input(name)
         called = shown(name)
         for topic in source.topics:
-            known = begins.get(topic, {})
+            known = begins.get(plan.position_key(source, topic), {})
             for partition, begin in sorted(have.get(topic, {}).items()):
                 if begin > known.get(partition, 0):
                     return Refusal(

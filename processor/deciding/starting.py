@@ -189,8 +189,10 @@ def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal
 
 def _is_new(found: History, output: Output) -> bool:
     """Whether an output was added by an edit of which no batch has run yet."""
-    birth, offset = found.birth, found.logged.offset
-    if offset is None or offset.edits >= birth.edits or output.name == ERRORS:
+    birth = found.birth
+    # After a rescaling no batch is in the log: the metadata have the last one.
+    last = found.logged.offset or birth.start
+    if last.edits >= birth.edits or output.name == ERRORS:
         return False
     return output.name not in {each["name"] for each in birth.before["outputs"]}
 

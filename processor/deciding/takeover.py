@@ -83,13 +83,15 @@ class Brokers(Protocol):
 class Taken:
     """What an instance knows when it may start; `adopted` as `claiming.adopted` says.
 
-    `lease` is what it has committed as the one instance, `manifests` are those of all shards.
+    `lease` is what it has committed as the one instance, `manifests` are those of all shards, and
+    `committed` is the last batch that any of them has committed.
     """
 
     lease: Lease
     adopted: str | None
     found: GoOn
     manifests: tuple[Manifest, ...]
+    committed: int
 
 
 def take_over(
@@ -136,7 +138,9 @@ def take_over(
     ]
     claims = [_claimed(brokers, first, incarnation) for first in firsts][: birth.shards]
     manifests = tuple(claimed.marker.manifest for claimed in claims)
-    return Taken(lease, adopted([claimed.offset for claimed in claims]), found, manifests)
+    committed = max(claimed.marker.batch for claimed in claims)
+    offsets = [claimed.offset for claimed in claims]
+    return Taken(lease, adopted(offsets), found, manifests, committed)
 
 
 def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, own: int) -> None:

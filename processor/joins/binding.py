@@ -191,7 +191,8 @@ class _Binding:
 
     def _add(self, text: str) -> None:
         equality = qualified.sides(text)
-        if equality is not None:
+        is_collated = equality is not None and any(map(_is_collated, equality))
+        if equality is not None and not is_collated:
             left, right = self._both(equality)
             if len(left.aliases) == len(right.aliases) == 1 and left.aliases != right.aliases:
                 _refuse_other_kind(equality, left, right)
@@ -203,6 +204,11 @@ class _Binding:
                 raise ExpressionError(f'"{text}" reads no input; leave it out')
             case [alias]:
                 self._filters[self._aliases.index(alias)].add(qualified.own(text, alias))
+            case _ if is_collated:
+                raise ExpressionError(
+                    f"{text}: a collation does not reach what a join compares; compare texts that "
+                    "are equal as they stand, as in lower(…)"
+                )
             case _:
                 self._predicates.append(made)
 
@@ -270,12 +276,10 @@ def _refuse_other_kind(equality: Sides, left: Flat, right: Flat) -> None:
             "differ as data, as 1 month and 30 days do; compare seconds, as in "
             f"epoch({equality.left}) = epoch({equality.right})"
         )
-    for side in (equality.left, equality.right):
-        if "'class': 'COLLATE'" in str(tree_of(side)):
-            raise ExpressionError(
-                f"{side}: a collation does not reach what a join compares; compare texts that are "
-                "equal as they stand, as in lower(…)"
-            )
+
+
+def _is_collated(side: str) -> bool:
+    return "'class': 'COLLATE'" in str(tree_of(side))
 
 
 def _remedy(equality: Sides, left: str, right: str) -> str:

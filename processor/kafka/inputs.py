@@ -45,7 +45,8 @@ def refuse_lost(
 ) -> None:
     """Refuse to read inputs again whose topics have lost what was first read of them.
 
-    `begins` are the offsets at which reading began.
+    `begins` are the offsets at which reading them again begins or goes on, by their names in
+    positions.
 
     Raises: SourceError.
     """

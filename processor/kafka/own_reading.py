@@ -19,10 +19,11 @@ _INSTEAD = (
 )
 
 
-def look(settings: Mapping[str, str], names: Collection[str]) -> Ends:
+def look(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> Ends:
     """Find the offsets of all that outputs have written: from the newest snapshots on, if any.
 
-    Nobody may be writing to the topics.
+    Nobody may be writing to the topics.  An error topic `errors` whose beginning is gone is left
+    out: what it still has stays there, and goes as the rest has gone.
 
     Raises: SourceError, if the beginning of a topic is gone, or the topic is.
     """
@@ -40,7 +41,13 @@ def look(settings: Mapping[str, str], names: Collection[str]) -> Ends:
             # What is committed lies before these, even if readers have to wait for it.
             ends = topics.high_watermarks(admin, asked)[name]
             snapshots = Snapshots(admin, reader, name, described[name].id)
-            found |= own_topics.to_read(name, begins, ends, snapshots.choose(None))
+            try:
+                snapshot = snapshots.choose(None)
+            except SourceError:
+                if name != errors:
+                    raise
+                continue
+            found |= own_topics.to_read(name, begins, ends, snapshot)
     except SourceError as error:
         raise SourceError(
             f"what an output has had cannot be taken back: {error.message}", hint=_INSTEAD
@@ -50,25 +57,27 @@ def look(settings: Mapping[str, str], names: Collection[str]) -> Ends:
     return found
 
 
-def begun(settings: Mapping[str, str], names: Collection[str]) -> Own:
+def begun(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> Own:
     """What the first batch of an edit logs of the topics of outputs."""
-    return own_topics.begun(look(settings, names))
+    return own_topics.begun(look(settings, names, errors))
 
 
-def checks(settings: Mapping[str, str], names: Collection[str]) -> list[Check]:
+def checks(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> list[Check]:
     """Check for each output's topic that an edit can take back what it has had."""
     return [
-        checked(f'topic "{name}": what it has had', partial(_told, settings, name))
+        checked(f'topic "{name}": what it has had', partial(_told, settings, name, errors))
         for name in names
     ]
 
 
-def _told(settings: Mapping[str, str], name: str) -> str:
-    return words(look(settings, [name]))
+def _told(settings: Mapping[str, str], name: str, errors: str) -> str:
+    return words(look(settings, [name], errors))
 
 
 def words(found: Ends) -> str:
     """Say what is read of an output's topic."""
+    if not found:
+        return "left as it is, since its beginning is gone"
     count = own_topics.left(own_topics.begun(found))
     where = "its own topic" if len(found) == 1 else "a snapshot of its own topic"
     return f"read from {where}, {counted(count, 'offset')}"

@@ -113,7 +113,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         why = "the checkpoint could not be read" if held is None else "a right is missing"
         yield Check("what belongs together", "unknown", f"not looked at: {why}")
         return
-    yield from own_reading.checks(settings.kafka, read_back)
+    yield from own_reading.checks(settings.kafka, read_back, plan.error_topic)
     existing = {
         name: state.topic for name in ours.own if isinstance(state := ours.state(name), Found)
     }

@@ -174,8 +174,9 @@ def expired(wanted: Range) -> DeletedError:
     return DeletedError(
         f"cannot read {wanted.topic}[{wanted.partition}]@{wanted.start}: the broker no "
         "longer has this offset; the records up to the first one that it has are lost",
-        hint="Raise the topic's retention. To go on without the lost records, start with "
-        "a new checkpoint and new output topics.",
+        hint="Raise the topic's retention. If an edit reads the topic again, start with the file "
+        "of before, which withdraws the edit. Otherwise, to go on without the lost records, "
+        "start with a new checkpoint and new output topics.",
     )
 
 

@@ -1,5 +1,6 @@
 """Find and read the snapshots of a diff topic."""
 
+import time
 from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException
@@ -24,6 +25,9 @@ RECORDS = 0
 # A record and Kafka's marker of its transaction take two.
 _READ = 500
 KEPT_OFFSETS = 1_000
+# How long to ask for a topic that was there, and how often.
+_GONE_S = 2.0
+_PAUSE_S = 0.2
 # A snapshot may be committed and an older one deleted between our questions.
 _ATTEMPTS = 5
 
@@ -61,8 +65,13 @@ class Snapshots:
             ) from error
         if not found:
             return []
-        begin = self._topics.offsets(topics.beginnings, self.name, 1)[RECORDS]
-        end = self._topics.offsets(topics.ends, self.name, 1)[RECORDS]
+        try:
+            begin = self._topics.offsets(topics.beginnings, self.name, 1)[RECORDS]
+            end = self._topics.offsets(topics.ends, self.name, 1)[RECORDS]
+        except KafkaException:
+            if not self._is_gone():
+                raise
+            return []
         start = max(begin, end - _READ)
         return [
             self._record(message.value(), message.offset())
@@ -74,12 +83,17 @@ class Snapshots:
         """Ask for the first offsets that the brokers still have."""
         progress = self._topic + ".progress"
         found = self._topics.described(self._topic, progress)
-        # Of the snapshots no id is kept: they may go, and come anew.
-        found |= topics.describe(self._admin, [self.name])
         begins = {
             name: self._topics.offsets(topics.beginnings, name, topic.partitions)
             for name, topic in found.items()
         }
+        # Of the snapshots no id is kept: they may go, and come anew.
+        for name, topic in topics.describe(self._admin, [self.name]).items():
+            try:
+                begins[name] = self._topics.offsets(topics.beginnings, name, topic.partitions)
+            except KafkaException:
+                if not self._is_gone():
+                    raise
         return Kept(
             self._topic,
             self._topic_id,
@@ -87,6 +101,15 @@ class Snapshots:
             begins.get(progress, {}).get(0, 0),
             begins.get(self.name, {}),
         )
+
+    def _is_gone(self) -> bool:
+        """Whether the topic of the snapshots was deleted; a broker may not have heard of that."""
+        deadline = time.monotonic() + _GONE_S
+        while topics.describe(self._admin, [self.name]):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE_S)
+        return True
 
     def choose(self, as_of: int | None, *, strict: bool = True) -> SnapshotRecord | None:
         """Choose where a reader begins that is asked for a time; None: the topic's beginning.

@@ -37,6 +37,8 @@ class Takeover(NamedTuple):
     """The number of updates held for later times, by the markers."""
     manifests: tuple[Manifest, ...]
     """The state of each shard after the last batch that it has committed."""
+    committed: int
+    """The last batch that any shard has committed."""
     record: Lease
     """What the lease has committed."""
 
@@ -92,6 +94,7 @@ def take_over(
         found.new,
         found.waiting,
         taken.manifests,
+        taken.committed,
         taken.lease,
     )
 

@@ -8,8 +8,8 @@ what comes of a time before `upper` is a repetition: of what is held, or, before
 of what was released, which nothing is remembered of.  A fact in the interval that is
 not held is one more than progress has counted, and an error.
 
-An input that is added later begins when the pipeline has closed times already.  Its facts of
-these times are held like all others, and released at the first time that is open.
+An input may begin when times are closed already: one that is added later, or one beside a topic
+that begins at a snapshot.  Its facts of these times are held for the first time that is open.
 
 Entries lie in order of time, and others than those that come or are due are not looked at.
 Times are 64-bit integers; negative ones lie before every `lower`.
@@ -50,13 +50,11 @@ def step(
     interval: Interval,
     *,
     since: int | None = None,
-    begins: bool = False,
 ) -> Found:
     """Hold new facts, and release those of the interval.
 
     All facts before `since` were found in earlier batches; by default those before the interval.
-    With `begins`, nothing may have been released yet, so what is held of times before the
-    interval is released at its lower.
+    Later ones of times before the interval are released at its lower.
 
     Raises:
         ContradictionError: a fact contradicts another one, or the frontier.
@@ -67,7 +65,7 @@ def step(
     arriving: dict[bytes, KeyedUpdate] = {}
     for fact in facts:
         if fact.time >= since:
-            _agree(arriving.setdefault(_place(fact), fact), fact.diff)
+            _agree(arriving.setdefault(_place(fact, lower), fact), fact.diff)
     counts: Counter[int] = Counter()
     places = list(arriving)
     for place, entry in zip(places, held.get_many(places), strict=True):
@@ -80,14 +78,14 @@ def step(
         counts[fact.time] += 1
         held.put(place, msgspec.msgpack.encode((fact.key, fact.value, fact.diff)))
     released, updates = [], []
-    # Otherwise nothing is held of earlier times, but what was may still lie in the way.
-    for place, entry in held.scan(b"", b"" if begins else _packed(lower)):
+    # Nothing is held for earlier times, but what was may still lie in the way.
+    for place, entry in held.scan(b"", _packed(lower)):
         time = _time_of(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
         if time >= upper or lower == upper:
             break
         key, value, diff = msgspec.msgpack.decode(entry, type=_Entry)
-        updates.append(KeyedUpdate(key, value, max(time, lower), diff))
+        updates.append(KeyedUpdate(key, value, time, diff))
         released.append(place)
     for place in released:
         held.delete(place)
@@ -116,8 +114,12 @@ def _agree(fact: KeyedUpdate, diff: int) -> None:
         raise ContradictionError(fact.time, "one of them comes with two diffs")
 
 
-def _place(fact: KeyedUpdate) -> bytes:
+def _place(fact: KeyedUpdate, lower: int) -> bytes:
     # Data may be long, and differ only at the end: of equal time they lie by their digest.
+    if fact.time < lower:
+        # One datum may have facts of several times that are closed.
+        data = msgspec.msgpack.encode((fact.key, fact.value, fact.time))
+        return _packed(lower) + blake2b(data, digest_size=16).digest()
     data = msgspec.msgpack.encode((fact.key, fact.value))
     return _packed(fact.time) + blake2b(data, digest_size=16).digest()
 

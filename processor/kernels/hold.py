@@ -8,7 +8,7 @@ released as several updates.
 """
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from hashlib import blake2b
 from itertools import islice
 
@@ -166,10 +166,15 @@ def is_due(store: Store, upper: int) -> bool:
     return first is not None and _time_of(first[0]) < upper
 
 
+def held(store: Store) -> Iterator[KeyedUpdate]:
+    """Yield all held updates, in order of time but for those of a block."""
+    for place, entry in Part(store, _HELD).scan(b"", _packed(_least(store))):
+        yield from _held_by(place, entry)
+
+
 def due_times(store: Store) -> list[int]:
     """The times of all held updates, in order."""
-    found = Part(store, _HELD).scan(b"", _packed(_least(store)))
-    return sorted(held.time for place, entry in found for held in _held_by(place, entry))
+    return sorted(update.time for update in held(store))
 
 
 def waiting(store: Store, most: int) -> int:

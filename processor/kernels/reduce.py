@@ -32,12 +32,14 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.errors import TooMuchError
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.ground.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind
 from ikebana.processor.kernels.order import ordered
-from ikebana.processor.kernels.reduce_values import Values
+from ikebana.processor.kernels.reduce_values import TooLongError, Values
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.rows.skew import hash_of
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
@@ -78,6 +80,8 @@ def step(
 
     `operator` is the one that errors name.  `always` is a key of which there is a result even
     if it has no rows.
+
+    Raises: TooMuchError, if a list of values is too long for memory.
     """
     orders = _orders(aggregates)
     changes, errors = _changes(updates, interval, aggregates, orders, operator)
@@ -94,7 +98,7 @@ def step(
         group = _Group(store, key, aggregates, orders, is_always=key == always)
         group.load(before, times.values())
         for time in sorted(times):
-            old, new = group.result, group.changed(times[time])
+            old, new = group.result, _changed(group, key, times[time], operator)
             if new != old:
                 if old is not None:
                     emitted.append(KeyedUpdate(key, old, time, -1))
@@ -299,6 +303,19 @@ _END = b"\n"
 def _split(entry: bytes) -> tuple[_State, bytes | None]:
     state, _, result = entry.partition(_END)
     return _decode_state(state), result or None
+
+
+def _changed(group: "_Group", key: bytes, change: _Change, operator: str) -> bytes | None:
+    """The result of a key after a change.  Raises: TooMuchError."""
+    try:
+        return group.changed(change)
+    except TooLongError as error:
+        raise TooMuchError(
+            f'operator "{shown(operator)}" lists {error.count:,} values of the key with the hash '
+            f"{hash_of(key)} or more, which memory does not hold",
+            hint="Leave the key out by a condition before the operator, or list fewer values, as "
+            "top(n, …) does.",
+        ) from None
 
 
 class _Group:

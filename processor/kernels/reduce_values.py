@@ -7,6 +7,18 @@ from typing import Any
 from ikebana.arrangements.store import Store
 from ikebana.processor.kernels.order import value_of
 
+# What a list may take in memory: its values as they are kept, and a pointer for each.
+_MOST_BYTES = 1 << 28
+_POINTER_BYTES = 8
+
+
+class TooLongError(Exception):
+    """A list would take too much memory; `count` values of it are there at least."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} values")
+        self.count = count
+
 
 class Values:
     """The values of one key in one order, of which only as many are read as are asked for.
@@ -45,9 +57,12 @@ class Values:
         return len(self._there) - before
 
     def first(self, limit: int) -> list[Any]:
-        """The first values, each as often as it is there, `limit` in all."""
+        """The first values, each as often as it is there, `limit` in all.
+
+        Raises: TooLongError, before much memory is taken.
+        """
         found: list[Any] = []
-        at = 0
+        at = taken = 0
         while len(found) < limit:
             # What is read next may come before what is known.
             while self._read_to is not None and (
@@ -58,6 +73,9 @@ class Values:
                 break
             place = self._there[at]
             times = min(self._counts[place], limit - len(found))
+            taken += times * (len(place) - len(self._start) + _POINTER_BYTES)
+            if taken > _MOST_BYTES:
+                raise TooLongError(len(found) + times)
             found += [value_of(place[len(self._start) :])] * times
             at += 1
         return found

@@ -22,11 +22,14 @@ import duckdb
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear import fitting
 from ikebana.processor.linear.allowed import refuse_bare, refuse_call
+from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.json_text import JSON, literal, quoted
 from ikebana.processor.linear.scope import (
+    KEY,
     OURS,
     UNKNOWN,
+    VALUE,
     ExpressionError,
     Scope,
     UnknownError,
@@ -79,6 +82,8 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         (root,) = node["select_list"]
         checked = _Checked(scope)
         root = checked.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
+        if any(loose(root)):
+            checked.note(LOOSE)
         checked.refuse()
         if condition:
             root = _ordered(root)
@@ -97,6 +102,10 @@ class _Checked:
         self._bound: list[str] = []
         self._problems: dict[str, None] = {}
         self._unknown = False
+
+    def note(self, problem: str) -> None:
+        """Note what is wrong."""
+        self._problems[problem] = None
 
     def refuse(self) -> None:
         """Raise all that is wrong, if anything is."""
@@ -137,7 +146,7 @@ class _Checked:
             self._unknown = True
             return node
         except ExpressionError as error:
-            self._problems[str(error)] = None
+            self.note(str(error))
             return node
         return self._children(node, takes_json=node.get("type") in _NULL_TESTS)
 
@@ -182,7 +191,7 @@ class _Checked:
         return node
 
     def _declare(self, name: str) -> str:
-        if not self._scope.declare:
+        if not self._scope.declare or name in (KEY, VALUE):
             return "; "
         return f"; declare it under {self._scope.declare}.{name}, or "
 
@@ -252,6 +261,14 @@ def type_named(text: str) -> str:
         pass
     meant = hint(text, fitting.type_names(), "{}")
     raise ExpressionError(f'"{text}" is not a SQL type{meant}')
+
+
+@functools.lru_cache(maxsize=256)
+def column_type(text: str) -> str:
+    """The full name of a SQL type that columns of messages may have.  Raises: ExpressionError."""
+    kind = type_named(text)
+    from_json("x", kind)
+    return kind
 
 
 def _ordered(node: Node) -> Node:

@@ -45,7 +45,7 @@ class Layers:
 
     def __init__(self, given: Scope, *, checked: bool, typed: bool, blaming: bool) -> None:
         self.given, self.checked, self._typed = given, checked, typed
-        self._blaming = blaming
+        self.blaming = blaming
         self.step = 0
         self.fields: dict[str, int] = {}
         """The fields of the value that are read, with their numbers."""
@@ -88,7 +88,7 @@ class Layers:
         name = f"{OURS}c{self._count}"
         self._count += 1
         self._column(name, sql, f"could not evaluate {part} {text}")
-        if self._blaming:
+        if self.blaming:
             try:
                 self.type_of(name)
             except duckdb.Error as error:
@@ -116,6 +116,47 @@ class Layers:
         else:
             self.add(f"SELECT *, {sql} AS {shown}")
             self._open = [name]
+
+    def keep(self, conditions: Sequence[tuple[str, str]]) -> None:
+        """Keep the rows for which conditions are true, pairs of SQL and its text.
+
+        They stand in one layer: with a layer for each, binding would take time by the square of
+        their number.  In the checked form one fails only for rows of which those before it are
+        true; in the plain one whatever fails makes the whole statement fail.
+        """
+        if not conditions:
+            return
+        if not self.checked:
+            columns = [self.derived("where", sql, text) for sql, text in conditions]
+            for column, (_, text) in zip(columns, conditions, strict=True):
+                if (kind := self.type_of(column)) not in ("BOOLEAN", '"NULL"'):
+                    self.refuse("where", f"is of type {kind}; must be true or false", text)
+            self.add(f"SELECT * EXCLUDE ({', '.join(columns)})", f"WHERE {' AND '.join(columns)}")
+            return
+        tries, judged, values = [], [], []
+        for sql, text in conditions:
+            tried = f"{OURS}t{self._count}"
+            self._count += 1
+            number = self._failure(f"could not evaluate where {text}")
+            tries.append((sql, tried))
+            judged.append(
+                f"WHEN {tried} IS NULL THEN {number} WHEN ({tried}).v IS NOT TRUE THEN NULL"
+            )
+            values.append(f"({tried}).v")
+        kept = f"{OURS}c{self._count}"
+        self._count += 1
+        listed = ", ".join(f"TRY(struct_pack(v := {sql})) AS {tried}" for sql, tried in tries)
+        self.add(f"SELECT *, {listed}")
+        self.add(
+            f"SELECT * EXCLUDE ({', '.join(tried for _, tried in tries)}) "
+            f"REPLACE (CASE WHEN {BAD} IS NOT NULL THEN {BAD} {' '.join(judged)} END AS {BAD}), "
+            f"{' AND '.join(values)} AS {kept}"
+        )
+        self.add(f"SELECT * EXCLUDE ({kept})", f"WHERE {kept} OR {BAD} IS NOT NULL")
+
+    def has_read(self, column: str) -> bool:
+        """Whether a layer has a column of the relation."""
+        return column in (KEY, VALUE) or column in self.fields
 
     def read_input(self, column: str, kind: str) -> None:
         """Add a column of the relation, of the type `kind`, if no layer has it."""

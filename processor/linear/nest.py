@@ -13,7 +13,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ikebana.processor.linear.expressions import parse
+from ikebana.processor.linear.expressions import Expression, parse
 from ikebana.processor.linear.json_text import (
     INSTANTS,
     JSON,
@@ -128,8 +128,7 @@ class _Nest:
             return
         if step.flat_map is not None:
             self._flat_map(*step.flat_map)
-        for condition in step.where:
-            self._where(condition)
+        self._where(step.where)
         if step.valid_from is not None:
             self._bound("valid_from", step.valid_from, BEGIN)
         if step.valid_until is not None:
@@ -222,12 +221,18 @@ class _Nest:
             self._make_value()
         return [name] if name in self._layers.described() else []
 
-    def _where(self, text: str) -> None:
-        column = self._computed("where", text, condition=True)
-        if (kind := self._layers.type_of(column)) not in ("BOOLEAN", '"NULL"'):
-            self._layers.refuse("where", f"is of type {kind}; must be true or false", text)
-        kept = f"{column} OR {BAD} IS NOT NULL" if self._layers.checked else column
-        self._layers.add(f"SELECT * EXCLUDE ({column})", f"WHERE {kept}")
+    def _where(self, texts: Sequence[str]) -> None:
+        """Keep what conditions are true of: those that read the same stand beside each other."""
+        waiting: list[tuple[str, str]] = []
+        for text in texts:
+            expression = _parsed(self._layers, "where", text, self._scope, condition=True)
+            if self._from_input and not all(map(self._layers.has_read, expression.reads)):
+                # What is read from here on may fail as well, of the rows that are kept.
+                self._layers.keep(waiting)
+                waiting = []
+            self._read("where", expression.reads)
+            waiting.append((expression.sql, text))
+        self._layers.keep(waiting)
 
     def _bound(self, part: str, text: str, hidden: str) -> None:
         self._used.add(hidden)
@@ -318,12 +323,7 @@ class _Nest:
 
     def _computed(self, part: str, text: str, *, condition: bool = False) -> str:
         """Compute an expression; returns the name of its column, which is ours."""
-        try:
-            expression = parse(text, self._scope, condition=condition)
-        except UnknownError:
-            raise
-        except ExpressionError as error:
-            self._layers.refuse(part, str(error), text)
+        expression = _parsed(self._layers, part, text, self._scope, condition=condition)
         self._read(part, expression.reads)
         return self._layers.derived(part, expression.sql, text)
 
@@ -344,3 +344,12 @@ class _Nest:
             self._layers.add(
                 f"SELECT *, ({self._layers.as_object(self._made_value)})::JSON AS {VALUE}"
             )
+
+
+def _parsed(layers: Layers, part: str, text: str, scope: Scope, *, condition: bool) -> Expression:
+    try:
+        return parse(text, scope, condition=condition)
+    except UnknownError:
+        raise
+    except ExpressionError as error:
+        layers.refuse(part, str(error), text)

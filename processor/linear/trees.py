@@ -3,7 +3,7 @@
 A tree is a value: what changes it returns another one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ikebana.processor.linear.syntax import Node, select_of, written
@@ -36,7 +36,7 @@ def column(*names: str) -> Node:
 
 def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
     """All nodes within, outermost first, but for those in the fields called `without`."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         for item in value:
             yield from nodes(item, without)
     elif isinstance(value, dict):
@@ -52,25 +52,92 @@ def own_nodes(value: Any) -> Iterator[Node]:
     return nodes(value, without="subquery")
 
 
-def columns(value: Any) -> list[tuple[str, ...]]:
-    """The names of all columns that are read, but those of subqueries."""
-    return [tuple(n["column_names"]) for n in own_nodes(value) if n["class"] == "COLUMN_REF"]
+def columns(value: Any, *, with_parts: bool = False) -> list[tuple[str, ...]]:
+    """The names of all columns that are read, but those of subqueries.
+
+    Parameters of lambdas are no columns.  `with_parts` takes in what a text names with a dot: it
+    is a part of a parameter only if no table has a column of that name.
+    """
+    found: list[tuple[str, ...]] = []
+
+    def look(node: Node) -> None:
+        if node["class"] == "COLUMN_REF":
+            found.append(tuple(node["column_names"]))
+
+    changed(value, look, parts_too=with_parts)
+    return found
 
 
-def changed(value: Any, change: Callable[[Node], Node | None]) -> Any:
+def changed(value: Any, change: Callable[[Node], Node | None], *, parts_too: bool = False) -> Any:
     """The tree with nodes replaced, the outermost first; None leaves a node and goes into it.
 
-    Subqueries are left as they are.
+    Subqueries are left as they are, and so are the parameters of lambdas: one that would take
+    the place of a column that comes into its lambda gets another name.  With `parts_too`, what
+    may be a part of a parameter is asked for as well, as texts need it.
     """
-    if isinstance(value, list):
-        return [changed(item, change) for item in value]
+    if isinstance(value, list | tuple):
+        return [changed(item, change, parts_too=parts_too) for item in value]
     if not isinstance(value, dict):
         return value
     if "class" in value and (new := change(value)) is not None:
         return new
+    if is_lambda(value):
+        return _changed_lambda(value, change, parts_too=parts_too)
     return {
-        name: item if name == "subquery" else changed(item, change) for name, item in value.items()
+        name: item if name == "subquery" else changed(item, change, parts_too=parts_too)
+        for name, item in value.items()
     }
+
+
+def is_lambda(node: Node) -> bool:
+    """Whether a node is a lambda; `x -> y` is parsed as one, and takes a part out of JSON."""
+    return node.get("class") == "LAMBDA" and node.get("syntax_type") != "SINGLE_ARROW"
+
+
+def _changed_lambda(node: Node, change: Callable[[Node], Node | None], *, parts_too: bool) -> Node:
+    parameters = {names[0].lower() for names in columns(node["lhs"])}
+    come: set[str] = set()
+
+    def change_within(found: Node) -> Node | None:
+        if found["class"] == "COLUMN_REF":
+            first, *parts = found["column_names"]
+            if first.lower() in parameters and not (parts and parts_too):
+                return found
+        new = change(found)
+        if new is not None and new is not found:
+            come.update(name.lower() for names in columns(new) for name in names)
+        return new
+
+    body = changed(node["expr"], change_within, parts_too=parts_too)
+    if taken := parameters & come:
+        read = {name.lower() for names in columns(node["expr"]) for name in names}
+        anew = {name: _free(name, {*come, *parameters, *read}) for name in sorted(taken)}
+        unmistaken = _with_parameters(node, anew, change if parts_too else None)
+        return _changed_lambda(unmistaken, change, parts_too=parts_too)
+    return {**node, "expr": body}
+
+
+def _with_parameters(
+    node: Node, names: Mapping[str, str], change: Callable[[Node], Node | None] | None
+) -> Node:
+    """A lambda whose parameters have other names, but for what `change` says is a column."""
+
+    def named(found: Node) -> Node | None:
+        if found["class"] != "COLUMN_REF":
+            return None
+        first, *parts = found["column_names"]
+        new = change(found) if parts and change is not None else None
+        if new is not None and new is not found:
+            return None
+        return {**found, "column_names": [names.get(first.lower(), first), *parts]}
+
+    return {**node, "lhs": changed(node["lhs"], named), "expr": changed(node["expr"], named)}
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def renamed(value: Any, names: Mapping[tuple[str, str], tuple[str, ...]]) -> Any:

@@ -3,7 +3,8 @@
 A type takes what it holds without loss: BIGINT no 27.5, DECIMAL(12,2) no 1.239, DATE no
 time of day, TIME no zone.  Texts may spell numbers, as many databases' messages do, and
 BOOLEAN takes 0 and 1.  DOUBLE and FLOAT take the nearest number that they have.  A
-TIMESTAMP with an offset is that instant in UTC.
+TIMESTAMP with an offset is that instant in UTC.  Years before 1 and after 9999 stand as in
+ISO 8601, with a sign, or as SQL writes them.
 
 DuckDB's own casts from JSON round, truncate, and make doubles of numbers; so a text is
 cast to its type as text, and spoilt first if that would lose anything.  A text of the
@@ -16,6 +17,7 @@ import duckdb
 
 from ikebana.processor.linear.json_text import (
     BLOB,
+    INSTANTS,
     JSON,
     TIME_OF_DAY,
     WHOLE,
@@ -24,7 +26,9 @@ from ikebana.processor.linear.json_text import (
     literal,
     quoted,
 )
+from ikebana.processor.linear.scope import ExpressionError
 
+_NOT_IN_JSON = {"BIT", "BIGNUM", "TYPE"}
 _INTEGERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT"}
 _FLOATS = {"DOUBLE", "FLOAT"}
 # How many digits of a second a type keeps.
@@ -43,7 +47,15 @@ _OFFSET = literal(r":[0-9.]+ *[+A-Ya-y-]")
 
 
 def from_json(text: str, kind: str) -> str:
-    """SQL that turns the text of canonical JSON into a type; null is null."""
+    """SQL that turns the text of canonical JSON into a type; null is null.
+
+    Raises: ExpressionError, if JSON has no values of the type.
+    """
+    if kind in _NOT_IN_JSON or kind.startswith("UNION("):
+        remedy = f"read a text, and cast that, as in x::VARCHAR::{kind}"
+        if kind.startswith("UNION("):
+            remedy = "read JSON, and take it apart, as in x->'field'"
+        raise ExpressionError(f"{kind} is not read from JSON; {remedy}")
     if kind == JSON:
         return f"{text}::JSON"
     if kind == "VARCHAR":
@@ -52,9 +64,10 @@ def from_json(text: str, kind: str) -> str:
             f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
             f"WHEN {text} <> 'null' THEN {text} END)"
         )
+    made = None
     if kind.endswith("]") or (kind.endswith(")") and not kind.startswith("DECIMAL(")):
         made = _nested(text, duckdb.sqltype(kind), 0)
-    else:
+    if made is None:
         made = _scalar(text, kind)
     usual = "".join(f"WHEN {form} THEN {cast} " for form, cast in _usual(text, kind))
     return f"(CASE {usual}ELSE {made} END)" if usual else made
@@ -116,7 +129,10 @@ def _scalar(text: str, kind: str) -> str:
         return _unless(f"{word} NOT IN ('true', 'false', '0', '1', 't', 'f')", word, kind)
     if kind == BLOB:
         return f"from_base64({_string(text)})"
-    if kind in ("DATE", "UUID", *_SECOND_DIGITS):
+    if kind in INSTANTS:
+        # ISO 8601 has a plus before a year of more than four digits, as codecs write it.
+        return _of_string(f"regexp_replace({_string(text)}, '^[+]', '')", kind)
+    if kind in ("UUID", *_SECOND_DIGITS):
         return _of_string(_string(text), kind)
     return f"CAST({text}::JSON AS {kind})"
 
@@ -165,20 +181,23 @@ def _places(number: str) -> str:
     return f"({fraction} - coalesce(CAST({exponent} AS INTEGER), 0))"
 
 
-def _nested(text: str, kind: SqlType, depth: int) -> str:
-    """The same for a type that may be made of others, part by part."""
+def _nested(text: str, kind: SqlType, depth: int) -> str | None:
+    """The same for a type that is made of others, part by part; None if it is not."""
     if kind.id == "enum":
         return f"CAST({text} ->> '$' AS {kind})"
     if kind.id not in ("list", "array", "struct", "map"):
-        return from_json(text, str(kind))
+        return None
     children, each = dict(kind.children), f"e{depth}"
 
+    def any_of(text: str, of: SqlType) -> str:
+        return _nested(text, of, depth + 1) or from_json(text, str(of))
+
     def part(name: str, of: SqlType) -> str:
-        return _nested(f"struct_extract({each}, {literal(name)})::VARCHAR", of, depth + 1)
+        return any_of(f"struct_extract({each}, {literal(name)})::VARCHAR", of)
 
     match kind.id:
         case "list" | "array":
-            inner = _nested(f"{each}::VARCHAR", children["child"], depth + 1)
+            inner = any_of(f"{each}::VARCHAR", children["child"])
             made = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
             return made if kind.id == "list" else f"CAST({made} AS {kind})"
         case "struct":
@@ -193,7 +212,7 @@ def _nested(text: str, kind: SqlType, depth: int) -> str:
         case _:
             key = f"to_json(struct_extract({each}, 'key'))::VARCHAR"
             entry = (
-                f"struct_pack(key := {_nested(key, children['key'], depth + 1)}, "
+                f"struct_pack(key := {any_of(key, children['key'])}, "
                 f"value := {part('value', children['value'])})"
             )
             entries = f"map_entries({_parts(text, 'MAP(VARCHAR, JSON)')})"

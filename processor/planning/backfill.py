@@ -19,7 +19,14 @@ import msgspec
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.identity import spelt
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import EventTime, Input, KeptReading, Operator, Plan
+from ikebana.processor.planning.plan import (
+    EventTime,
+    Input,
+    KeptReading,
+    OnError,
+    Operator,
+    Plan,
+)
 
 Positions = Mapping[str, Mapping[int, int]]
 
@@ -121,12 +128,23 @@ def beside(before: Plan, after: Plan) -> Plan | None:
     ]
     return replace(
         base,
-        on_error=after.on_error,
+        on_error=on_errors_before(before.on_error, after.on_error),
         inputs=(*base.inputs, *(after.input(name) for name in names)),
         operators=(*base.operators, *(o for o in after.operators if _keeps_rows(o, names))),
         readings=(*base.readings, *kept),
         backfills=names,
     )
+
+
+def on_errors_before(before: OnError, after: OnError) -> OnError:
+    """What errors do as long as the plan of before runs, of which the next one takes over.
+
+    Whether an error ends the run counts at once.  Whether errors are written does not: the edit
+    takes back what that plan has written.
+    """
+    if before == "drop":
+        return "drop"
+    return "record" if after == "drop" else after
 
 
 def core(plan: Plan) -> Plan:

@@ -15,9 +15,11 @@ from typing import Any, Literal
 
 from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning.backfill import core
+from ikebana.processor.planning.edits_errors import EndedErrors, of_inputs, of_outputs, of_steps
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.planning.planner import Branch
 
 # The old plan (-1) or the new one (1): the sign with which contents count in the difference.
@@ -60,23 +62,66 @@ class Edit:
         All of it is read out of their own topics, which have it.  What nothing keeps and what is
         the same in both plans needs no reading: it stays in the topic.
         """
-        return frozenset(
+        found = {
             name
             for root, branches in planner.physical(self.before).branches.items()
             if not has_contents(self.before, root)
             for branch in branches
             if branch not in branches_of(self.after, root)
             for name in self.replaced.intersection(branch.outputs)
-        )
+        }
+        return frozenset(found | {ERRORS} if self.ended_errors.everything else found)
 
     @cached_property
     def read_back(self) -> dict[str, str]:
-        """The names of these outputs by their topics, where messages are updates or facts."""
+        """The names of these outputs by their topics, where messages are updates or facts.
+
+        So is the error topic, if it has errors of what ends, and nothing else has them.
+        """
+        names = self.own | {ERRORS} if self.ended_errors else self.own
         return {
             output.topic: output.name
-            for output in self.after.outputs
-            if output.name in self.own and output.traits.codec is None
+            for output in self.after.published
+            if output.name in names and output.traits.codec is None
         }
+
+    @cached_property
+    def ended_errors(self) -> EndedErrors:
+        """What the edit takes back out of the error topic."""
+        before, after = self.before, self.after
+        if before.on_error == "drop":
+            # Nothing was written.
+            return EndedErrors()
+        if after.on_error == "drop":
+            return EndedErrors(everything=True)
+        names = {source.name for source in after.inputs}
+        inputs = [source for source in core(before).inputs if source.name not in names]
+        named = {i.name for i in inputs if i.mode != "upsert" or ways.shares_topics(before, i)}
+        topics = {topic for source in inputs for topic in source.topics}
+        formatted = [each.name for each in before.outputs if not each.traits.as_updates]
+        outputs = of_outputs(self.removed.intersection(formatted))
+        return EndedErrors(
+            topics=frozenset(topics.difference(after.topics)),
+            writers=of_inputs(named) | outputs | self._steps_ended(),
+        )
+
+    def _steps_ended(self) -> frozenset[str]:
+        """What errors begin with of steps whose rows are in no state, and of as-of joins."""
+        before, known = planner.physical(self.before).branches, set[str]()
+        ended = {
+            join.name
+            for join in self.before.joins
+            if join.name in self.gone and not can_be_recomputed(self.before, join.name)
+        }
+        for root, branches in before.items():
+            steps = {name for branch in branches for name, _ in branch.steps}
+            if has_contents(self.before, root):
+                known |= steps
+            else:
+                go_on = branches_of(self.after, root)
+                ended |= steps - {name for branch in go_on for name, _ in branch.steps}
+        others = known | {each.name for each in self.before.operators if each.name not in ended}
+        return of_steps(ended - known, others)
 
     @cached_property
     def others(self) -> frozenset[str]:

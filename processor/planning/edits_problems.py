@@ -63,6 +63,14 @@ def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
             was, now = (msgspec.json.encode(each).decode() for each in (old, new))
             path = _PATHS.get(part, part)
             yield Problem(path, f"was {was}, is {now}, which no edit can change")
+    if before.on_error == "drop" and after.on_error != "drop":
+        yield Problem(
+            "errors.policy",
+            f"was drop, is {after.on_error}: nothing knows which errors stand that were dropped, "
+            "and each one would be taken back that was never written",
+            "Move the checkpoint away, and make it anew by `ikebana recover` with this file, "
+            "which writes the errors that there are",
+        )
     yield from _inputs(before, after)
     yield from _readers(edit)
     yield from _machines(edit)

@@ -5,8 +5,9 @@ the name of an earlier part gets a *generation* in its name, as in "totals@2", s
 new state are separate.  People see names without it (`generations.shown`).
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import count, product
 
 import msgspec
 
@@ -57,22 +58,45 @@ WRITTEN = "topic "
 def as_written(plan: Plan) -> Plan:
     """Give the parts of a plan the names of its user, as without a checkpoint.
 
-    What is read again for an edit is left out.
+    What is read again for an edit is left out.  Of parts with one name in several generations
+    only the last one is called so; those that were renamed before have names of no other part.
     """
     plan = core(plan)
-    written = {source.name: shown(source.name) for source in plan.inputs}
+    sources = _written([*plan.inputs, *plan.operators])
+    outputs = _written(plan.outputs)
     return replace(
         plan,
-        inputs=tuple(replace(each, name=shown(each.name)) for each in plan.inputs),
+        inputs=tuple(replace(each, name=sources[each.name]) for each in plan.inputs),
         operators=tuple(
-            over(_renamed(kind_of(o).with_sources(o, shown), shown(o.name)), written)
+            over(
+                _renamed(kind_of(o).with_sources(o, sources.__getitem__), sources[o.name]), sources
+            )
             for o in plan.operators
         ),
         outputs=tuple(
-            replace(o, name=shown(o.name), source=shown(o.source)) for o in plan.outputs
+            replace(o, name=outputs[o.name], source=sources[o.source]) for o in plan.outputs
         ),
         readings=(),
     )
+
+
+def _written(parts: Sequence[Input | Operator | Output]) -> dict[str, str]:
+    """The names of users of parts, by those that the checkpoint knows."""
+    found: dict[str, str] = {}
+    taken = {shown(part.name) for part in parts}
+    last = {shown(part.name): part.name for part in sorted(parts, key=_generation)}
+    for part in parts:
+        base = name = shown(part.name)
+        if last[base] != part.name:
+            numbers = count(generation(part.name))
+            name = next(n for number in numbers if (n := f"{base}.{number}") not in taken)
+            taken.add(name)
+        found[part.name] = name
+    return found
+
+
+def _generation(part: Input | Operator | Output) -> int:
+    return generation(part.name)
 
 
 def _kept_readings(before: Plan, after: Plan) -> Plan:
@@ -132,39 +156,65 @@ class _Resolving:
         self._new: dict[str, Operator] = {o.name: o for o in after.operators}
         # Arrangements have the names of their relations, so another collection needs another.
         self._arranged = {each.relation for join in after.joins for each in join.inputs}
+        # So has state, of which what has the name now may be none.
+        self._stateful = {o.name for o in before.operators if not kind_of(o).is_linear}
         self._done: dict[str, Operator] = {}
-        self._followed: set[str] = set()
-        """Operators of the old plan that have another name now."""
+        self._open: set[str] = set()
+        """Operators that are being resolved."""
+        self._taken: set[str] = set()
+        """Operators of the old plan that go on, by their names there."""
         self._stays: dict[str, bool] = {}
         """Whether an operator and all of its sources are unchanged, by name."""
         self._called: dict[str, str] = {}
         """The names of inputs in the checkpoint, by those that their user has given."""
         self._lasts: dict[str, bool] = {}
         """Whether an input goes on as it was."""
-        for source in after.inputs:
-            self._called[source.name], self._lasts[source.name] = self._input(source)
+        self._find_inputs()
 
-    def _input(self, source: Input) -> tuple[str, bool]:
-        """Find the name of an input in the checkpoint, and whether it goes on under it.
+    def _find_inputs(self) -> None:
+        """Find the name of each input in the checkpoint, and whether it goes on under it."""
+        taken = set[str]()
+        again = self._before.backfills
+        read = [each for each in self._before.inputs if each.name not in again]
+        # What is read again for another plan comes last, also after what has another name now.
+        both = read, [self._before.input(name) for name in again]
+        for known, renamed, source in product(both, (False, True), self._after.inputs):
+            if source.name in self._called:
+                continue
+            free = [each for each in known if each.name not in taken]
+            if (old := self._goes_on(source, free, renamed=renamed)) is not None:
+                taken.add(old.name)
+                self._called[source.name], self._lasts[source.name] = old.name, True
+        for source in self._after.inputs:
+            if source.name not in self._called:
+                name, lasts = self._input(source, taken)
+                taken.add(name)
+                self._called[source.name], self._lasts[source.name] = name, lasts
+
+    def _goes_on(self, source: Input, known: Sequence[Input], *, renamed: bool) -> Input | None:
+        """Which of some inputs of before goes on as an input, under its name or another one."""
+        for old in known:
+            is_called = (shown(old.name) != source.name) == renamed
+            if is_called and old.name not in self._insufficient and _lasts(old, source):
+                return old
+        return None
+
+    def _input(self, source: Input, taken: Set[str]) -> tuple[str, bool]:
+        """Find a name for an input that does not go on, and whether it is as it was.
 
         One that does not fit and cannot be read again keeps its name, by which it is refused.
         """
-        inputs = self._before.inputs
-        candidates = [old for old in inputs if shown(old.name) == source.name]
-        if not candidates:
-            names = {each.name for each in self._after.inputs}
-            candidates = [old for old in inputs if shown(old.name) not in names]
-            candidates = [old for old in candidates if _lasts(old, source)]
-        for old in candidates:
-            if _lasts(old, source) and old.name not in self._insufficient:
-                return old.name, True
-        if not candidates:
-            return source.name, False
+        free = [old for old in self._before.inputs if old.name not in taken]
+        candidates = [old for old in free if shown(old.name) == source.name]
+        candidates = candidates or [old for old in free if _lasts(old, source)]
         known = set(core(self._before).topics)
-        if why_not(self._before, source) is not None or not known.issuperset(source.topics):
+        if candidates and (
+            why_not(self._before, source) is not None or not known.issuperset(source.topics)
+        ):
             return candidates[0].name, _lasts(candidates[0], source)
-        last = max(generation(old.name) for old in candidates)
-        return f"{source.name}@{last + 1}", False
+        same = [old for old in self._before.inputs if shown(old.name) == source.name]
+        last = max((generation(old.name) for old in (*candidates, *same)), default=0)
+        return f"{source.name}@{last + 1}" if last else source.name, False
 
     def plan(self) -> Plan:
         operators = tuple(self._resolve(name) for name in self._new)
@@ -175,7 +225,9 @@ class _Resolving:
 
     def _resolve(self, name: str) -> Operator:
         if name not in self._done:
+            self._open.add(name)
             self._done[name] = self._resolved(self._new[name])
+            self._open.remove(name)
         return self._done[name]
 
     def _same(self, collection: str) -> bool:
@@ -198,28 +250,47 @@ class _Resolving:
         ]
         moved: Operator = kind.with_sources(operator, self._name_of)
         moved = over(moved, self._called)
-        candidates = self._by_base.get(name, [])
+        candidates = [each for each in self._by_base.get(name, ()) if each.name not in self._taken]
         old = next((each for each in candidates if _renamed(moved, each.name) == each), None)
-        old = old or next(iter(candidates), None) or self._renamed_to(moved)
+        if old is None and not any(_migrates(o, _renamed(moved, o.name)) for o in candidates):
+            old = self._renamed_to(moved)
+        old = old or next(iter(candidates), None)
         as_it_was = moved if old is None else _renamed(moved, old.name)
         self._stays[name] = (as_it_was == old or _migrates(old, as_it_was)) and all(same)
         if self._stays[name]:
+            self._taken.add(as_it_was.name)
             return as_it_was
-        if kind.is_linear and name not in self._arranged:
+        if kind.is_linear and name not in self._arranged and name not in self._stateful:
             return moved
         last = self._used.get(name, 0)
         return _renamed(moved, f"{name}@{last + 1}" if last else name)
 
     def _renamed_to(self, moved: Operator) -> Operator | None:
-        """Find the removed operator with the same definition as one under a new name."""
+        """Find an operator of before with the definition of one that has another name now.
+
+        Another operator may have its former name, unless that one is what it was.
+        """
         if kind_of(moved).is_linear:
             return None
-        for old in self._before.operators:
-            is_free = shown(old.name) not in self._new and old.name not in self._followed
-            if is_free and _renamed(moved, old.name) == old:
-                self._followed.add(old.name)
-                return old
-        return None
+        same = (old for old in self._before.operators if _renamed(moved, old.name) == old)
+        return next((old for old in same if not self._is_taken(old)), None)
+
+    def _is_taken(self, old: Operator) -> bool:
+        """Whether an operator of before is continued by another one than the present one."""
+        base = shown(old.name)
+        # What waits for the present one is none of the same definition.
+        if base in self._new and self._open.isdisjoint(self._behind(base)):
+            self._resolve(base)
+        return old.name in self._taken
+
+    def _behind(self, name: str) -> set[str]:
+        """An operator and all that it is made of."""
+        found, left = set[str](), [name]
+        while left:
+            if (at := left.pop()) in self._new and at not in found:
+                found.add(at)
+                left += kind_of(self._new[at]).sources(self._new[at])
+        return found
 
     def _output(self, output: Output) -> Output:
         moved = replace(output, source=self._name_of(output.source))

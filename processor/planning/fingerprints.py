@@ -29,9 +29,10 @@ def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
     for name in ("readings", "backfills"):
         if not plain[name]:
             del plain[name]
-    # A batch that has failed on an error can be run again under another policy: where it
-    # was committed it had none.
-    plain["on_error"] = "record"
+    # A batch that has failed on an error can be run again and record it: where it was committed
+    # it had none.  Without errors that are written it would be another batch.
+    if plain["on_error"] != "drop":
+        plain["on_error"] = "record"
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
 
 

@@ -213,9 +213,9 @@ def scope_of_input(source: Input) -> Scope:
     types: dict[str, str] = {}
     if source.columns:
         # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.linear.expressions import type_named
+        from ikebana.processor.linear.expressions import column_type
 
-        types = {column.name: type_named(column.type) for column in source.columns}
+        types = {column.name: column_type(column.type) for column in source.columns}
     raw = not source.traits.has_columns
     types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
     types[VALUE] = BLOB if raw else JSON

@@ -1,7 +1,42 @@
 """The options that inputs may have, and the encodings of their columns."""
 
-EMPTY_VALUES = ("tombstone", "error")
-"""What a value of no bytes may be taken for; the first one unless the option is set."""
+from collections.abc import Iterator
+
+from ikebana.codecs.change import Declared, Wanted
+from ikebana.errors import ConfigError
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.planning.operators.kind import Problem
+from ikebana.processor.planning.plan import Input
+
+
+def option_problems(source: Input) -> Iterator[Problem]:
+    """Options that the format of an input has not, and values that they cannot have."""
+    path, known = f"inputs.{source.name}.options", source.traits.options
+    are_all_known = True
+    for name, value in source.options:
+        problem = ""
+        if name not in known:
+            problem = f"is no option of {source.value_format}{instead(name, known)}"
+        elif known[name].choices and value not in known[name].choices:
+            problem = f'is "{value}"; set it to one of: {", ".join(known[name].choices)}'
+        elif not value and not known[name].may_be_empty:
+            problem = "must not be empty"
+        if problem:
+            are_all_known = False
+            yield f"{path}.{name}", problem
+    if source.options and are_all_known and not source.traits.in_registry:
+        yield from _problems_together(source)
+
+
+def _problems_together(source: Input) -> Iterator[Problem]:
+    """Options that exclude each other, of which the codec knows."""
+    declared = Declared({column.name: column.type for column in source.columns})
+    wanted = Wanted(key=source.key, options=dict(source.options), declared=declared)
+    assert source.traits.codec is not None, f"{source.value_format} has options without a codec"
+    try:
+        source.traits.codec(wanted, source.key_format, None)
+    except ConfigError as error:
+        yield f"inputs.{source.name}.options", "; ".join(str(error).splitlines())
 
 
 def full_encoding(kind: str, encoding: str) -> str:

@@ -10,7 +10,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.linear.judging import judged
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.input_options import EMPTY_VALUES, full_encoding
+from ikebana.processor.planning.input_options import full_encoding, option_problems
 from ikebana.processor.planning.judging import rows_of
 from ikebana.processor.planning.operators.kind import Problem
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input
@@ -25,10 +25,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
         yield f"{path}.topic", "at least one topic is needed"
     yield from _mode_problems(source)
     yield from _key_problems(source)
-    empty = dict(source.options).get("empty_value", EMPTY_VALUES[0])
-    if empty not in EMPTY_VALUES and source.traits.kind != "rows":
-        problem = f'is "{empty}"; set it to one of: {", ".join(EMPTY_VALUES)}'
-        yield f"{path}.options.empty_value", problem
+    yield from option_problems(source)
     yield from _column_problems(source)
     if source.size is not None and source.size < 1:
         yield f"{path}.size", "must be at least 1"
@@ -88,9 +85,9 @@ def _column_problems(source: Input) -> Iterator[Problem]:
                 f"the name is taken; a field of it is value->>'{column.name}'",
             )
         try:
-            from ikebana.processor.linear.expressions import type_named
+            from ikebana.processor.linear.expressions import column_type
 
-            type_named(column.type)
+            column_type(column.type)
         except ExpressionError as error:
             yield f"{path}.columns.{column.name}", str(error)
         if column.encoding is not None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from ikebana.processor.linear.expressions import type_named
+from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.judging import StepProblem
 from ikebana.processor.linear.scope import UNKNOWN, ExpressionError, Scope, unknown
 from ikebana.processor.planning.graph import scope_of_input
@@ -28,7 +28,7 @@ def rows_of(source: Input, unread: Unread) -> Scope:
     lost = set(unread.columns(source.name))
     for column in source.columns:
         try:
-            type_named(column.type)
+            column_type(column.type)
         except ExpressionError:
             lost.add(column.name)
         else:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ikebana.codecs.change import Codec, Declared, Wanted
-from ikebana.processor.planning.input_options import EMPTY_VALUES, full_encoding
+from ikebana.codecs.formats import EMPTY_VALUES
+from ikebana.processor.planning.input_options import full_encoding
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.reading.column_types import checked_columns, usual_of

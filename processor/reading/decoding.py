@@ -86,6 +86,8 @@ class Decoding:
             whole = [message for message in messages if message.value is not None]
             self._ignored += Counter({"tombstone": len(messages) - len(whole)})
             messages = self._source_dating.dated(whole)
+            self._ignored += self._source_dating.ignored
+            self._source_dating.ignored.clear()
         if isinstance(self._intake, UpdateIntake):
             if self._source.traits.kind == "updates":
                 place = self._place

@@ -24,7 +24,7 @@ def reading_of(
         watch = watch_of(plan, place.topic, where, piece.transactions)
         return BoundaryReading(watch, where, place.base)
     source = plan.input(piece.input)
-    dating = dating_of(plan, source, where, piece.transactions)
+    dating = dating_of(plan, source, where, piece.transactions, piece.furthest)
     # A snapshot has a topic of its own, and the same readers.
     topic = place.topic if place.topic in source.topics else source.topics[0]
     counted = plan.readers(topic)[0] != source

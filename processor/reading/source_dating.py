@@ -4,7 +4,10 @@ A task sums up what it reads of transactions for the markers, so that the fronti
 transaction only when all of its changes have been read.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from ikebana.codecs.debezium_position import Boundaries, Position, Positions
 from ikebana.codecs.error_record import error_record
@@ -14,41 +17,63 @@ from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.envelope import pack
 from ikebana.processor.rows.rows import Errors, Seen
+from ikebana.processor.rows.transactions_seen import FIRST, InSource
 from ikebana.processor.timing.input_times import topic_key
-from ikebana.processor.timing.transactions import Transactions, Watch
+from ikebana.processor.timing.transactions import Repeats, Transactions, Watch
 
 
 class SourceDating:
-    """Gives the messages of one partition the times of their source."""
+    """Gives the messages of one partition the times of their source.
 
-    def __init__(self, source: Input, watch: Watch | None, where: tuple[str, int]) -> None:
+    With `repeats`, messages that the connector has sent before are left out; `ignored` counts
+    them.
+    """
+
+    def __init__(
+        self,
+        source: Input,
+        watch: Watch | None,
+        where: tuple[str, int],
+        repeats: Repeats | None = None,
+    ) -> None:
         assert source.event_time is not None
         self._clock = source.event_time.clock
         self._key = topic_key(source.transaction_topic or "")
         self._watch = watch
         self._where = where
+        self._repeats = repeats
         self._positions = Positions()
+        self.ignored: Counter[str] = Counter()
 
     def dated(self, messages: Sequence[Message]) -> list[Message]:
         """Replace the timestamps of messages by their times in the source, or by None."""
-        return [message._replace(timestamp=self._time(message)) for message in messages]
+        found = []
+        for message in messages:
+            position = self._position(message)
+            if position is None:
+                found.append(message._replace(timestamp=None))
+            elif self._repeats is not None and self._repeats.has(position):
+                self.ignored["repeated"] += 1
+            else:
+                if self._watch is not None:
+                    self._watch.change(position)
+                found.append(message._replace(timestamp=self._of(position)))
+        return found
 
     def seen(self) -> Seen | None:
         """Report the transactions that were read; None if nobody counts them here."""
         if self._watch is None:
             return None
-        return Seen(self._key, *self._where, transactions=self._watch.seen())
+        seen = self._watch.seen()
+        if self._repeats is not None:
+            seen = msgspec.structs.replace(seen, furthest=self._repeats.furthest)
+        return Seen(self._key, *self._where, transactions=seen)
 
-    def _time(self, message: Message) -> int | None:
+    def _position(self, message: Message) -> Position | None:
         try:
-            position = self._positions.of(message.value or b"")
+            return self._positions.of(message.value or b"")
         except DecodeError:
             return None  # decoding makes the error record
-        if position is None:
-            return None
-        if self._watch is not None:
-            self._watch.change(position)
-        return self._of(position)
 
     def _of(self, position: Position) -> int | None:
         match self._clock:
@@ -99,17 +124,23 @@ def watch_of(plan: Plan, topic: str, where: tuple[str, int], known: Transactions
 
 
 def dating_of(
-    plan: Plan, source: Input, where: tuple[str, int], known: Transactions | None
+    plan: Plan,
+    source: Input,
+    where: tuple[str, int],
+    known: Transactions | None,
+    furthest: InSource = FIRST,
 ) -> SourceDating | None:
     """Make what dates the messages of one partition; None if their times are not the source's.
 
-    Of the inputs that read a topic, the first one with transactions counts their changes.
+    Changes of transactions up to `furthest` were sent before.  Of the inputs that read a topic,
+    the first one with transactions counts their changes.
     """
     event = source.event_time
     if event is None or event.clock not in SOURCE_CLOCKS:
         return None
     topic = event.transactions
     counting = [each for each in plan.readers(where[0]) if each.transaction_topic is not None]
-    if topic is None or counting[0] != source:
+    if topic is None:
         return SourceDating(source, None, where)
-    return SourceDating(source, watch_of(plan, topic, where, known), where)
+    watch = watch_of(plan, topic, where, known) if counting[0] == source else None
+    return SourceDating(source, watch, where, Repeats(furthest))

@@ -13,6 +13,7 @@ from ikebana.processor.linear.chain import ChainError
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Negate, Sql, Step
+from ikebana.processor.linear.trees import columns, tree
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.graph import Graph
 from ikebana.processor.planning.operators.table import kind_of
@@ -165,6 +166,20 @@ class Making:
         """Whether values have the columns that are known of them and no others."""
         return source.name in self._made and not isinstance(self._made[source.name], Upsert)
 
+    def may_lack_keys(self, name: str) -> bool:
+        """Whether rows may have no key: they come out of decoding, and no step has made keys."""
+        operator = self._made.get(name) or self._known.operators.get(name)
+        match operator:
+            case None:
+                return True
+            case Linear():
+                makes_keys = any(isinstance(s, Sql) and s.key is not None for s in operator.steps)
+                return not makes_keys and self.may_lack_keys(operator.source)
+            case Concat():
+                return any(map(self.may_lack_keys, operator.sources))
+            case _:
+                return False
+
     def together(self, what: str, *sources: Relation) -> Relation:
         """The sum of collections."""
         return self._add(Concat(self._free(what), tuple(source.name for source in sources)))
@@ -236,10 +251,15 @@ class Making:
         cartesian: bool = False,
     ) -> Relation:
         """Every combination of data of several collections for which conditions are true."""
-        aliases = tuple(JoinInput(alias, each.name) for alias, each in inputs)
-        conditions, columns = tuple(where), tuple(select)
+        (alias, first), *others = inputs
+        wanted = [each for each in where if each != "true"]
+        # A condition that reads nothing is as true of a row of one collection as of all results.
+        constant = [each for each in wanted if not columns(tree(each))]
+        first = self.where(first, f"{what}.rows", *constant)
+        joined = tuple(JoinInput(a, each.name) for a, each in ((alias, first), *others))
+        conditions = tuple(each for each in wanted if each not in constant)
         return self._add(
-            DeltaJoin(self._free(what), aliases, conditions, columns, cartesian=cartesian)
+            DeltaJoin(self._free(what), joined, conditions, tuple(select), cartesian=cartesian)
         )
 
     def finished(self, last: Relation, key: str | None = None) -> tuple[Operator, ...]:

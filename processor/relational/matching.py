@@ -165,20 +165,24 @@ def _met_by_rows(
     what: str,
     listed: list[tuple[str, str]],
 ) -> Relation:
-    """The same by rows of the left that match, each of them once."""
+    """The same by rows of the left that match, each of them once.
+
+    Rows are told apart by their columns, and where a condition reads the key by that as well.
+    """
+    listed_left = own_columns(left)
+    if any(names[:2] == (left.alias, KEY) for names in columns(on.all)):
+        listed_left.append((left.relation.free_column("of_key"), column(left.alias, KEY)))
     matches = making.join(
         f"{what}.matches",
         ((left.alias, left.relation), (right.alias, right.relation)),
         map(text_of, on.all),
-        [(name, text_of(node)) for name, node in own_columns(left)],
+        [(name, text_of(node)) for name, node in listed_left],
         cartesian=not on.equalities,
     )
     rows = distinct(making, matches, f"{what}.rows")
     both = (left.alias, left.relation), (right.alias, rows)
-    one, other = (
-        struct((name, f"{shown(side.alias)}.{quoted(name)}") for name in left.relation.types)
-        for side in (left, right)
-    )
+    one = struct((name, text_of(node)) for name, node in listed_left)
+    other = struct((name, f"{shown(right.alias)}.{quoted(name)}") for name, _ in listed_left)
     return making.join(what, both, [f"{one} = {other}"], listed)
 
 
@@ -214,5 +218,10 @@ def unmet_parts(
     matched = met(making, left, right, on, f"{what}.met", select)
     own = [(name, text_of(without(left.alias, node))) for name, node in select]
     is_all = select == own_columns(left) and making.is_whole(left.relation)
-    rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)
+    if making.may_lack_keys(left.relation.name):
+        # A row without a key gets the key null in a join: so it has to have it here.
+        step = Sql(select=tuple(own), key=KEY)
+        rows = making.linear(left.relation, f"{what}.rows", step)
+    else:
+        rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)
     return [rows, making.negated(matched, f"{what}.less")]

@@ -12,6 +12,9 @@ from ikebana.processor.linear.json_text import WHOLE, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.relational.making import Making, MakingError, Relation, struct
 
+# No timestamp has so many microseconds.
+_INFINITE = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -76,7 +79,10 @@ def _turned(order: Order, name: str, kind: str) -> tuple[str, str]:
     if kind == "DATE":
         return f"DATE '1970-01-01' - {name}", "BIGINT"
     if kind.startswith("TIMESTAMP") and kind != "TIMESTAMP_NS":
-        return f"-epoch_us({name})", "BIGINT"
+        # Of infinity there are no microseconds; it lies beyond all that have some.
+        infinite = f"CASE WHEN {name} > 'epoch'::{kind} THEN -{_INFINITE} ELSE {_INFINITE} END"
+        ends = f"CASE WHEN {name} IS NOT NULL THEN {infinite} END"
+        return f"coalesce(-epoch_us({name}), {ends})", "BIGINT"
     if kind == "BOOLEAN":
         return f"NOT {name}", kind
     raise MakingError(

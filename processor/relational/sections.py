@@ -163,20 +163,22 @@ def _microseconds(seconds: float) -> int:
 
 
 def _order(text: str, relation: Relation) -> Order:
+    beginning = "SELECT 1 FROM t"
     try:
-        node = query_tree(f"SELECT 1 FROM t ORDER BY {text}\n")
+        node = query_tree(f"{beginning} ORDER BY {text}\n")
     except QueryError as error:
         raise MakingError(f"{text}: {error.problem}", "order") from None
-    modifier = node["modifiers"][0]
-    (order, *more) = modifier["orders"]
-    each = order["expression"]
-    if more or each["class"] != "COLUMN_REF" or len(each["column_names"]) != 1:
+    orders = [each for modifier in node["modifiers"] for each in modifier.get("orders", [{}])]
+    # Nothing but an order may have been added, such as a LIMIT.
+    is_order = {**node, "modifiers": []} == query_tree(beginning) and len(orders) == 1
+    each = orders[0].get("expression", {})
+    if not is_order or each.get("class") != "COLUMN_REF" or len(each["column_names"]) != 1:
         raise MakingError(
             f'"{text}" must be a column, with DESC or NULLS FIRST behind it', "order"
         )
     (column,) = each["column_names"]
     _column(column, relation, "order")
-    return Order(column, *direction(order))
+    return Order(column, *direction(orders[0]))
 
 
 def _column(name: str, relation: Relation, part: str) -> None:

@@ -14,14 +14,15 @@ its syntax tree.  A SELECT becomes, in this order:
 What is not supported is refused with its place in the text.
 """
 
-from ikebana.processor.linear.bound_query import QueryError, bound, query_tree
+from ikebana.processor.linear.bound_query import QueryError, query_tree
+from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.making import Known, Making, MakingError
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_refusals import NOW
 from ikebana.processor.relational.sql_select import select
-from ikebana.processor.relational.sql_whole import Query, within
+from ikebana.processor.relational.sql_whole import Query, named_tables
 from ikebana.processor.relational.sql_windows import without_windows
 
 
@@ -41,7 +42,9 @@ def sql_operators(
     making = Making(known, name)
     try:
         query = Query(making, known, node, select, filtered, windows)
-        bound(text, query.types, {NOW: "TIMESTAMP"})
+        query.bind(text, {NOW: "TIMESTAMP"})
+        for each in loose(node):
+            raise QueryError(LOOSE, each.get("query_location"))
         return making.finished(query.result(), key)
     except (MakingError, ExpressionError) as error:
         raise QueryError(str(error)) from None
@@ -50,11 +53,11 @@ def sql_operators(
 
 
 def tables_of(text: str) -> list[str]:
-    """All names that stand in FROM of a query; none if it cannot be parsed."""
+    """The collections that a query names in FROM; none if it cannot be parsed."""
     try:
         text, windows = without_windows(text)
         node = query_tree(text)
     except QueryError:
         return []
-    named = [each["table_name"] for each in within(node, "table_name")]
+    named = [each["table_name"] for each in named_tables(node)]
     return [windows[name].source if name in windows else name for name in named]

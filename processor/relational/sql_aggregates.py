@@ -32,13 +32,10 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an aggregate is made of: aggregates of a reduction, and SQL over them.
+    """What an aggregate is made of: an aggregate of a reduction, and SQL over its column."""
 
-    In `result`, `{0}` stands for the column of the first of `aggregates`, and so on.
-    """
-
-    aggregates: tuple[str, ...]
-    result: str = "{0}"
+    aggregates: tuple[str]
+    result: Callable[[str], str] = str
     is_typed: bool = True
     """Whether the result has its type already, so that it needs no cast."""
 
@@ -70,7 +67,7 @@ def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
             f"{call.name}(DISTINCT …) is not supported; take it of a query with SELECT DISTINCT",
             place,
         )
-    if call.orders and call.name not in _ORDERED:
+    if call.name in _UNORDERED:
         return make(call._replace(orders=()))
     return make(call)
 
@@ -110,76 +107,174 @@ def _plain(kind: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
 
 
 def _count_if(call: Call) -> Parts:
-    whole = f"CASE WHEN {call.arguments[0]} THEN 1 END"
-    return Parts((f"count({call.only(whole)})",))
+    """How often a condition is true; null where it is always null, as it is a sum."""
+    return Parts((f"sum({call.only(f'CAST(({call.arguments[0]}) AS INTEGER)')})",), is_typed=False)
 
 
 def _of_extreme(kind: str) -> Callable[[Call], Parts]:
-    """The argument where another is least or greatest; of several, the least or greatest."""
+    """The argument where another is least or greatest.
+
+    Of several it is the first in the order that is told, or else the least or greatest.
+    """
 
     def made(call: Call) -> Parts:
         if len(call.arguments) != 2:
             raise QueryError(f"{call.name}() is supported with two arguments", call.place)
         shown, by = call.arguments
         pair = struct((("by", by), ("is", shown)))
-        there = f"CASE WHEN ({by}) IS NOT NULL AND ({shown}) IS NOT NULL THEN {pair} END"
-        return Parts((f"{kind}({call.only(there)})",), "({0})['is']")
+        there = f"({by}) IS NOT NULL AND ({shown}) IS NOT NULL"
+        if not call.orders:
+            whole = f"CASE WHEN {there} THEN {pair} END"
+            return Parts((f"{kind}({call.only(whole)})",), lambda column: f"({column})['is']")
+        listed = _in_order(call, pair, there)
+        sign = "<" if kind == "min" else ">"
+        better = f"CASE WHEN other_['by'] {sign} one_['by'] THEN other_ ELSE one_ END"
+        return Parts(
+            (listed.aggregate,),
+            lambda column: (
+                f"list_reduce({listed.of(column)}, lambda one_, other_: {better})['is']"
+            ),
+        )
 
     return made
 
 
+def _any_value(call: Call) -> Parts:
+    """A value that is not null: the least, or the first in the order that is told."""
+    if not call.orders:
+        return _plain("min")(call)
+    return _at_an_end(call, f"({call.arguments[0]}) IS NOT NULL", is_last=False)
+
+
+def _end(*, is_last: bool) -> Callable[[Call], Parts]:
+    """The first or the last value in an order, which may be null."""
+
+    def made(call: Call) -> Parts:
+        if len(call.arguments) != 1 or not call.orders:
+            raise QueryError(
+                f"{call.name}() is supported with one argument and an order, as in "
+                f"{call.name}(x ORDER BY y)",
+                call.place,
+            )
+        return _at_an_end(call, None, is_last=is_last)
+
+    return made
+
+
+def _at_an_end(call: Call, there: str | None, *, is_last: bool) -> Parts:
+    row = _row_in_order(call, call.arguments[0], there)
+    kind = "max" if row.is_turned != is_last else "min"
+    return Parts((f"{kind}({row.sql})",), lambda column: f"({column})['{row.last}']")
+
+
 def _listed(call: Call) -> Parts:
     """All values in their order, nulls among them; without an order, in that of the values."""
-    return Parts(*_in_order(call, call.arguments[0]))
+    listed = _in_order(call, call.arguments[0])
+    return Parts((listed.aggregate,), listed.of)
 
 
 def _string(call: Call) -> Parts:
-    """Texts that are not null, one behind another."""
+    """Texts that are not null, one behind another; null where what separates them is null."""
     if call.is_distinct:
         raise QueryError(f"{call.name}(DISTINCT …) is not supported", call.place)
     text, separator = (*call.arguments, "','")[:2]
-    aggregates, listed = _in_order(call, f"({text})::VARCHAR", without_nulls=True)
-    return Parts(aggregates, f"array_to_string({listed}, {separator})")
+    listed = _in_order(call, f"({text})::VARCHAR", f"({text}) IS NOT NULL")
+    return Parts(
+        (listed.aggregate,),
+        lambda column: (
+            f"CASE WHEN ({separator}) IS NOT NULL "
+            f"THEN array_to_string({listed.of(column)}, {separator}) END"
+        ),
+    )
 
 
-def _in_order(call: Call, shown: str, *, without_nulls: bool = False) -> tuple[tuple[str], str]:
-    """An aggregate that lists values in an order, and SQL of the list; null if there are none."""
+class _Row(NamedTuple):
+    """A struct by which values stand in an order, or are to be read backwards if it is turned."""
+
+    sql: str
+    kind: str
+    last: str
+    """The field with the value."""
+    is_turned: bool
+
+
+def _row_in_order(call: Call, shown: str, there: str | None) -> _Row:
+    """A row for each value of which `there` is true, by the order of a call."""
     ways = {descending for _, descending, _ in call.orders}
     if len(ways) > 1:
         raise QueryError("ORDER BY in two directions in an aggregate is not supported", call.place)
     is_turned = ways == {True}
     parts = []
     for sql, _, nulls_first in call.orders:
-        # In a list nulls come last; it may be turned around.
+        # In a struct nulls come last; the order may be turned around.
         parts += [f"({sql}) IS NOT NULL"] * (nulls_first != is_turned) + [sql]
     parts.append(shown)
-    pair = struct((f"o{at}", sql) for at, sql in enumerate(parts))
+    row = struct((f"o{at}", sql) for at, sql in enumerate(parts))
     kinds = ", ".join(f"o{at} {call.type_of(sql)}" for at, sql in enumerate(parts))
-    there = f"CASE WHEN ({shown}) IS NOT NULL THEN {pair} END" if without_nulls else pair
-    whole = f"CAST({{0}} AS STRUCT({kinds})[])"
-    whole = f"list_reverse({whole})" if is_turned else whole
-    last = f"o{len(parts) - 1}"
-    listed = f"nullif(list_transform({whole}, lambda each_: each_['{last}']), [])"
-    return (f"list({call.only(there)})",), listed
+    whole = row if there is None else f"CASE WHEN {there} THEN {row} END"
+    return _Row(call.only(whole), f"STRUCT({kinds})", f"o{len(parts) - 1}", is_turned)
+
+
+class _InOrder(NamedTuple):
+    """An aggregate that lists values in an order, and SQL of the list; null if there are none."""
+
+    aggregate: str
+    of: Callable[[str], str]
+
+
+def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
+    """The values of which `there` is true."""
+    row = _row_in_order(call, shown, there)
+
+    def of(column: str) -> str:
+        whole = f"CAST({column} AS {row.kind}[])"
+        whole = f"list_reverse({whole})" if row.is_turned else whole
+        return f"nullif(list_transform({whole}, lambda each_: each_['{row.last}']), [])"
+
+    return _InOrder(f"list({row.sql})", of)
 
 
 def _quantile(name: str) -> Callable[[Call], Parts]:
-    """What DuckDB makes of the list of all values that are not null."""
+    """What DuckDB makes of the list of all values that are not null.
+
+    The order of a quantile says from which end it counts; the median has no such end.
+    """
 
     def made(call: Call) -> Parts:
         shown, *fraction = call.arguments
+        if call.orders and name != "median":
+            (sql, descending, _), *more = call.orders
+            if not fraction:
+                # WITHIN GROUP (ORDER BY …)
+                shown, fraction = sql, [shown]
+            if more or sql != shown:
+                raise QueryError(
+                    f"ORDER BY in {call.name}() is supported by its argument alone, as in "
+                    f"{call.name}({shown}, {fraction[0]} ORDER BY {shown} DESC)",
+                    call.place,
+                )
+            fraction = [_negated(each, call) for each in fraction] if descending else fraction
         kind = call.type_of(shown)
         given = "".join(f", {each}" for each in fraction)
-        whole = f"CAST({{0}} AS {kind}[])"
-        return Parts((f"list({call.only(shown)})",), f"list_aggregate({whole}, '{name}'{given})")
+        return Parts(
+            (f"list({call.only(shown)})",),
+            lambda column: f"list_aggregate(CAST({column} AS {kind}[]), '{name}'{given})",
+        )
 
     return made
+
+
+def _negated(fraction: str, call: Call) -> str:
+    """SQL of a fraction, or of a list of fractions, below zero, which is one from the end."""
+    if call.type_of(fraction).endswith("]"):
+        return f"list_transform({fraction}, lambda each_: -each_)"
+    return f"-({fraction})"
 
 
 _MADE: Mapping[str, Callable[[Call], Parts]] = {
     "count": _count,
     "count_star": _count,
-    "count_if": _count_if,
+    **dict.fromkeys(("count_if", "countif"), _count_if),
     "sum": _plain("sum", is_typed=False),
     "avg": _plain("avg"),
     "mean": _plain("avg"),
@@ -191,20 +286,25 @@ _MADE: Mapping[str, Callable[[Call], Parts]] = {
     **{name: _quantile(name) for name in ("median", "quantile_cont", "quantile_disc")},
     "min": _plain("min"),
     "max": _plain("max"),
-    "any_value": _plain("min"),
+    "any_value": _any_value,
+    **dict.fromkeys(("first", "arbitrary"), _end(is_last=False)),
+    "last": _end(is_last=True),
     "bool_or": _plain("bool_or"),
     "bool_and": _plain("bool_and"),
     **dict.fromkeys(("arg_min", "min_by", "argmin"), _of_extreme("min")),
     **dict.fromkeys(("arg_max", "max_by", "argmax"), _of_extreme("max")),
 }
 _DISTINCT = {"count", "min", "max", "bool_or", "bool_and", "any_value"}
-_ORDERED = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
+# Those that come to the same in any order.
+_UNORDERED = {
+    *("count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max"),
+    *("var_samp", "var_pop", "variance", "stddev_samp", "stddev_pop", "stddev"),
+    *("bool_or", "bool_and", "median"),
+}
 
 
 def result_tree(parts: Parts, names: list[str], alias: str, kind: str) -> Node:
     """The expression of a result over the columns of a reduction."""
-    columns = [f"{quoted(alias)}.{quoted(name)}" for name in names]
-    text = parts.result
-    for at, each in enumerate(columns):
-        text = text.replace(f"{{{at}}}", each)
+    (column,) = (f"{quoted(alias)}.{quoted(name)}" for name in names)
+    text = parts.result(column)
     return tree(text if parts.is_typed else f"CAST({text} AS {kind})")

@@ -9,7 +9,7 @@ from ikebana.processor.relational.making import MakingError, Relation
 from ikebana.processor.relational.matching import Side, equal, told_apart
 from ikebana.processor.relational.outer import Outer, outer_join
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
-from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery
+from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Query, Views
 
@@ -40,7 +40,7 @@ def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Nam
             names.froms.conditions.append(names.resolved(condition))
     subqueries = Subqueries(query, views, names, conjuncts(node["where_clause"]))
     # What is added to the join first, then what is taken away from its results.
-    for condition in sorted(waiting, key=subqueries.takes_away):
+    for condition in sorted(waiting, key=takes_away):
         subqueries.add(condition)
     bounded_after(query, names, left)
     return names
@@ -58,6 +58,7 @@ class _From:
         self._query = query
         self._views = views
         self._beside: set[str] = set()
+        self._queries = 0
 
     def froms(self, node: Node, *, kept: bool) -> Froms:
         """The collections of FROM, with the conditions of inner joins.
@@ -73,7 +74,7 @@ class _From:
                 called = node["alias"] or node["table_name"]
             case "SUBQUERY":
                 relation = self._nested(node)
-                called = node["alias"] or "t"
+                called = node["alias"] or self._unnamed()
             case "JOIN":
                 return self._join(node, kept=kept)
             case "EMPTY":
@@ -82,8 +83,14 @@ class _From:
                 named = other.lower().replace("_", " ")
                 raise QueryError(f"a {named} in FROM is not supported", place)
         names = node["column_name_alias"]
-        item = relation_item(self._query.free_alias(called), relation, called, names)
-        return Froms([item])
+        has_key = node["type"] == "BASE_TABLE" and node["table_name"].lower() not in self._views
+        alias = self._query.free_alias(called)
+        return Froms([relation_item(alias, relation, called, names, has_key=has_key)])
+
+    def _unnamed(self) -> str:
+        """What DuckDB calls a query in FROM that has no name."""
+        self._queries += 1
+        return f"unnamed_subquery{self._queries if self._queries > 1 else ''}"
 
     def _nested(self, node: Node) -> Relation:
         """The relation of a query in FROM, which does not see the tables beside it."""
@@ -144,7 +151,9 @@ class _From:
         for name in node["using_columns"]:
             sides = [Names(each).resolved(column(name)) for each in (left, right)]
             found.append(equal(*sides))
-            both.merged.add(name.lower())
+            first, second = (both.known_by(each.named(name)) for each in (left, right))
+            both.merged |= dict.fromkeys([first, second], first)
+            both.merged |= {each: first for each, by in both.merged.items() if by == second}
         return found
 
     def _outer(self, kind: Outer, left: Froms, right: Froms, node: Node) -> Froms:

@@ -1,12 +1,12 @@
 """GROUP BY and aggregates: a reduction, and expressions over what it gives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, changed, column, nodes, text_of
+from ikebana.processor.linear.trees import bare, changed, column, nodes, text_of, tree
 from ikebana.processor.relational.matching import without
 from ikebana.processor.relational.sql_aggregates import calls, is_aggregate, parts_of, result_tree
 from ikebana.processor.relational.sql_scope import Item
@@ -27,6 +27,8 @@ class Grouped:
         def change(found: Node) -> Node | None:
             plain = bare(found)
             made = next((made for each, made in self.known if each == plain), None)
+            if made is None and found["class"] == "COLUMN_REF":
+                made = self._part(plain)
             # A name alone is a parameter of a lambda.
             if made is None and found["class"] == "COLUMN_REF" and len(found["column_names"]) > 1:
                 name = ".".join(found["column_names"][1:])
@@ -37,6 +39,30 @@ class Grouped:
         made: Node = changed(node, change)
         return made
 
+    def _part(self, node: Node) -> Node | None:
+        """What stands for a part of a struct that is grouped by."""
+        *names, part = node["column_names"]
+        if len(names) < 2:
+            return None
+        whole = {**node, "column_names": names}
+        made = next((made for each, made in self.known if each == whole), None)
+        made = self._part(whole) if made is None else made
+        return made and {**made, "column_names": [*made["column_names"], part]}
+
+    def with_names_of(self, item: Item) -> Item:
+        """The reduction, in which columns that are grouped by have the names of another item."""
+        stands = {
+            tuple(each["column_names"]): made["column_names"][1]
+            for each, made in self.known
+            if each["class"] == made["class"] == "COLUMN_REF"
+        }
+        columns = [
+            (of, name, stands[item.alias, field])
+            for of, name, field in item.columns
+            if (item.alias, field) in stands
+        ]
+        return replace(self.item, columns=tuple(columns))
+
 
 def grouped(
     query: Query, item: Item, groups: Listed, asked: Sequence[Node], what: str = "groups"
@@ -46,14 +72,16 @@ def grouped(
     by_sql = [text_of(without(item.alias, node)) for _, node in groups]
     by_types = types_of(by_sql, columns)
     used: set[str] = set()
-    by = [
-        (free(name, used), sql, kind)
-        for (name, _), sql, kind in zip(groups, by_sql, by_types, strict=True)
-    ]
     alias = query.free_alias("g")
-    known = [
-        (bare(node), column(alias, name)) for (_, node), (name, *_) in zip(groups, by, strict=True)
-    ]
+    by: list[tuple[str, str, str]] = []
+    known: list[tuple[Node, Node]] = []
+    for (name, node), sql, kind in zip(groups, by_sql, by_types, strict=True):
+        if kind == '"NULL"':
+            # What is always null has no type, and tells no rows apart.
+            known.append((bare(node), tree("NULL")))
+            continue
+        by.append((free(name, used), sql, kind))
+        known.append((bare(node), column(alias, by[-1][0])))
     named: dict[str, str] = {}
     for call in (call for node in asked for call in calls(node)):
         if any(bare(call) == each for each, _ in known):
@@ -77,7 +105,7 @@ def grouped(
         named["count(*)"] = free("count_star", used)
     aggregates = [(name, text) for text, name in named.items()]
     # Without groups SQL has one row, also of no rows.
-    relation = query.making.reduce(item.relation, what, by, aggregates, total=not by)
+    relation = query.making.reduce(item.relation, what, by, aggregates, total=not groups)
     return Grouped(Item(alias, relation), tuple(known))
 
 

@@ -13,6 +13,9 @@ _CLOCKS = ("now", "get_current_timestamp", "current_timestamp", "transaction_tim
 _ORDER = "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
 _LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
 
+# In the order in which a SELECT has them, each of them once.
+_MODIFIERS = ("DISTINCT_MODIFIER", "ORDER_MODIFIER", "LIMIT_MODIFIER")
+
 
 def is_now(node: Node) -> bool:
     """Whether a node is a call of `ikebana_now`."""
@@ -37,6 +40,17 @@ def refuse_now(value: object) -> None:
             raise QueryError(problem, node.get("query_location"))
 
 
+def refuse_stars(value: object) -> None:
+    """Refuse what stands for several columns within an expression.  Raises: QueryError."""
+    for node in own_nodes(value):
+        if node["class"] == "STAR":
+            raise QueryError(
+                "* and COLUMNS(…) are not supported in expressions, nor is ORDER BY ALL; name the "
+                "columns",
+                node.get("query_location"),
+            )
+
+
 def refuse_select(node: Node) -> None:
     """Refuse parts of a SELECT that are not supported.  Raises: QueryError."""
     if node["sample"]:
@@ -47,6 +61,11 @@ def refuse_select(node: Node) -> None:
             "columns, and UNION ALL between them"
         )
     kinds = [modifier["type"] for modifier in node["modifiers"]]
+    if kinds != [kind for kind in _MODIFIERS if kind in kinds]:
+        raise QueryError(
+            "a query in parentheses has an ORDER BY or a LIMIT of its own; write it in FROM: "
+            "SELECT … FROM (…) ORDER BY … LIMIT …"
+        )
     for modifier in node["modifiers"]:
         match modifier["type"]:
             case "DISTINCT_MODIFIER" if modifier["distinct_on_targets"]:
@@ -59,9 +78,13 @@ def refuse_select(node: Node) -> None:
             case "ORDER_MODIFIER" if "LIMIT_MODIFIER" not in kinds:
                 raise QueryError(_ORDER, _place(modifier))
             case "LIMIT_MODIFIER" if "ORDER_MODIFIER" not in kinds:
-                raise QueryError(_LIMIT, modifier["limit"].get("query_location"))
-            case "LIMIT_PERCENT_MODIFIER":
-                raise QueryError("LIMIT of a percentage is not supported; write a number")
+                raise QueryError(_LIMIT, _place_of_limit(modifier))
+
+
+def has_groups(node: Node) -> bool:
+    """Whether a SELECT has a GROUP BY, be it of ALL or of nothing."""
+    is_of_all = node["aggregate_handling"] == "FORCE_AGGREGATES"
+    return bool(node["group_expressions"] or node["group_sets"] or is_of_all)
 
 
 def refuse_modifiers(node: Node) -> None:
@@ -78,16 +101,22 @@ def refuse_modifiers(node: Node) -> None:
 def limit_of(modifier: Node) -> int:
     """How many rows a LIMIT keeps.  Raises: QueryError."""
     limit = modifier["limit"]
-    place = None if limit is None else limit.get("query_location")
     if modifier["offset"] is not None:
         raise QueryError(
             "OFFSET is not supported; a view may have the first rows of an order, and who reads "
             "it can leave some out",
             modifier["offset"].get("query_location"),
         )
+    if modifier["limit_type"] != "ROW_COUNT":
+        named = modifier["limit_type"].lower().replace("_", " ")
+        raise QueryError(
+            f"LIMIT of a {named} is not supported; write a number of rows",
+            _place_of_limit(modifier),
+        )
     found = None if limit is None else whole_number(limit)
     if found is None or found < 1:
-        raise QueryError("LIMIT must be a whole number, of at least 1", place)
+        problem = "LIMIT must be a whole number, of at least 1"
+        raise QueryError(problem, _place_of_limit(modifier))
     return found
 
 
@@ -95,9 +124,16 @@ def whole_number(node: Node) -> int | None:
     """The number that a constant is; None for anything else."""
     literal = node.get("literal") or {}
     text = str(literal.get("text", ""))
-    return int(text) if node["class"] == "CONSTANT" and text.isdigit() else None
+    is_whole = literal.get("kind") == "INTEGER" and text.isdigit()
+    return int(text) if node["class"] == "CONSTANT" and is_whole else None
 
 
 def _place(modifier: Node) -> int | None:
     place: int | None = modifier["orders"][0]["expression"].get("query_location")
+    return place
+
+
+def _place_of_limit(modifier: Node) -> int | None:
+    given = modifier["limit"] or modifier["offset"] or {}
+    place: int | None = given.get("query_location")
     return place

@@ -1,6 +1,6 @@
 """Names in SQL queries: which column of which collection each of them means."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ikebana.processor.ground.spelling import instead
@@ -9,7 +9,7 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import changed, column, columns
 from ikebana.processor.relational.making import Relation
-from ikebana.processor.relational.sql_refusals import refuse_now
+from ikebana.processor.relational.sql_refusals import refuse_now, refuse_stars
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,28 @@ class Item:
         ]
 
 
+Merged = dict[tuple[str, str], tuple[str, str]]
+"""Columns of USING, as (qualifier, name) in lower case, and the first one that is equal."""
+
+
 @dataclass(slots=True)
 class Froms:
     """What FROM and WHERE have brought together so far: collections, and conditions over them."""
 
     items: list[Item] = field(default_factory=list)
     conditions: list[Node] = field(default_factory=list)
-    merged: set[str] = field(default_factory=set)
-    """The columns of USING, of which the first one is meant."""
+    merged: Merged = field(default_factory=dict)
+    """The columns of USING, of which `*` has the first one that it shows."""
+
+    def named(self, name: str) -> tuple[str, str]:
+        """The column that a name alone means, as (qualifier, name) in lower case."""
+        lower = name.lower()
+        columns = (each for item in self.items for each in item.columns)
+        return next((of.lower(), lower) for of, called, _ in columns if called.lower() == lower)
+
+    def known_by(self, pair: tuple[str, str]) -> tuple[str, str]:
+        """The first of the columns of USING that a column is one of, or this one."""
+        return self.merged.get(pair, pair)
 
 
 class Names:
@@ -56,21 +70,69 @@ class Names:
     def resolved(self, node: Node) -> Node:
         """The expression over aliases and fields.  Raises: QueryError."""
         refuse_now(node)
-        made: Node = changed(node, self._column)
+        refuse_stars(node)
+        made: Node = changed(node, self.column, parts_too=True)
+        for names in columns(made):
+            if not self._has(*names):
+                problem = f'"{".".join(names)}" is no column of what FROM names'
+                raise QueryError(problem + self._around(*names), node.get("query_location"))
         return made
 
-    def _column(self, node: Node) -> Node | None:
+    def _around(self, qualifier: str, *more: str) -> str:
+        """What to write for a column that seems to be one of a query around this one."""
+        own = {of.lower() for item in self.froms.items for of, _, _ in item.columns}
+        if not more or qualifier.lower() in own:
+            return ""
+        return (
+            "; a query reads the tables of the one around it in its WHERE, as one of EXISTS, IN "
+            "or a comparison without groups and LIMIT"
+        )
+
+    def _has(self, alias: str, field: str = "", *_: str) -> bool:
+        """Whether a collection has a field: its own, or one of the query around it."""
+        for item in self.froms.items:
+            if item.alias == alias:
+                return field in item.relation.types or any(
+                    field == own for *_, own in item.columns
+                )
+        return self.outer is not None and self.outer._has(alias, field)
+
+    def column(self, node: Node) -> Node | None:
+        """What a column means, over aliases and fields; None for any other node."""
         if node["class"] != "COLUMN_REF":
             return None
         names = node["column_names"]
         found = self._found(names)
         if found is not None:
             return {**node, "column_names": list(found), "alias": ""}
-        if len(names) == 1 and (meant := self.aliased.get(names[0].lower())) is not None:
-            without = Names(self.froms, self.outer)
-            return without.resolved({**meant, "alias": ""})
-        # A name that SQL does not know is a parameter of a lambda.
-        return node
+        # What nothing is named is a part of a lambda's parameter.
+        return self.shown(node) or node
+
+    def called(self, node: Node) -> str:
+        """The name of a column as it was given; SQL does not tell names apart by case."""
+        named: str = node["column_names"][-1]
+        alias, *field = self._found(node["column_names"]) or ("",)
+        return next(
+            (
+                name
+                for item in self.froms.items
+                for _, name, each in item.columns
+                if item.alias == alias and [each] == field and name.lower() == named.lower()
+            ),
+            named,
+        )
+
+    def shown(self, node: Node) -> Node | None:
+        """The expression of the select list that has a column's name, if these may be used."""
+        name, *more = node["column_names"]
+        if not more and name.lower() in self.aliased:
+            # It is itself over the names that stand before it.
+            before = Names(self.froms, self.outer)
+            for each, meant in self.aliased.items():
+                if each == name.lower():
+                    return before.resolved({**meant, "alias": ""})
+                before.aliased[each] = meant
+        return None
 
     def _found(self, names: list[str]) -> tuple[str, ...] | None:
         for many in (2, 1):
@@ -88,7 +150,7 @@ class Names:
 
     def have_all(self, node: Node) -> bool:
         """Whether an expression reads columns, and none that these are not."""
-        read = columns(node)
+        read = columns(node, with_parts=True)
         return bool(read) and all(self._found(list(names)) is not None for names in read)
 
     def aliases(self) -> set[str]:
@@ -99,20 +161,31 @@ class Names:
 def expanded(star: Node, froms: Froms) -> Iterator[tuple[str, Node]]:
     """The columns that `*` stands for, by name.  Raises: QueryError."""
     place = star.get("query_location")
-    if star["replace_list"] or star["rename_list"] or star["columns"] or star["expr"]:
-        raise QueryError('only "*", "t.*" and EXCLUDE are supported; name the columns', place)
-    left_out = {name.lower() for name in star["exclude_list"]}
     of = star["relation_name"].lower()
-    seen: set[str] = set()
+    if any(star[part] for part in ("replace_list", "rename_list", "columns", "expr")):
+        raise QueryError('only "*", "t.*" and EXCLUDE are supported; name the columns', place)
+    if of and not any(of == each.lower() for item in froms.items for each, _, _ in item.columns):
+        raise QueryError(
+            f'"{star["relation_name"]}.*" is of a column; name its fields, as in '
+            f"{star['relation_name']}.field",
+            place,
+        )
+    left_out = {name.lower() for name in star["exclude_list"]}
+    left_out_of = {
+        (each["table"].lower(), each["column"].lower()) for each in star["qualified_exclude_list"]
+    }
+    seen: set[tuple[str, str]] = set()
     for item in froms.items:
         for qualifier, name, each in item.columns:
-            is_merged = not of and name.lower() in froms.merged
-            if name == KEY or (of and qualifier.lower() != of) or name.lower() in left_out:
+            pair = qualifier.lower(), name.lower()
+            if name == KEY or (of and pair[0] != of):
                 continue
-            if is_merged and name.lower() in seen:
+            if pair[1] in left_out or pair in left_out_of:
                 continue
-            seen.add(name.lower())
-            yield name, column(item.alias, each)
+            known_by = pair if of else froms.known_by(pair)
+            if known_by not in seen:
+                seen.add(known_by)
+                yield name, column(item.alias, each)
 
 
 def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
@@ -128,12 +201,22 @@ def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
     return list(found.values())
 
 
-def relation_item(alias: str, relation: Relation, called: str, names: Iterable[str] = ()) -> Item:
-    """A collection in FROM, whose columns have other names if there are any."""
+def relation_item(
+    alias: str,
+    relation: Relation,
+    called: str,
+    names: Sequence[str] = (),
+    *,
+    has_key: bool = False,
+) -> Item:
+    """A collection in FROM, whose columns have other names if there are any.
+
+    With `has_key` its key may be named: that of a query in FROM is no column.
+    """
     own = list(relation.types)
-    given = [*names, *own[len(list(names)) :]]
+    given = [*names, *own[len(names) :]]
     columns = [(called, name, each) for name, each in zip(given, own, strict=True)]
-    return Item(alias, relation, (*columns, (called, KEY, KEY)))
+    return Item(alias, relation, (*columns, *([(called, KEY, KEY)] if has_key else [])))
 
 
 def no_table(name: str, known: Mapping[str, object], place: int | None) -> QueryError:

@@ -6,16 +6,21 @@ from dataclasses import dataclass, replace
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, columns, conjuncts, own_nodes
+from ikebana.processor.linear.trees import bare, changed, columns, conjuncts, own_nodes
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import Relation
 from ikebana.processor.relational.ranking import Order, first_rows
-from ikebana.processor.relational.sql_aggregates import calls, direction
+from ikebana.processor.relational.sql_aggregates import calls, direction, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_groups import grouped
-from ikebana.processor.relational.sql_refusals import limit_of, refuse_select, whole_number
+from ikebana.processor.relational.sql_refusals import (
+    has_groups,
+    limit_of,
+    refuse_select,
+    whole_number,
+)
 from ikebana.processor.relational.sql_scope import Froms, Names, expanded, output_names
-from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery
+from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_whole import Listed, Query, Views, free
 
 _FIRST = "write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= 3"
@@ -67,15 +72,20 @@ class _Select:
 
     def relation(self) -> Relation:
         node, names = self._node, self._names
-        is_grouped = node["group_expressions"] or node["having"]
-        is_grouped = is_grouped or node["aggregate_handling"] == "FORCE_AGGREGATES"
-        if is_grouped or calls([node["select_list"], node["qualify"], node["modifiers"]]):
+        parts = [node["select_list"], node["qualify"], node["modifiers"]]
+        if self._has_groups() or node["having"] or calls(parts):
             item = self._query.item(names.froms, "where", self._read())
             names.froms = Froms([item], [], names.froms.merged)
             return self._of_groups()
         listed = output_names(self._listed())
         ranked = [*self._windows(), *self._limits(listed)]
         return self._shown(names.froms, listed, ranked)
+
+    def _has_groups(self) -> bool:
+        """Whether rows are grouped, if only to one group; by ALL they are by what reads a row."""
+        if self._node["aggregate_handling"] != "FORCE_AGGREGATES":
+            return has_groups(self._node)
+        return bool(self._groups(output_names(self._listed())))
 
     def _read(self) -> set[tuple[str, ...]] | None:
         """The columns that are read behind WHERE, as pairs (alias, field); None: it may be all."""
@@ -90,7 +100,9 @@ class _Select:
         node, names = self._node, self._names
         listed = output_names(self._listed())
         groups = self._groups(listed)
-        having = [names.resolved(each) for each in conjuncts(node["having"])]
+        having = [self._having(each, groups) for each in conjuncts(node["having"])]
+        # What takes away needs what there is as one collection, of which the rest is tested first.
+        having.sort(key=lambda each: has_subquery(each) and 1 + takes_away(each))
         ranked = [*self._windows(), *self._limits(listed)]
         asked = [tree for _, tree in listed] + having
         asked += [tree for each in ranked for tree in each.partitions]
@@ -98,13 +110,13 @@ class _Select:
         (item,) = names.froms.items
         found = grouped(self._query, item, groups, asked)
         over = found.over
-        of_groups = Names(Froms([found.item]))
+        of_groups = Names(Froms([found.with_names_of(item)]))
+        subqueries = Subqueries(self._query, self._views, of_groups, of_groups=True)
         for condition in having:
-            made = over(condition)
-            if has_subquery(made):
-                Subqueries(self._query, self._views, of_groups).add(made)
+            if has_subquery(condition):
+                subqueries.add(over(condition))
             else:
-                of_groups.froms.conditions.append(made)
+                of_groups.froms.conditions.append(over(condition))
         ranked = [
             _Ranked(
                 tuple(map(over, each.partitions)),
@@ -114,6 +126,22 @@ class _Select:
             for each in ranked
         ]
         return self._shown(of_groups.froms, [(n, over(tree)) for n, tree in listed], ranked)
+
+    def _having(self, node: Node, groups: Listed) -> Node:
+        """A condition of HAVING; a name is of a group before it is one of the select list."""
+        names = self._names
+        grouped_by = [bare(tree) for _, tree in groups]
+
+        def change(found: Node) -> Node | None:
+            if is_aggregate(found):
+                return names.resolved(found)
+            meant = names.column(found)
+            if meant is None or bare(meant) in grouped_by:
+                return meant
+            return names.shown(found) or meant
+
+        made: Node = changed(node, change, parts_too=True)
+        return made
 
     def _listed(self) -> Iterable[tuple[str, Node]]:
         for at, each in enumerate(self._node["select_list"]):
@@ -129,7 +157,7 @@ class _Select:
             _refuse_windows(each)
             name = each.get("alias") or ""
             if not name and each["class"] == "COLUMN_REF":
-                name = each["column_names"][-1]
+                name = self._names.called(each)
             elif not name and each["class"] == "FUNCTION" and calls(each)[:1] == [each]:
                 name = each["function_name"].lower()
             yield name or f"column{at}", self._names.resolved({**each, "alias": ""})
@@ -137,7 +165,7 @@ class _Select:
     def _groups(self, listed: Listed) -> Listed:
         """What rows are grouped by, with names."""
         if self._node["aggregate_handling"] == "FORCE_AGGREGATES":
-            return [(name, tree) for name, tree in listed if not calls(tree)]
+            return [(name, tree) for name, tree in listed if columns(tree) and not calls(tree)]
         found: Listed = []
         for each in self._node["group_expressions"]:
             name, tree = self._group(each, listed)
@@ -187,6 +215,9 @@ class _Select:
         limit += _KEEPS[node["type"]]
         if limit < 1 or (node["type"] == "COMPARE_EQUAL" and limit != 1):
             raise QueryError(f"only the first rows can be kept; {_FIRST}", place)
+        if window["arg_orders"]:
+            problem = f"row_number(ORDER BY …) is not supported; {_FIRST}"
+            raise QueryError(problem, window["arg_orders"][0]["expression"].get("query_location"))
         if not window["orders"]:
             raise QueryError(f"row_number() needs an ORDER BY; {_FIRST}", place)
         resolved = self._names.resolved
@@ -217,12 +248,17 @@ class _Select:
             )
             for each in ranked
         ]
-        # LIMIT is of what DISTINCT leaves, QUALIFY of what it gets.
+        # QUALIFY is of what there is before DISTINCT, and LIMIT of what comes of both.
         of_qualify = sum(1 for _ in conjuncts(self._node["qualify"]))
-        before, after = (by[:of_qualify], by[of_qualify:]) if is_distinct else (by, [])
         relation = self._query.selected(froms, [*listed, *hidden], "select")
-        for partitions, orders, limit in before:
-            relation = first_rows(making, relation, partitions, orders, limit)
+        if of_qualify:
+            # Each condition ranks all rows; equal ones may stand for each other.
+            kept = [first_rows(making, relation, *each) for each in by[:of_qualify]]
+            relation = rows.set_operation(making, "intersect", kept, every=True)
+        after = by[of_qualify:]
+        if not is_distinct:
+            for partitions, orders, limit in after:
+                relation = first_rows(making, relation, partitions, orders, limit)
         if hidden:
             own = [(name, quoted(name)) for name, _ in listed]
             relation = making.select(relation, "shown", own)

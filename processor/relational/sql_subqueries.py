@@ -9,6 +9,7 @@ on either side.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
@@ -26,6 +27,7 @@ from ikebana.processor.relational.matching import (
 )
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_groups import grouped
+from ikebana.processor.relational.sql_refusals import has_groups, refuse_now, refuse_select
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, output_names, relation_item
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Query, Views, with_views
@@ -43,20 +45,30 @@ def has_subquery(value: object) -> bool:
     return any(node["class"] == "SUBQUERY" for node in own_nodes(value))
 
 
+def takes_away(condition: Node) -> bool:
+    """Whether a condition is that something is not there."""
+    return bool(condition["type"] == "OPERATOR_NOT")
+
+
 class Subqueries:
     """Adds what conditions with subqueries mean to what a query has brought together."""
 
     def __init__(
-        self, query: Query, views: Views, names: Names, beside: Iterable[Node] = ()
+        self,
+        query: Query,
+        views: Views,
+        names: Names,
+        beside: Iterable[Node] = (),
+        *,
+        of_groups: bool = False,
     ) -> None:
         self._query = query
         self._views = views
         self._names = names
         self._nonnull = nonnull(beside)
-
-    def takes_away(self, condition: Node) -> bool:
-        """Whether a condition is that something is not there."""
-        return bool(condition["type"] == "OPERATOR_NOT")
+        # Conditions over groups are resolved: the first collection is that of the groups, which
+        # keeps its alias and its columns.
+        self._of_groups = of_groups
 
     def add(self, condition: Node) -> None:
         """Add a condition that has a subquery.  Raises: QueryError."""
@@ -103,11 +115,20 @@ class Subqueries:
     def _left(self) -> Side:
         """What there is as one collection."""
         names = self._names
-        before = {item.alias for item in names.froms.items}
-        item = self._query.item(names.froms, "where")
-        assert len(before) == 1 or item.alias not in before
+        first, *more = names.froms.items
+        if not self._of_groups:
+            item = self._query.item(names.froms, "where")
+        elif more or names.froms.conditions:
+            listed = [(name, column(first.alias, name)) for name in first.relation.types]
+            item = replace(first, relation=self._query.selected(names.froms, listed, "where"))
+        else:
+            item = first
         names.froms = Froms([item], [], names.froms.merged)
         return Side(item.alias, item.relation)
+
+    def _resolved(self, node: Node) -> Node:
+        """A part of a condition over aliases and fields."""
+        return node if self._of_groups else self._names.resolved(node)
 
     def _replace(self, relation: Relation) -> None:
         (item,) = self._names.froms.items
@@ -123,7 +144,7 @@ class Subqueries:
         making = self._query.making
         inner = self._inner(node)
         (shown,) = inner.shown()
-        child = self._names.resolved(node["child"])
+        child = self._resolved(node["child"])
         aliases = self._names.aliases()
         right = Side(inner.item.alias, inner.item.relation)
         conditions = [equal(child, shown)]
@@ -150,7 +171,7 @@ class Subqueries:
         conditions = list(inner.resolved())
         if child is not None:
             (shown,) = inner.shown()
-            conditions.append(equal(self._names.resolved(child), shown))
+            conditions.append(equal(self._resolved(child), shown))
         aliases = self._names.aliases()
         self._refuse_further(conditions, aliases | {inner.item.alias})
         return told_apart(conditions, aliases, {inner.item.alias})
@@ -166,7 +187,8 @@ class Subqueries:
     def _inner(self, node: Node) -> "_Found":
         """What a subquery brings together, and the columns that it shows."""
         inner = node["subquery"]["node"]
-        if _is_plain(inner):
+        is_shown = node["subquery_type"] == "ANY"
+        if _is_plain(inner) and not (is_shown and _has_star(inner)):
             return _found(self._query, self._views, inner, self._names)
         relation = self._query.query(inner, self._views)
         alias = self._query.free_alias("s")
@@ -184,9 +206,12 @@ class Subqueries:
         values = {id(each): self._value(each) for each in found}
 
         def change(node: Node) -> Node | None:
-            return values.get(id(node))
+            # What is resolved already is not looked up again: a column may be named like it.
+            value = values.get(id(node))
+            return value if value is not None or self._of_groups else self._names.column(node)
 
-        made = self._names.resolved(changed(condition, change))
+        refuse_now(condition)
+        made = changed(condition, change, parts_too=True)
         self._names.froms.conditions.append(made)
 
     def _refuse_loose(self, node: Node) -> None:
@@ -287,6 +312,7 @@ class _Found:
 
 def _found(query: Query, views: Views, inner: Node, outer: Names) -> _Found:
     """FROM and WHERE of a subquery, but for the conditions that read the query around it."""
+    refuse_select(inner)
     views = with_views(inner, views)
     within = query.filtered(query, {**inner, "where_clause": None}, views, outer)
     own, correlated, waiting = [], [], []
@@ -301,14 +327,15 @@ def _found(query: Query, views: Views, inner: Node, outer: Names) -> _Found:
             correlated.append(condition)
     within.froms.conditions += own
     subqueries = Subqueries(query, views, within, conjuncts(inner["where_clause"]))
-    for condition in sorted(waiting, key=subqueries.takes_away):
+    for condition in sorted(waiting, key=takes_away):
         subqueries.add(condition)
     bounded_after(query, within, left)
     within.froms = Froms([query.item(within.froms, "sub")], [], within.froms.merged)
     known = nonnull(conjuncts(inner["where_clause"]))
     has_no_nulls = all(bare({**each, "alias": ""}) in known for each in inner["select_list"])
-    shown = [] if any(e["class"] == "STAR" for e in inner["select_list"]) else inner["select_list"]
-    columns = [{**each, "alias": ""} for each in shown]
+    columns = (
+        [{**each, "alias": ""} for each in inner["select_list"]] if not _has_star(inner) else []
+    )
     return _Found(within, tuple(correlated), columns, has_no_nulls=has_no_nulls)
 
 
@@ -319,9 +346,13 @@ def nonnull(conditions: Iterable[Node]) -> list[Node]:
     ]
 
 
+def _has_star(node: Node) -> bool:
+    return any(each["class"] == "STAR" for each in node["select_list"])
+
+
 def _is_plain(node: Node) -> bool:
     """Whether a subquery is FROM, WHERE and columns alone."""
-    if node["type"] != "SELECT_NODE" or node["group_expressions"] or node["having"]:
+    if node["type"] != "SELECT_NODE" or has_groups(node) or node["having"]:
         return False
     if node["qualify"] or calls(node["select_list"]):
         return False

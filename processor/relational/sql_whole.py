@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ikebana.processor.linear.bound_query import QueryError, common_type
+from ikebana.processor.linear.bound_query import QueryError, bound, common_type
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
@@ -72,14 +72,27 @@ class Query:
             self._mentioned |= {name.lower() for name in using["using_columns"]}
         self.tables = dict(self._tables(node))
 
-    @property
-    def types(self) -> dict[str, dict[str, str]]:
-        """The columns of all tables, for DuckDB to bind; with keys where these are named."""
-        keys = {KEY} if KEY in self._mentioned and not self._stars else set()
-        return {
-            name: {**each.types, **dict.fromkeys(keys, each.key)}
-            for name, each in self.tables.items()
-        }
+    def bind(self, text: str, functions: Mapping[str, str]) -> None:
+        """Let DuckDB bind the query over the columns of all tables.  Raises: QueryError.
+
+        Keys are among them where they are named.  Then `*` has them as well, which is not what
+        it means; so either is taken.
+        """
+        ways = [True, False] if self._stars else [True]
+        ways = ways if KEY in self._mentioned else [False]
+        problems = []
+        for with_keys in ways:
+            tables = {
+                name: {**each.types, **({KEY: each.key} if with_keys else {})}
+                for name, each in self.tables.items()
+            }
+            try:
+                bound(text, tables, functions)
+            except QueryError as error:
+                problems.append(error)
+            else:
+                return
+        raise problems[0]
 
     def result(self) -> Relation:
         """The collection that the query gives.  Raises: QueryError."""
@@ -112,9 +125,9 @@ class Query:
         return view.made
 
     def free_alias(self, wanted: str) -> str:
-        """An alias that nothing else in the query has."""
-        name = free("".join(c if c.isalnum() else "_" for c in wanted) or "t", self._aliases)
-        return name
+        """An alias that nothing else in the query has: letters, digits and "_"."""
+        plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)
+        return free(plain if plain[:1].isalpha() else f"t{plain}", self._aliases)
 
     def wanted(
         self, items: Sequence[Item], only: Collection[tuple[str, ...]] | None = None
@@ -196,18 +209,16 @@ class Query:
 
     def _tables(self, node: Node) -> Iterator[tuple[str, Relation]]:
         """All collections that the query names, but for the views of its own."""
-        seen = {
-            view["key"].lower() for each in within(node, "cte_map") for view in _views_of(each)
-        }
-        for each in within(node, "table_name"):
+        seen: set[str] = set()
+        for each in named_tables(node):
             name, place = each["table_name"], each.get("query_location")
-            if name.lower() in seen:
-                continue
             if each["schema_name"] or each["catalog_name"]:
                 raise QueryError(
                     "names in FROM are those of inputs and operators; put one with dots in quotes",
                     place,
                 )
+            if name.lower() in seen:
+                continue
             seen.add(name.lower())
             window = self._windows.get(name)
             if window is None:
@@ -266,6 +277,30 @@ def free(name: str, used: set[str]) -> str:
         found = f"{name}_{number}"
     used.add(found.lower())
     return found
+
+
+def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
+    """What FROM names anywhere in a query, in the order of the text, but for views of its own.
+
+    A view is there behind its own query, and hides a table of its name.
+    """
+    if isinstance(value, list):
+        for item in value:
+            yield from named_tables(item, views)
+    elif isinstance(value, dict):
+        there = set(views)
+        for view in _views_of(value):
+            own = {view["key"].lower()}
+            is_recursive = view["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
+            yield from named_tables(view["value"], there | own if is_recursive else there)
+            there |= own
+        if "table_name" in value and (
+            value["table_name"].lower() not in there or value["schema_name"]
+        ):
+            yield value
+        for name, item in value.items():
+            if name != "cte_map":
+                yield from named_tables(item, there)
 
 
 def within(value: Any, part: str) -> Iterator[Node]:

@@ -6,18 +6,24 @@ time is in no window.  Tumbling and hopping windows begin at multiples of a leng
 reduction lists the times of each, a step cuts the list where nothing happens for the gap, and
 a join gives each row its session.  So a row that comes or goes between two sessions makes one
 of them, or two of one, at its time.
+
+A row of which the time is infinite is in a window that begins and ends there, as SQL's
+`time_bucket` has it.
 """
 
 from collections.abc import Sequence
 
 from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
-from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.trees import text_of, tree
 from ikebana.processor.relational.making import Making, MakingError, Relation, struct
 from ikebana.processor.relational.rows import distinct
 
 START, END = "window_start", "window_end"
+# No timestamp has so many microseconds.
+_INFINITE = 2**63 - 1
 
 
 def hopping(making: Making, source: Relation, over: str, every: int, size: int) -> Relation:
@@ -42,9 +48,9 @@ def hopping(making: Making, source: Relation, over: str, every: int, size: int) 
     first = f"({last} - ((({size - 1} - ({at} - {last})) // {every}) * {every}))"
     window = source.free_column("window")
     starts = f"[{last}]" if every == size else f"range({first}, {last} + 1, {every})"
-    start = f"make_timestamp({quoted(window)})"
-    end = f"make_timestamp({quoted(window)} + {size})"
-    step = Sql(flat_map=(window, starts), select=(*_own(source), (START, start), (END, end)))
+    starts = f"CASE WHEN abs({at}) = {_INFINITE} THEN [{at}] ELSE {starts} END"
+    bounds = (START, _timestamp(quoted(window))), (END, _timestamp(quoted(window), size))
+    step = Sql(flat_map=(window, starts), select=(*_own(source), *bounds))
     return making.linear(timed, "windows", step)
 
 
@@ -70,9 +76,10 @@ def sessions(
     )
     at = f"{row}.{quoted(moment)}"
     conditions = [f"{one} = {other}"] if partition else []
-    conditions += [f"{at} >= {of}.{quoted(START)}", f"{at} < {of}.{quoted(END)}"]
+    first, last = (f"{of}.{quoted(name)}" for name in (START, END))
+    conditions += [f"{at} >= {first}", f"{at} <= {last}"]
     select = [(name, f"{row}.{quoted(name)}") for name in source.types]
-    select += [(name, f"make_timestamp({of}.{quoted(name)})") for name in (START, END)]
+    select += [(START, _timestamp(first)), (END, _timestamp(last, gap))]
     both = (row, timed), (of, found)
     return making.join("windows", both, conditions, select, cartesian=not partition)
 
@@ -80,21 +87,22 @@ def sessions(
 def _sessions(
     making: Making, timed: Relation, moment: str, gap: int, partition: Sequence[str]
 ) -> Relation:
-    """The sessions of each partition, in microseconds."""
+    """The sessions of each partition: the times of their first and last rows."""
     times = timed.free_column("times")
     by = [(name, quoted(name), timed.types[name]) for name in partition]
     listed = making.reduce(timed, "times", by, [(times, f"list({quoted(moment)})")])
     ts, session = quoted(times), quoted(timed.free_column("session"))
     own = [(name, quoted(name)) for name in partition]
-    starts = f"list_filter({ts}, lambda t_, i_: i_ = 1 OR t_ - {ts}[i_ - 1] >= {gap})"
-    ends = f"list_filter({ts}, lambda t_, i_: i_ = len({ts}) OR {ts}[i_ + 1] - t_ >= {gap})"
+    after = f"{ts}[i_ + 1]::HUGEINT - t_"
+    starts = f"list_filter({ts}, lambda t_, i_: i_ = 1 OR t_::HUGEINT - {ts}[i_ - 1] >= {gap})"
+    ends = f"list_filter({ts}, lambda t_, i_: i_ = len({ts}) OR {after} >= {gap})"
     cut = making.linear(
         listed,
         "cut",
         Sql(select=(*own, (times, f"CAST({ts} AS BIGINT[])"))),
         Sql(
             flat_map=(timed.free_column("session"), f"list_zip({starts}, {ends})"),
-            select=(*own, (START, f"{session}[1]"), (END, f"{session}[2] + {gap}")),
+            select=(*own, (START, f"{session}[1]"), (END, f"{session}[2]")),
         ),
     )
     # Where one session changes, the others are no news to the join.
@@ -102,12 +110,26 @@ def _sessions(
 
 
 def _timed(making: Making, source: Relation, over: str, moment: str) -> Relation:
-    """The rows that have a time, with it in microseconds."""
+    """The rows that have a time, with it in microseconds; infinity is beyond all others."""
+    try:
+        # One expression, which may stand within others.
+        over = text_of(tree(over))
+    except ExpressionError as error:
+        raise MakingError(str(error), "over") from None
     (kind,) = types_of([over], {**source.types, KEY: source.key})
     if kind not in INSTANTS:
         raise MakingError(f"must be a date or a timestamp; is {kind}", "over")
-    select = (*_own(source), (moment, f"epoch_us(CAST({over} AS TIMESTAMP))"))
+    at = f"CAST({over} AS TIMESTAMP)"
+    infinite = f"CASE WHEN {at} > 'epoch'::TIMESTAMP THEN {_INFINITE} ELSE -{_INFINITE} END"
+    select = (*_own(source), (moment, f"coalesce(epoch_us({at}), {infinite})"))
     return making.linear(source, "timed", Sql(where=(f"({over}) IS NOT NULL",), select=select))
+
+
+def _timestamp(at: str, after: int = 0) -> str:
+    """SQL of the timestamp some time after microseconds since 1970, infinity among them."""
+    finite = f"make_timestamp({at} + {after})" if after else f"make_timestamp({at})"
+    sign = f"CASE WHEN {at} > 0 THEN 'infinity' ELSE '-infinity' END::TIMESTAMP"
+    return f"CASE WHEN abs({at}) = {_INFINITE} THEN {sign} ELSE {finite} END"
 
 
 def _own(source: Relation) -> list[tuple[str, str]]:

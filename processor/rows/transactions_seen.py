@@ -2,6 +2,10 @@
 
 import msgspec
 
+# The time of a change's transaction, and the number of the change in it: it grows in a partition.
+InSource = tuple[int, int]
+FIRST: InSource = 0, 0
+
 
 class Counted(msgspec.Struct, frozen=True):
     """The changes of one transaction that have been read.
@@ -32,7 +36,9 @@ class TransactionsSeen(msgspec.Struct, frozen=True):
     """The changes of transactions, and the ENDs in order, that a task has read.
 
     Changes that the state at the start of the task has counted are not counted again.
+    `furthest` is the place of the last change in the partition, as `InSource`.
     """
 
     changes: dict[str, Counted] = {}
     ends: tuple[Ended, ...] = ()
+    furthest: InSource | None = None

@@ -240,7 +240,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             known, closed = self._inputs.dated.known(last, ends)
             look = look._replace(known=known, closed=closed)
         if config.edits > last.edits:
-            look = look._replace(own=own_reading.begun(config.own_kafka, config.read_back))
+            look = look._replace(
+                own=own_reading.begun(config.own_kafka, config.read_back, config.plan.error_topic)
+            )
         if last.asks_shards:
             reader = self._connected()
             told = markers.last_markers(reader, config.plan.markers_topic, shards)

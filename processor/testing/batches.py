@@ -23,7 +23,7 @@ from ikebana.processor.checkpoint.evolution import (
     resumed,
     step_to,
 )
-from ikebana.processor.checkpoint.finishing import finishing
+from ikebana.processor.checkpoint.finishing import finishing, is_void
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.in_process import (
     Attempt,
@@ -140,6 +140,11 @@ class Batches:
         self.plan, self._written = resumed(ran, plan), written
         self.written.expect(self.plan)
         if finishing(ran, step.plan, logged, rescales=shards != before) is not None:
+            unfinished = self._unfinished
+            if unfinished is not None and is_void(logged, unfinished.last_committed):
+                self._unfinished = None
+                self._edit(written, shards)
+                return
             self._running, self._birth, self._next = plan_as_run(ran, self.plan), ran, after
             self._finishes = True
             return
@@ -153,15 +158,17 @@ class Batches:
     def _lose(self, written: Plan) -> None:
         """Lose the checkpoint, and begin to make the state of a plan anew of the topics."""
         last = self.last if self._unfinished is None else self._unfinished.after
-        self.plan = self._written = written
-        self.written.expect(written)
         for topic in written.topics:
             self.topics.create(topic)
-        self._begins = {t: dict.fromkeys(self.topics.ends(t), 0) for t in written.topics}
-        self._running, shards = self.plan, len(self.stores)
+        begins = {t: dict.fromkeys(self.topics.ends(t), 0) for t in written.topics}
         hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
-        parts = self.plan, self.topics, self.frontiers, self._begins, hops
-        self.last = after_loss(*parts, last.batch, last.upper)
+        self.last = after_loss(written, self.topics, begins, hops, last.batch, last.upper)
+        # In the lost checkpoint outputs may have had other names.
+        self.written.rename({each.topic: each.name for each in self._running.published}, written)
+        progress = {each.name: self.topics.last(each.topic) for each in written.published}
+        self.frontiers = {name: last.upper for name, last in progress.items() if last is not None}
+        self.plan = self._written = self._running = written
+        self._begins, shards = begins, len(self.stores)
         self.stores = [MemoryStore() for _ in range(shards)]
         self._birth = self._next = self._unfinished = None
         self._finishes, self._news = False, Learned([], [])

@@ -29,6 +29,11 @@ class Unfinished:
     attempts: dict[int, Attempt] = field(default_factory=dict)
     committed: dict[int, Emitted] = field(default_factory=dict)
 
+    @property
+    def last_committed(self) -> int:
+        """The last batch that any shard has committed."""
+        return (self.after if self.committed else self.before).batch
+
     def computed(self, shard: int, made: Attempt) -> None:
         """Remember the result of a shard.
 

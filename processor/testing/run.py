@@ -143,6 +143,9 @@ class Run(Batches):
         """Lose the checkpoint, and go on as after `ikebana recover`, or as another pipeline.
 
         The next batches make the state anew, and write what is missing to the outputs.
+
+        Raises:
+            CheckpointError: what outputs have had cannot be taken back, as `ikebana recover` says.
         """
         self._lose(self._written if pipeline is None else plan_of(pipeline))
         self._open()

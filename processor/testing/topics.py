@@ -78,6 +78,11 @@ class Topics:
         known = self.closed[record.topic]
         known.append(Closed(record, len(known) + 1))
 
+    def last(self, topic: str) -> ProgressRecord | None:
+        """The last record of progress of a topic of updates, if there is any."""
+        known = self.closed[topic]
+        return known[-1].record if known else None
+
     def compact(self, topic: str) -> None:
         """Compact a topic of updates up to its last closed batch: new runs begin there.
 

@@ -13,6 +13,7 @@ from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import add_times
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.rows.rows import Seen
+from ikebana.processor.rows.transactions_seen import FIRST, InSource
 from ikebana.processor.timing import event_time, transactions
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 from ikebana.processor.timing.event_time import Where
@@ -45,6 +46,8 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     * `log`, of an input with event times: how its records were judged; None if an older version
       has begun to read it.
     * `again`, of such an input that is read again: times before it are complete.
+    * `furthest`, of a transaction topic: by topic and partition of its changes the place of the
+      last one that was read, as `transactions.Repeats` has it.
 
     No END counts the rows of a source's first snapshot, but all of them were in their topics
     before the first END.  So the frontier passes the first transaction only when changes have
@@ -63,6 +66,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     base: Base | None = None
     log: ReadingLog | None = None
     again: int | None = None
+    furthest: dict[str, dict[int, InSource]] = {}
 
     @property
     def unread_base(self) -> Base | None:
@@ -137,8 +141,18 @@ def _transactions(
             for partition, end in by.items()
         )
         frontier = 0 if behind else frontier
+    # A topic that is read no more may be read from its beginning later.
+    furthest = {topic: dict(by) for topic, by in before.furthest.items() if topic in positions}
+    for one in seen:
+        if one.transactions is not None and (place := one.transactions.furthest) is not None:
+            known = furthest.setdefault(one.topic, {})
+            known[one.partition] = max(place, known.get(one.partition, FIRST))
     return msgspec.structs.replace(
-        before, frontier=frontier, transactions=after, snapshot=None if frontier else snapshot
+        before,
+        frontier=frontier,
+        transactions=after,
+        snapshot=None if frontier else snapshot,
+        furthest=furthest,
     )
 
 

@@ -54,6 +54,11 @@ class Reach(NamedTuple):
         return bool(self.silent) and not self._open
 
     @property
+    def is_over(self) -> bool:
+        """Whether all inputs are closed for ever."""
+        return not self.silent and not self._open
+
+    @property
     def upper(self) -> int:
         """The frontier: times before it are closed."""
         if not self.all_silent:

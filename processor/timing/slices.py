@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.rows.placing import OWN, Place
+from ikebana.processor.rows.transactions_seen import FIRST, InSource
 from ikebana.processor.timing.again import pieces
 from ikebana.processor.timing.input_times import InputTimes, key_of, topic_key
 from ikebana.processor.timing.source_offset import SourceOffset
@@ -16,14 +17,16 @@ from ikebana.processor.timing.transactions import Transactions
 class Slice:
     """The offsets of one partition that a batch reads for one input: `place.start` up to `end`.
 
-    `transactions` is the state of the source's transactions when the batch was minted.  For a
-    transaction topic, `input` is `input_times.topic_key`.
+    `transactions` is the state of the source's transactions when the batch was minted, and
+    `furthest` the place of the last change in the partition before.  For a transaction topic,
+    `input` is `input_times.topic_key`.
     """
 
     input: str
     place: Place
     end: int
     transactions: Transactions | None = None
+    furthest: InSource = FIRST
 
     @property
     def size(self) -> int:
@@ -70,7 +73,8 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                 known_times = end.known.get(key_of(source), InputTimes())
                 place = replace(place, partitions=partitions)
                 for piece, to in pieces(plan, source, place, until, start, end):
-                    yield Slice(source.name, piece, to, known_times.transactions)
+                    furthest = known_times.furthest.get(topic, {}).get(partition, FIRST)
+                    yield Slice(source.name, piece, to, known_times.transactions, furthest)
     for topic in plan.transaction_topics:
         for partition, until in sorted(end.positions.get(topic, {}).items()):
             begin = end.begins.get(topic, {}).get(partition, 0)

@@ -122,6 +122,15 @@ class SourceOffset(msgspec.Struct, frozen=True):
         """Whether the batch after this one depends on how far shards are with it."""
         return bool(self.hydrating or self.editing or self.fills)
 
+    def records_since(self, before: "SourceOffset") -> int:
+        """Count the offsets that batches after `before`, up to this one, have read."""
+        read, first = before.positions, self.begins
+        return sum(
+            end - read.get(topic, {}).get(partition, first.get(topic, {}).get(partition, 0))
+            for topic, ends in self.positions.items()
+            for partition, end in ends.items()
+        )
+
     def digest(self) -> str:
         """Hash this offset for markers, by which a replay of the same batch is recognized."""
         plain = self.to_json()

@@ -22,8 +22,11 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing import diff_input
 from ikebana.processor.timing.diff_input import Closed
 from ikebana.processor.timing.input_times import InputTimes
-from ikebana.processor.timing.reach import reach
+from ikebana.processor.timing.reach import Reach, reach
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, Span
+
+# Where time goes on for other inputs when those with times of their own are closed for ever.
+_AFTER_ALL = 1 << 62
 
 
 class Look(NamedTuple):
@@ -111,19 +114,17 @@ def dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> Take
     """Choose the offsets and the upper if any input has times of its own.
 
     Records of other inputs get the last time of the interval.  While more of them wait than fit
-    into a batch, or all inputs with times of their own are silent, time goes on by 1 a batch.
+    into a batch, or all inputs with times of their own are silent or closed for ever, time goes on
+    by 1 a batch.
     """
     closed = {
         s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.traits.kind == "updates"
     }
     found = reach(plan, look.known, closed, last.positions, last.upper, limit)
-    upper = max(last.upper, found.upper)
     stamped = {topic for s in plan.inputs if not s.is_dated for topic in s.topics}
     waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
     _, _, stamps = _share(last, look.begins, waiting, 0)
-    if found.all_silent and stamps and upper == last.upper:
-        # No other input moves time on for these records.
-        upper += 1
+    upper = _upper(last, found, has_stamped=bool(stamped), waits=stamps > 0)
     moves = upper > last.upper
     unread = {plan.input(name).topics[0] for name in closed} | (set() if moves else stamped)
     ends = {topic: by for topic, by in look.ends.items() if topic not in unread}
@@ -155,6 +156,21 @@ def dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> Take
             starts[topic] = {p: own.get(p, 0) for p in span.positions}
             taken[topic] = span.positions
     return Taken({**starts, **again}, {**taken, **again_to}, upper, left + again_left, known)
+
+
+def _upper(last: SourceOffset, found: Reach, *, has_stamped: bool, waits: bool) -> int:
+    """Choose the upper of a batch.
+
+    Some inputs may have records without times (`has_stamped`), of which any may wait (`waits`).
+    """
+    upper = max(last.upper, found.upper)
+    if has_stamped and found.is_over:
+        # These go on behind all times of the others, so there have to be times left for them.
+        upper = max(last.upper, _AFTER_ALL)
+    if (found.all_silent or found.is_over) and waits and upper == last.upper:
+        # No other input moves time on for these records.
+        upper += 1
+    return upper
 
 
 def taken_to(last: SourceOffset, name: str) -> int:

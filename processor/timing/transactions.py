@@ -13,8 +13,11 @@ is a repeat.  A source whose LSNs begin anew (another server, an older backup) m
 another source: all of its ENDs would count as repeats.
 
 * Repeats: a connector that restarts sends a run of changes again, each to the same partition
-  as before.  In each partition, a change counts only if its position in the transaction is
-  beyond those counted before.  A transaction with more changes than its END counts is complete.
+  as before.  A change that is not beyond the furthest one of its partition is left out: it would
+  be late, and show an old value until the run has been read to its end (`Repeats`).  The place of
+  a transaction with the time 0 is not known: its rows are taken again, but a change of it is
+  counted only if its position in the transaction is beyond those counted before.  A transaction
+  with more changes than its END counts is complete.
 * A change whose transaction the frontier has passed is late.  Nothing waits for it; what
   happens to its row is not decided here.  It is counted nevertheless, because its END may still
   come: a connector that has lost its LSNs gives a new transaction the time 0, and its END
@@ -34,7 +37,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ikebana.codecs.debezium_position import Boundary, Position
-from ikebana.processor.rows.transactions_seen import Counted, Ended, TransactionsSeen
+from ikebana.processor.rows.transactions_seen import (
+    FIRST,
+    Counted,
+    Ended,
+    InSource,
+    TransactionsSeen,
+)
 
 # The number of passed transactions to remember because their END may still come.
 _MOST_LATE = 100
@@ -113,6 +122,29 @@ class Watch:
             for transaction, (time, [furthest], counts) in self._changes.items()
         }
         return TransactionsSeen(changes, tuple(self._ends))
+
+
+class Repeats:
+    """Recognizes the changes of one partition that a connector has sent before.
+
+    `furthest` is the place of the last change that was read.
+    """
+
+    def __init__(self, furthest: InSource = FIRST) -> None:
+        self.furthest = furthest
+
+    def has(self, position: Position) -> bool:
+        """Whether a change was sent before; if not, it is the furthest one now."""
+        if position.transaction is None or position.order is None or position.snapshot:
+            return False
+        if not position.time:
+            # The first transaction, or any of a connector that has lost its LSNs.
+            return False
+        place = position.time, position.order
+        if place <= self.furthest:
+            return True
+        self.furthest = place
+        return False
 
 
 def advanced(state: Transactions, seen: Iterable[TransactionsSeen]) -> Transactions:

@@ -7,6 +7,7 @@ records have there the times at which they counted when they were read, whatever
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ from support.strategies import few
 Collection = Counter[tuple[bytes | None, bytes]]
 DOMAINS: st.SearchStrategy[Domain] = st.sampled_from(["offset", "ingest", "dated", "dated"])
 
+_WRITER = re.compile(rb'(?<="reason":")(operator|output|input) [^:]*: ')
 Moment = Literal["finishing", "first", "portions"]
 MOMENTS: st.SearchStrategy[list[Moment]] = st.lists(st.sampled_from(get_args(Moment)), max_size=3)
 
@@ -154,9 +156,10 @@ class Edited:
         committed = [shard for shard in range(shards) if self.choice.random() < 0.5]
         if not self.run.crash(committed=committed, limit=limit):
             return False
-        # It is in the log, whoever has committed it.
+        # It is in the log.  An edit may drop it from there, unless a shard has committed it.
         assert self.run._unfinished is not None
-        self.note(self.run._unfinished.after)
+        if self.run._unfinished.committed:
+            self.note(self.run._unfinished.after)
         return True
 
     def die(self, moment: Moment) -> None:
@@ -319,11 +322,14 @@ def portions(size: int) -> Iterator[None]:
 
 
 def collection(run: Run, output: str, as_of: int | None = None) -> Collection:
-    """What an output's updates come to."""
+    """What an output's updates come to.
+
+    Errors have the names of parts in the checkpoint, which are left out.
+    """
     found: Collection = Counter()
     for key, value, time, diff in run.written.updates[output]:
         if as_of is None or time <= as_of:
-            found[key, value] += diff
+            found[key, _WRITER.sub(b"", value) if output == ERRORS else value] += diff
     return Counter({datum: count for datum, count in found.items() if count})
 
 

@@ -18,6 +18,7 @@ from ikebana.codecs import canonical
 from ikebana.processor.evaluate import evaluate
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.typed_json import from_json
+from support.sql_oracle import plan_of as view_of
 from support.strategies import unhurried
 
 DAYS = ["2024-02-29", "0001-01-01", "9999-12-31", "10000-01-01", "12345-06-07", "200000-01-02"]
@@ -153,3 +154,41 @@ def test_what_is_taken_back_is_no_extreme_any_more(kind: str, data: st.DataObjec
     found = evaluate(plan, {"t": [*alone, *passing, *away]})["o"]
 
     assert results_at(found, 1) == results_at(evaluate(plan, {"t": alone})["o"], 0)
+
+
+TURNED = ["BOOLEAN", "TINYINT", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(38,10)", "DATE"]
+TURNED += ["TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP WITH TIME ZONE"]
+
+
+def check_turned(kind: str, drawn: Sequence[str], limit: int, nulls: str = "") -> None:
+    """The first rows of an order in two directions are those that DuckDB has."""
+    order = f"ORDER BY x DESC{nulls}, n LIMIT {limit}"
+    plan = view_of({"t": {"x": kind, "n": "BIGINT"}}, {"view": f"SELECT n FROM t {order}"})
+    rows = [(n, {**row_of(text), "n": n}, 0) for n, text in enumerate(drawn)]
+
+    found = evaluate(plan, {"t_changes": rows})
+
+    assert found["errors"] == []
+    values = ", ".join(f"(?, {n})" for n in range(len(drawn)))
+    made = f"SELECT {from_json('t', kind)} AS x, n FROM (VALUES {values}) AS given(t, n)"
+    expected = [n for (n,) in asked(f"SELECT n FROM ({made}) {order}", *drawn)]
+    assert sorted(u.data[1]["n"] for u in found["view"]) == sorted(expected)
+
+
+@pytest.mark.parametrize("kind", TURNED)
+@settings(unhurried, max_examples=max(4, settings().max_examples // 20))
+@given(st.data())
+def test_an_order_in_two_directions_is_that_of_sql(kind: str, data: st.DataObject) -> None:
+    """What is ordered against others is turned around, nulls included."""
+    drawn = data.draw(texts(kind))
+    nulls = data.draw(st.sampled_from(["", " NULLS FIRST"]))
+
+    check_turned(kind, drawn, max(1, len(drawn) // 2), nulls)
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"])
+def test_infinity_is_at_its_end_of_an_order_that_is_turned(kind: str) -> None:
+    drawn = ["null", '"-infinity"', '"2024-02-29"', '"infinity"', '"1969-12-31"']
+
+    for limit in range(1, len(drawn)):
+        check_turned(kind, drawn, limit)

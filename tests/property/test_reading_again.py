@@ -120,8 +120,10 @@ class Reading:
                     committed=[s for s in shards if self.choice.random() < 0.5], limit=limit
                 ):
                     return
+                # An edit may drop it from the log, unless a shard has committed it.
                 assert self.run._unfinished is not None
-                self.note(self.run._unfinished.after)
+                if self.run._unfinished.committed:
+                    self.note(self.run._unfinished.after)
                 if self.choice.random() < 0.5:
                     self.run.restart(plan_of(self.select))
             if not self.run.batch(limit=limit):

@@ -19,7 +19,7 @@ from ikebana import (
     Upsert,
     evaluate,
 )
-from ikebana.codecs import canonical, diff
+from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
@@ -245,6 +245,32 @@ def test_topics_of_updates_are_always_waited_for(upper: int, expected: int) -> N
 
     assert frontier_after(play) == min(expected, 50)
     assert frontier_after(play, "orders") == expected
+
+
+def test_when_all_with_times_of_their_own_are_over_others_go_on() -> None:
+    """Records without times come after all of theirs, and after one another."""
+    plan = Plan(
+        "both",
+        inputs=(
+            Input("given", ("given",), "cdcv2-json", mode="diffs"),
+            Input("names", ("names",)),
+        ),
+        operators=(Upsert("name", "names"),),
+        outputs=(Output("given", "given", "out.given"), Output("names", "name", "out.names")),
+    )
+    run = Run(plan)
+    for fact in cdcv2.encode_updates([(b'"k"', b"1", 15, 1)], 1 << 20):
+        run.topics.send("given", None, fact)
+    for statement in cdcv2.encode_progress(0, cdcv2.END, {15: 1}, 1 << 20):
+        run.topics.send("given", None, statement)
+    for value in (1, 2):
+        run.send("names", "a", value)
+        run.read()
+
+    assert run.updates("given") == [(("k", 1), 15, 1)]
+    first, gone, second = run.updates("names")
+    assert (first.data, second.data) == (("a", 1), ("a", 2))
+    assert 15 < first.time < gone.time == second.time < run.frontier("names")
 
 
 @pytest.mark.parametrize("shards", [1, 3])

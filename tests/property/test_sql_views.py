@@ -1,5 +1,6 @@
 """Views in SQL are at every closed time what DuckDB answers over the tables as they are then."""
 
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
@@ -7,8 +8,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from ikebana import evaluate
-from support.random_queries import TABLES, Drawing, history
-from support.sql_oracle import answer, plan_of, records_of, shown_at, tables_at
+from support.random_queries import COLUMNS, TABLES, VALUES, Drawing, history
+from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
 
 TIMES = 4
@@ -21,12 +22,18 @@ def test_a_view_is_what_duckdb_answers_at_every_time(choice: Random) -> None:
     changes = history(choice, TIMES)
     note(query)
 
+    assert_answered(query, changes)
+
+
+def assert_answered(query: str, changes: Mapping[str, Sequence[Change]]) -> None:
+    """A view has at each time what DuckDB answers then."""
     found = evaluate(plan_of(TABLES, {"view": query}), records_of(changes), TIMES, shards=2)
 
     assert found["errors"] == []
     for time in range(TIMES):
         names, expected = answer(TABLES, tables_at(changes, time), query, time)
         assert shown_at(found["view"], names, time) == expected, (time, changes)
+        assert all(set(value) == {*names} for (_, value), _, _ in found["view"])
 
 
 MOMENT = "make_timestamp(x.a * 1000 + {})"
@@ -47,11 +54,117 @@ TEMPORAL = (
 @pytest.mark.parametrize("query", TEMPORAL)
 def test_a_view_has_the_rows_that_count_at_each_time(query: str) -> None:
     """DuckDB is told what the time is; the rows change as well."""
-    changes = history(Random(query), TIMES)
+    assert_answered(query, history(Random(query), TIMES))
 
-    found = evaluate(plan_of(TABLES, {"view": query}), records_of(changes), TIMES, shards=2)
 
-    assert found["errors"] == []
-    for time in range(TIMES):
-        names, expected = answer(TABLES, tables_at(changes, time), query, time)
-        assert shown_at(found["view"], names, time) == expected, (time, changes)
+LISTED = "list_transform([10, 20], lambda"
+OF_U = "SELECT a, d AS f FROM u"
+SHAPES = {
+    "a query in FROM without a name beside a table t": (
+        "SELECT t.c FROM (SELECT a, 'no' AS c FROM u) JOIN t ON t.a = 2",
+        "SELECT t.* FROM t JOIN (SELECT a AS z FROM u) ON t.a = z",
+        "SELECT unnamed_subquery.a, unnamed_subquery2.d FROM (SELECT a FROM t) "
+        "JOIN (SELECT a, d FROM u) ON unnamed_subquery.a = unnamed_subquery2.a",
+    ),
+    "each row_number of QUALIFY ranks all rows": (
+        "SELECT a, d FROM u QUALIFY row_number() OVER (PARTITION BY d ORDER BY a DESC, e) = 1 "
+        "AND row_number() OVER (ORDER BY a, d, e) <= 2",
+        "SELECT a FROM u QUALIFY row_number() OVER (PARTITION BY a ORDER BY d, e) = 1 "
+        "AND row_number() OVER (ORDER BY d DESC, a DESC) <= 3 ORDER BY a LIMIT 1",
+        "SELECT DISTINCT d FROM u QUALIFY row_number() OVER (PARTITION BY a ORDER BY d, e) = 1 "
+        "AND row_number() OVER (ORDER BY d, a) <= 3 ORDER BY d LIMIT 1",
+    ),
+    "a parameter of a lambda is no column": (
+        f"SELECT {LISTED} a: a + t.a) AS x FROM t",
+        f"SELECT {LISTED} A: a + t.a) AS x FROM t",
+        f"SELECT {LISTED} t: t + t.a) AS x FROM t",
+        f"SELECT {LISTED} a, i: a + i + t.a) AS x FROM t",
+        f"SELECT {LISTED} a: {LISTED} a: a + t.a)) AS x FROM t",
+        f"SELECT {LISTED} a: {LISTED} i: a + i + t.a)) AS x FROM t",
+        "SELECT [a + t.a FOR a IN [1, 2] IF a > t.a] AS x FROM t",
+        "SELECT list_transform([{'q': 5}], lambda t: t.q + t.a) AS x FROM t",
+        f"SELECT a, {LISTED} sum: sum + sum(b)) AS x FROM t GROUP BY a",
+        f"SELECT x.a FROM t x JOIN u y ON x.a = y.a AND list_sum({LISTED} d: d + y.d)) > 31",
+        f"SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE {LISTED} d: d + u.d)[t.a] > 11)",
+    ),
+    "a column may be named as what a subquery gives": (
+        "SELECT x.a FROM (SELECT a, d AS v FROM u) x WHERE x.a < (SELECT max(d) FROM u)",
+        "SELECT x.a FROM (SELECT a, {'v': d} AS v FROM u) x WHERE x.a < (SELECT max(d) FROM u)",
+    ),
+    "columns of *": (
+        f"SELECT * EXCLUDE (x.a) FROM u x JOIN ({OF_U}) y USING (a)",
+        f"SELECT * EXCLUDE (y.a) FROM u x JOIN ({OF_U}) y USING (a)",
+        "SELECT * EXCLUDE (y.a) FROM u x JOIN (SELECT a, d AS f FROM u) y ON x.d = y.f",
+        f"SELECT * EXCLUDE (y.a, z.a, z.d) FROM ({OF_U}) x JOIN t y USING (a) JOIN u z ON z.d = f",
+        f"SELECT * FROM u x JOIN (({OF_U}) y JOIN t z USING (a)) USING (a)",
+    ),
+    "* of IN": (
+        "SELECT a FROM t WHERE a IN (SELECT * FROM (SELECT d FROM u) x)",
+        "SELECT a FROM t WHERE a NOT IN (SELECT x.* FROM (SELECT d FROM u) x WHERE d > 0)",
+    ),
+    "GROUP BY nothing, ALL and null": (
+        "SELECT a FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.a > 100 GROUP BY ())",
+        "SELECT 1 AS one FROM t WHERE a > 100 GROUP BY ()",
+        "SELECT 1 AS one, count(*) AS n FROM t WHERE a > 100 GROUP BY ALL",
+        "SELECT 1 AS one, count(*) AS n FROM t WHERE a > 100 GROUP BY one",
+        "SELECT 1 AS one, 2 AS two FROM t GROUP BY ALL",
+        "SELECT NULL AS x, count(*) AS n FROM t GROUP BY x",
+        "SELECT NULL AS x, a, count(*) AS n FROM t WHERE a > 0 GROUP BY x, a",
+        "SELECT s.v, count(*) AS n FROM (SELECT {'v': a} AS s FROM t) x GROUP BY s HAVING s.v > 0",
+    ),
+    "conditions of HAVING in any order": (
+        "SELECT a, count(*) AS n FROM t GROUP BY a HAVING count(*) > 1 "
+        "AND a NOT IN (SELECT d FROM u WHERE d IS NOT NULL AND d > 1)",
+        "SELECT a, count(*) AS n FROM t GROUP BY a HAVING count(*) > 0 AND NOT EXISTS "
+        "(SELECT 1 FROM u WHERE d > 1) AND a IN (SELECT a FROM u) AND sum(b) > "
+        "(SELECT min(d) FROM u) AND max(b) NOT IN (SELECT b FROM t WHERE b > 1.5)",
+        "SELECT a, sum(d) AS d FROM u GROUP BY a HAVING d > 1",
+        "SELECT a, count(*) AS n FROM t GROUP BY a "
+        "HAVING NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > 0) AND n > 0",
+        "SELECT a, count(*) AS n FROM t GROUP BY a "
+        "HAVING count(*) >= (SELECT max(d) FROM u WHERE u.a = t.a)",
+    ),
+    "a view hides a table of its name": (
+        "WITH t AS (SELECT a FROM t WHERE a > 1) SELECT a FROM t",
+        "WITH t AS (SELECT a FROM T WHERE a > 0), u AS (SELECT a FROM t) SELECT a FROM u",
+        "SELECT a FROM t WHERE a IN (WITH t AS (SELECT a FROM t WHERE a = 2) SELECT a FROM t)",
+        "WITH u AS (SELECT a FROM t) SELECT a FROM u "
+        "UNION (WITH u AS (SELECT 9 AS a FROM t) SELECT a FROM u)",
+    ),
+    "conditions that read nothing": (
+        "SELECT x.a, y.n FROM t x LEFT JOIN (SELECT count(*) AS n FROM u) y ON true",
+        "SELECT x.a, y.d FROM t x JOIN u y ON true",
+        "SELECT x.a, y.d FROM t x JOIN u y ON 1 = 2",
+        "SELECT x.a, y.d FROM t x LEFT JOIN u y ON x.a = y.a AND 1 = 2",
+        "SELECT x.a, y.d FROM t x FULL JOIN u y ON false",
+        "SELECT c FROM t WHERE 7 NOT IN (SELECT d FROM u)",
+        "SELECT c FROM t WHERE NULL NOT IN (SELECT d FROM u)",
+    ),
+    "names of tables": (
+        "SELECT _x.c FROM t _x JOIN u y ON _x.a = y.a",
+        'SELECT "1x".c FROM t "1x" JOIN u "\u00e9" ON "1x".a = "\u00e9".a',
+    ),
+    "names of the select list": (
+        "SELECT a + 1 AS x, x + 1 AS y, y + 1 AS z FROM u WHERE z > 3",
+        "SELECT d AS a2, a FROM u ORDER BY a2, a LIMIT 2",
+        "SELECT A, x.C, z FROM (SELECT a, c, b AS Z FROM T) X GROUP BY A, C, Z",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(query, id=f"{shape} {at}")
+        for shape, queries in SHAPES.items()
+        for at, query in enumerate(queries)
+    ],
+)
+def test_a_view_of_a_shape_is_what_duckdb_answers(query: str) -> None:
+    """Over some rows that stay, and others that change."""
+    choice = Random(query)
+    changes = history(choice, TIMES)
+    for name, columns in COLUMNS.items():
+        rows = [{each: choice.choice(VALUES[each]) for each in columns} for _ in range(8)]
+        changes[name] = [*((9 + at, row, 0) for at, row in enumerate(rows)), *changes[name]]
+    assert_answered(query, changes)

@@ -133,6 +133,28 @@ def test_a_section_is_the_same(operator: str, tmp_path: Path) -> None:
         assert shown_at(found["out"], columns, time) == expected
 
 
+@pytest.mark.parametrize("windows", [TUMBLE, HOP, "session(t, ts, INTERVAL '5 minutes')"])
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "DATE"])
+def test_an_infinite_time_is_in_a_window_that_begins_and_ends_there(
+    windows: str, kind: str
+) -> None:
+    """As SQL's time_bucket has it; each end of time is one session."""
+    ends = ("infinity", "-infinity", "infinity")
+    changes = {"t": [(key, {"a": 1, "ts": ts, "n": 0}, 0) for key, ts in enumerate(ends)]}
+    changes["t"].append((9, {"a": 1, "ts": "2024-01-01", "n": 0}, 0))
+    tables = {"t": {**TABLES["t"], "ts": kind}}
+    query = f"SELECT ts, window_start, window_end FROM {windows} w WHERE NOT isfinite(ts)"
+
+    found = evaluate(plan_of(tables, {"view": query}), records_of(changes), 1)
+
+    assert found["errors"] == []
+    names = ["ts", "window_start", "window_end"]
+    assert shown_at(found["view"], names, 0) == {
+        ("infinity",) * 3: 2,
+        ("-infinity",) * 3: 1,
+    }
+
+
 def minute(number: int) -> int:
     return number * 60_000
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,12 @@ Tables = Mapping[str, Mapping[str, str]]
 Change = tuple[Any, Mapping[str, Any] | None, int]
 """The key of a row, what it becomes (None: it is deleted), and when."""
 Row = tuple[Any, ...]
+
+# What DuckDB makes of infinity in Python.
+_INFINITE = {
+    **dict.fromkeys(["9999-12-31", "9999-12-31 23:59:59.999999"], "infinity"),
+    **dict.fromkeys(["0001-01-01", "0001-01-01 00:00:00"], "-infinity"),
+}
 
 
 def plan_of(tables: Tables, queries: Mapping[str, str]) -> Plan:
@@ -100,4 +107,6 @@ def plain(value: Any) -> Any:
         return tuple(map(plain, value))
     if isinstance(value, dict):
         return tuple((name, plain(each)) for name, each in value.items())
+    if isinstance(value, date):
+        return _INFINITE.get(str(value), str(value))
     return str(value).replace("T", " ") if not isinstance(value, str) else value.replace("T", " ")

@@ -49,7 +49,7 @@ def test_a_product_that_no_batch_can_write_is_refused_before_it_is_made() -> Non
     assert hash_of(b'"hot"') in told
     assert '"hot"' not in told
     assert "100,000,000 results" in told
-    assert "raise run.max_batch" in told
+    assert "Raise run.max_batch" in told
 
 
 def test_portions_of_lookups_add_up() -> None:
@@ -158,7 +158,7 @@ def test_steps_that_expand_end_with_their_time() -> None:
     clock.now += 301
     with pytest.raises(TooMuchError, match='make of "left" in this batch') as raised:
         batch(budget)
-    assert "raise run.max_batch" in str(raised.value)
+    assert "Raise run.max_batch" in str(raised.value)
 
 
 def test_batches_without_a_budget_do_not_share_one() -> None:
@@ -177,5 +177,5 @@ def test_a_start_does_not_repeat_what_cannot_end() -> None:
 
     assert isinstance(found, TooMuchError)
     assert found.hint is not None
-    assert found.hint.startswith("Nothing of this batch was committed")
+    assert found.hint.startswith("Raise run.max_batch")
     assert not is_transient(found)

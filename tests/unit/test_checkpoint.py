@@ -116,6 +116,37 @@ def test_a_first_batch_that_is_none_is_logged_anew(first_batch: int, tmp_path: P
     layout.forget_nothing()
 
 
+def test_a_batch_is_dropped_from_the_end_of_the_log_while_nobody_has_committed_it(
+    tmp_path: Path,
+) -> None:
+    """With its checksum; who finds that the log ends otherwise is told to start again."""
+    offsets = [SourceOffset(number, 5, 5, {}, "plan") for number in (7, 8)]
+    layout = logged(tmp_path, 7, *offsets)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+
+    for other in (7, 9):
+        with pytest.raises(CheckpointError, match="ends at batch 8"):
+            layout.drop(other)
+    layout.drop(8)
+
+    assert layout.logged() == Logged(offsets[0], 7, 7)
+    assert {path.name for path in (tmp_path / "offsets").iterdir()} == {"0", ".0.crc"}
+    with pytest.raises(CheckpointError, match="ends at batch 7"):
+        layout.drop(7)
+
+
+def test_a_first_batch_is_dropped_with_what_spark_has_begun_to_keep(tmp_path: Path) -> None:
+    layout = logged(tmp_path, 0, SourceOffset(0, 5, 5, {}, "plan"))
+    (tmp_path / "state" / "0").mkdir(parents=True)
+    (tmp_path / "state" / "0" / "1.delta").write_text("")
+
+    layout.drop(0)
+
+    assert layout.is_empty()
+    assert [path.name for path in tmp_path.iterdir()] == ["offsets"]
+
+
 @pytest.mark.parametrize("batches", [1, 2])
 def test_batches_that_are_some_stay_in_the_log(batches: int, tmp_path: Path) -> None:
     """Whatever they read, and be they committed or not."""

@@ -176,7 +176,7 @@ def test_the_page_needs_no_token_but_what_it_shows_does(tmp_path: Path) -> None:
 def test_words_of_a_plan_are_text_in_its_drawing() -> None:
     """So an option that looks like a tag is none."""
     words = "</text><script>alert(1)</script>"
-    source = Input("changes", ("orders",), options=(("x", words),))
+    source = Input("changes", ("orders",), "goldengate", options=(("op_insert", words),))
     _, written = plan_view.of_run(replace(PLAN, inputs=(source,))).drawings
     root = ElementTree.fromstring(written.svg)
 

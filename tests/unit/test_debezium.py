@@ -20,6 +20,7 @@ from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_flat import DebeziumFlat
 from ikebana.codecs.debezium_whole import Whole
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORED = {path.stem: json.loads(path.read_text()) for path in (GOLDEN / "debezium").glob("*.json")}
@@ -479,8 +480,14 @@ def test_flattened_rows(
 
 
 def test_an_empty_prefix_would_take_every_column_away() -> None:
-    with pytest.raises(ValueError, match="prefix"):
+    with pytest.raises(ConfigError, match="prefix"):
         DebeziumFlat(Wanted(options={"prefix": ""}))
+
+
+@pytest.mark.parametrize("codec", [Debezium, DebeziumFlat])
+def test_an_empty_placeholder_would_take_every_text_away(codec: type) -> None:
+    with pytest.raises(ConfigError, match='"unavailable_placeholder" must not be empty'):
+        codec(Wanted(options={"unavailable_placeholder": ""}))
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000

@@ -255,6 +255,32 @@ def test_a_topic_that_goes_away_before_its_offsets_are_asked_for_is_told(
     assert asked == ASKED_FOR[: answered + 1]
 
 
+@pytest.mark.parametrize("answered", [at for at, name in enumerate(ASKED_FOR) if name == SNAPSHOT])
+def test_snapshots_that_go_away_before_their_offsets_are_asked_for_are_none(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, answered: int
+) -> None:
+    """The topic has all that they stand for, and is read from its beginning."""
+    answer = brokers.list_offsets
+    count = 0
+
+    def offsets(of: Mapping[Any, object], **given: Any) -> Mapping[Any, Answer]:
+        nonlocal count
+        count += 1
+        if count == answered + 1:
+            del brokers.ids[SNAPSHOT]
+        if SNAPSHOT in {at.topic for at in of} and SNAPSHOT not in brokers.ids:
+            raise KafkaException(KafkaError(UNKNOWN))
+        return answer(of, **given)
+
+    monkeypatch.setattr(brokers, "list_offsets", offsets)
+    brokers.ids[SNAPSHOT] = "3"
+    reading = DiffTopic({}, OUT)
+    reading.begin()
+
+    assert count > answered
+    assert uppers(reading) == [10]
+
+
 FACTS: dict[str, Callable[[Cdcv2Topic], object]] = {
     "published": lambda reading: list(reading.published()),
     "behind": Cdcv2Topic.behind,

@@ -33,7 +33,9 @@ def decimal(unscaled: int) -> str:
         pytest.param("date", -719529, "-0001-12-31", id="before year 0"),
         pytest.param("date", 2932896, "9999-12-31", id="year 9999"),
         pytest.param("date", 2932897, "+10000-01-01", id="year 10000"),
-        pytest.param("date", 2**31 - 1, "+5881580-07-11", id="Postgres's infinity"),
+        pytest.param("date", 2**31 - 1, "infinity", id="Postgres's infinity"),
+        pytest.param("date", -(2**31), "-infinity", id="Postgres's least date"),
+        pytest.param("date", 2**31 - 2, "+5881580-07-10", id="the day before infinity"),
         pytest.param("time-millis", 45296789, "12:34:56.789", id="milliseconds"),
         pytest.param("time-millis", 45296000, "12:34:56", id="no fraction"),
         pytest.param("time-micros", 45296789100, "12:34:56.7891", id="microseconds"),
@@ -52,6 +54,20 @@ def decimal(unscaled: int) -> str:
         pytest.param("timestamp-millis", 253402300800000, "+10000-01-01T00:00:00", id="10000"),
         pytest.param(
             "timestamp-millis", LARGEST, "+292278994-08-17T07:12:55.807", id="the largest"
+        ),
+        *(
+            pytest.param(f"timestamp-{unit}", number // parts, normal, id=f"{normal} in {unit}")
+            for unit, parts in {"micros": 1, "millis": 1_000}.items()
+            for number, normal in {
+                9_223_372_036_825_200_000: "infinity",
+                -9_223_372_036_832_400_000: "-infinity",
+            }.items()
+        ),
+        pytest.param(
+            "timestamp-micros",
+            9_223_372_036_825_199_999,
+            "+294247-01-10T04:00:25.199999",
+            id="the microsecond before infinity",
         ),
         pytest.param("decimal:2", decimal(12345), 123.45, id="a decimal"),
         pytest.param("decimal:2", decimal(-1), -0.01, id="a negative decimal"),

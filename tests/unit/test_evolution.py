@@ -18,10 +18,10 @@ from ikebana.processor.checkpoint.evolution import (
     evolved,
     hints_kept,
     names_of,
-    recorded,
     resumed,
     step_to,
 )
+from ikebana.processor.checkpoint.recorded_plan import recorded
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.backfill import read_again
@@ -182,7 +182,8 @@ def test_an_as_of_join_that_changes_begins_anew(before: AsOfJoin, after: AsOfJoi
     assert plan_of(before).fingerprint() != plan_of(after).fingerprint()
     edit = edit_to(born(plan_of(before)), plan_of(after))
     assert edit is not None
-    assert edit.read_back == {"priced": "priced"}
+    # So do its errors.
+    assert edit.read_back == {"priced": "priced", "p.errors": "errors"}
     assert "priced@2" in edit.fresh
     evolved(born(plan_of(before)), plan_of(after))
 

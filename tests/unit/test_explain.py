@@ -443,11 +443,15 @@ def hostile() -> Explanation:
     """Of a plan whose columns, expressions and settings have such names."""
     quoted = ['"' + name.replace('"', '""') + '"' for name in HOSTILE if "\0" not in name]
     names = [name for name in HOSTILE if "\0" not in name]
+    operations = "insert", "update", "delete", "truncate"
     source = Input(
         "items",
         ("items",),
+        "goldengate",
         columns=tuple(Column(name, "BIGINT") for name in names),
-        options=tuple((name, name) for name in HOSTILE),
+        options=tuple(
+            (f"op_{name}", text) for name, text in zip(operations, HOSTILE, strict=False)
+        ),
     )
     taken = select({name: f"{sql}\n+ 1" for name, sql in zip(names, quoted, strict=True)})
     odd = where(*(f"{sql} <> 1 AND '<&>' <> 'a'" for sql in quoted))

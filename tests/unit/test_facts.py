@@ -131,3 +131,16 @@ def test_a_batch_looks_only_at_what_comes_and_what_is_due(due: int) -> None:
 
     assert (len(found.updates), found.counts, found.repeated) == (due, {2_000: 1}, 1)
     assert store.counted()[0] <= 2 + due + 1
+
+
+def test_facts_of_times_before_the_first_one_are_released_at_it() -> None:
+    """An input may begin when times are closed, and have facts of one datum at several of them."""
+    store = MemoryStore()
+    early = [ONE, ONE._replace(time=5, diff=-1), OTHER]
+
+    found = facts.step(store, [*early, LATER, *early], Interval(6, 6), since=0)
+    assert found == Found([], {3: 2, 5: 1, 7: 1}, 3)
+    assert facts.step(store, early, Interval(6, 6), since=0) == Found([], {}, 3)
+    released = facts.step(store, early, Interval(6, 7), since=0)
+    assert sorted(released.updates) == sorted(fact._replace(time=6) for fact in early)
+    assert facts.step(store, [], Interval(7, 8)) == Found([LATER], {}, 0)

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +23,7 @@ from ikebana import (
     steps,
 )
 from ikebana.codecs.canonical import encode
+from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.checkpoint.evolution import evolved
 from ikebana.processor.configuring.settings import Settings
@@ -309,18 +310,46 @@ def test_equal_plans_have_one_fingerprint(same: Plan) -> None:
     assert same.fingerprint() == PLAN.fingerprint()
 
 
-@pytest.mark.parametrize("before", ["record", "drop", "fail"])
+WRITING: tuple[OnError, ...] = ("record", "fail")
+
+
+@pytest.mark.parametrize("before", WRITING)
 def test_what_an_error_does_may_change_within_a_batch(before: OnError) -> None:
     """Else a batch that has failed on one could never be finished under another policy."""
     plan = replace(PLAN, on_error=before)
     birth = newborn("here", plan, 1, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
     of_old = msgspec.structs.replace(birth, plan={**birth.plan, "on_error": before})
 
-    for policy in get_args(OnError):
+    for policy in WRITING:
         changed = replace(PLAN, on_error=policy)
         assert changed.fingerprint() == plan.fingerprint()
-        evolved(birth, changed)
-        evolved(of_old, changed)
+        assert evolved(birth, changed) == birth
+        assert evolved(of_old, changed) == of_old
+
+
+def test_whether_errors_are_written_is_a_part_of_the_plan() -> None:
+    """They are taken back by an edit, which finishes what is on its way under the plan before."""
+    written, dropped = PLAN, replace(PLAN, on_error="drop")
+    birth = newborn("here", written, 1, SourceOffset(-1, 0, 0, {}, written.fingerprint()))
+
+    after = evolved(birth, dropped)
+
+    assert after.edits == birth.edits + 1
+    assert evolved(after, dropped) == after
+    assert dropped.fingerprint() != written.fingerprint()
+    for policy in WRITING:
+        with pytest.raises(CheckpointError, match=r"errors\.policy was drop, is ") as refused:
+            evolved(after, replace(PLAN, on_error=policy))
+        assert "`ikebana recover`" in str(refused.value.hint)
+
+
+def test_what_an_older_version_says_of_dropped_errors_does_not_count() -> None:
+    """It did not say when that changed: what is there is taken back, be it nothing."""
+    birth = newborn("here", PLAN, 1, SourceOffset(-1, 0, 0, {}, PLAN.fingerprint()))
+    of_old = msgspec.structs.replace(birth, plan={**birth.plan, "on_error": "drop"})
+
+    assert evolved(of_old, PLAN) == of_old
+    assert evolved(of_old, replace(PLAN, on_error="drop")).edits == 1
 
 
 def test_the_fingerprint_is_the_same_in_every_version() -> None:

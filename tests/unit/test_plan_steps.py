@@ -284,6 +284,26 @@ def test_a_step_has_to_fit_every_way_to_it() -> None:
             id="more than a type",
         ),
         pytest.param(
+            [Column("a", "BIT[]"), Column("b", "STRUCT(u UNION(x INT))"), Column("c", "BIGNUM")],
+            [
+                (
+                    "inputs.rows.columns.a",
+                    "BIT is not read from JSON; read a text, and cast that, as in x::VARCHAR::BIT",
+                ),
+                (
+                    "inputs.rows.columns.b",
+                    "UNION(x INTEGER) is not read from JSON; read JSON, and take it apart, as in "
+                    "x->'field'",
+                ),
+                (
+                    "inputs.rows.columns.c",
+                    "BIGNUM is not read from JSON; read a text, and cast that, as in "
+                    "x::VARCHAR::BIGNUM",
+                ),
+            ],
+            id="types that JSON does not have",
+        ),
+        pytest.param(
             [Column("key", "int")],
             [("inputs.rows.columns.key", "the name is taken; a field of it is value->>'key'")],
             id="a name that is taken",

@@ -7,6 +7,7 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.errors import TooMuchError
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
@@ -317,3 +318,25 @@ def test_what_cancels_within_a_batch_writes_nothing(time: int, asked: int) -> No
     reduce.step(store, updates, Interval(1, 3), kept)
 
     assert (store.asked, store.written) == (asked, 0)
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("list", 0), ("top", 1 << 62)])
+@pytest.mark.parametrize("count", [(1 << 63) - 1, 1 << 25])
+def test_a_list_that_memory_does_not_hold_is_refused_before_it_is_made(
+    kind: str, limit: int, count: int
+) -> None:
+    """A count may say anything; the operator, the key and the number are told."""
+    rows = [KeyedUpdate(b"k", b'{"x":7}', 1, count)]
+    aggregates = [Aggregate("r", kind, "x", limit), Aggregate("n", "count", "x")]
+    told = 'operator "o" lists [0-9,]{10,} values of the key with the hash 8254c329a928 or more'
+
+    with pytest.raises(TooMuchError, match=told):
+        reduce.step(MemoryStore(), rows, Interval(0, 2), aggregates, "o")
+
+
+def test_few_of_many_values_are_listed() -> None:
+    rows = [KeyedUpdate(b"k", b'{"x":7}', 1, (1 << 63) - 1)]
+
+    found = reduce.step(MemoryStore(), rows, Interval(0, 2), [Aggregate("r", "top", "x", 2)])
+
+    assert [update.value for update in found.updates] == [b'{"r":[7,7]}']

@@ -9,9 +9,12 @@ import ikebana as ik
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.nest import statement
+from ikebana.processor.linear.scope import Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Linear, Plan, Reduce, Upsert
-from support.sql_oracle import plan_of
+from support.sql_oracle import Change, plan_of, records_of
 
 TABLES = {
     "t": {"a": "BIGINT", "b": "DECIMAL(12,2)", "c": "VARCHAR"},
@@ -204,6 +207,57 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ),
         ("SELECT t.a FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.d", "as_of_join"),
         ("SELECT a FROM t ORDER BY a LIMIT 3 OFFSET 2", "OFFSET is not supported; a view may"),
+        ("SELECT a FROM t OFFSET 2", "line 1, column 24: LIMIT keeps the first rows"),
+        ("SELECT a FROM t ORDER BY a OFFSET 2", "OFFSET is not supported; a view may"),
+        ("SELECT a FROM t ORDER BY a LIMIT 34%", "line 1, column 34: LIMIT of a percentage is"),
+        ("SELECT a FROM t ORDER BY a LIMIT 3 PERCENT", "LIMIT of a percentage is not supported"),
+        ("SELECT a FROM t ORDER BY a LIMIT 1 + 1", "LIMIT must be a whole number, of at least 1"),
+        ("SELECT a FROM t ORDER BY a LIMIT (SELECT 1)", "LIMIT must be a whole number"),
+        ("SELECT a FROM t ORDER BY a LIMIT ?", "Values were not provided"),
+        (
+            "(SELECT a FROM t ORDER BY a LIMIT 2) ORDER BY a DESC LIMIT 1",
+            "a query in parentheses has an ORDER BY or a LIMIT of its own; write it in FROM",
+        ),
+        (
+            "SELECT a FROM t QUALIFY row_number(ORDER BY b) OVER (PARTITION BY c ORDER BY a) = 1",
+            "line 1, column 45: row_number(ORDER BY …) is not supported; write QUALIFY",
+        ),
+        (
+            "SELECT a, s.* FROM (SELECT a, {'x': b} AS s FROM t) v",
+            'line 1, column 11: "s.*" is of a column; name its fields, as in s.field',
+        ),
+        (
+            "SELECT * FROM t JOIN u USING (a) JOIN (SELECT a, d AS q FROM u) z ON z.q = u.d",
+            'two columns are named "a"; give one another AS',
+        ),
+        ("SELECT * REPLACE (a + 1 AS a) FROM t", 'only "*", "t.*" and EXCLUDE are supported'),
+        ("SELECT * RENAME (a AS z) FROM t", 'only "*", "t.*" and EXCLUDE are supported'),
+        ("SELECT COLUMNS('a') FROM t", 'only "*", "t.*" and EXCLUDE are supported'),
+        ("SELECT * LIKE 'a%' FROM t", "* and COLUMNS(…) are not supported in expressions"),
+        ("SELECT min(COLUMNS(*)) FROM t", "* and COLUMNS(…) are not supported in expressions"),
+        ("SELECT a FROM t ORDER BY ALL LIMIT 1", "nor is ORDER BY ALL; name the columns"),
+        ("SELECT t FROM t", 'line 1, column 8: "t" is no column of what FROM names'),
+        (
+            "SELECT a FROM t WHERE EXISTS (SELECT a FROM u WHERE u.a = t.a GROUP BY a)",
+            '"t.a" is no column of what FROM names; a query reads the tables of the one around it',
+        ),
+        ("SELECT rowid FROM t", 'line 1, column 8: "rowid" is no column of what FROM names'),
+        (
+            "SELECT a FROM t WHERE a > (SELECT min(d) FROM u USING SAMPLE 0 ROWS)",
+            "a sample depends on chance",
+        ),
+        (
+            "SELECT a FROM t WHERE a IN (SELECT DISTINCT ON (d) a FROM u)",
+            "line 1, column 49: DISTINCT ON is not supported; write QUALIFY",
+        ),
+        (
+            "SELECT a FROM t WHERE EXISTS (SELECT a FROM u GROUP BY ROLLUP (a))",
+            "GROUPING SETS, ROLLUP and CUBE are not supported",
+        ),
+        (
+            "WITH v AS (SELECT a FROM t ORDER BY a LIMIT 5%) SELECT a FROM v",
+            "LIMIT of a percentage is not supported",
+        ),
         ("SELECT a FROM t UNION SELECT a, d FROM u", "Binder Error"),
         ("DELETE FROM t", "Only SELECT"),
         ("SELECT a FROM t; SELECT a FROM t", "it must be one query"),
@@ -219,6 +273,53 @@ def test_what_is_not_supported_is_refused_with_its_place(query: str, problem: st
         tables.sql(query, name="view")
 
     assert problem in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT x.* FROM t x WHERE x.key::BIGINT > 1",
+        "SELECT * FROM t WHERE key::BIGINT > 1",
+        "SELECT x.a, x.b, x.c FROM (SELECT a FROM u) y JOIN t x ON x.a = y.a "
+        "WHERE key::BIGINT > 1",
+    ],
+)
+def test_a_key_may_be_named_beside_a_star(query: str) -> None:
+    """It is the key of an input or an operator: `*` does not have it, nor has a query in FROM."""
+    rows: list[Change] = [(at, {"a": 1, "b": at, "c": "x"}, 0) for at in (1, 5)]
+    changes: dict[str, list[Change]] = {"t": rows, "u": [(9, {"a": 1, "d": 3}, 0)]}
+
+    found = ik.evaluate(plan_of(TABLES, {"view": query}), records_of(changes), 1)
+
+    assert [update.data[1] for update in found["view"]] == [{"a": 1, "b": 5, "c": "x"}]
+
+
+def test_a_key_is_of_no_query_in_from() -> None:
+    with pytest.raises(QueryError, match='"key" is no column of what FROM names'):
+        made("SELECT key FROM (SELECT * FROM t) x")
+
+
+def test_many_conditions_are_one_layer_of_sql() -> None:
+    """Binding a layer for each of them took time by the square of their number."""
+    query = "SELECT a FROM t WHERE " + " AND ".join(f"a <> {at}" for at in range(300))
+    failing = f"{query} AND CAST(c AS INTEGER) > 0"
+
+    (linear,) = made(query)
+    assert isinstance(linear, Linear)
+    (step,) = linear.steps
+    assert isinstance(step, Sql)
+    types = Scope({"key": "JSON", "value": "JSON", **TABLES["t"]})
+    plain, checked = (statement((step,), types, checked=each) for each in (False, True))
+    found = ik.evaluate(
+        plan_of(TABLES, {"view": failing}), {"t_changes": [(1, {"a": 500, "c": "x"}, 0)]}, 1
+    )
+
+    assert len(step.where) == 300
+    assert plain.sql.count("SELECT") < 10
+    assert checked.sql.count("SELECT") < 15
+    assert [update.data["reason"] for update in found["errors"]] == [
+        "operator view: could not evaluate where (CAST(c AS INTEGER) > 0)"
+    ]
 
 
 def test_a_view_of_a_file_may_read_what_stands_behind_it(tmp_path: Path) -> None:
@@ -237,6 +338,15 @@ def test_a_view_of_a_file_may_read_what_stands_behind_it(tmp_path: Path) -> None
         "totals",
     ]
     assert isinstance(plan.operators[1], Upsert)
+
+
+def test_a_view_may_have_a_with_of_its_own_name(tmp_path: Path) -> None:
+    """What is named there is no operator, so the view does not read itself."""
+    query = "WITH large AS (SELECT customer FROM orders) SELECT customer FROM large"
+
+    plan = read(f"large: {{sql: {query}}}", tmp_path)
+
+    assert [each.name for each in plan.operators] == ["orders.rows", "large"]
 
 
 def test_a_file_and_python_make_one_plan(tmp_path: Path) -> None:

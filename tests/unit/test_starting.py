@@ -220,6 +220,27 @@ def test_a_new_join_shows_itself_in_a_new_topic() -> None:
     assert refused(judge(new)) is not Reason.TOPIC_OF_AN_OLDER_OUTPUT
 
 
+def test_after_a_rescaling_too_a_new_output_takes_no_topic_of_an_older_one() -> None:
+    """R16. No batch is in the log then: the metadata have the last one."""
+    birth = born(epoch=1, first_batch=2)
+    last = offset(1)
+    edited = msgspec.structs.replace(
+        birth, edits=1, before=birth.plan, plan=described(WITH_PAIRS), start=last
+    )
+    outputs = {o.name: shown(1, o.topic) for o in WITH_PAIRS.published}
+    found = history(
+        plan=WITH_PAIRS,
+        birth=edited,
+        logged=Logged(None, 1, 1),
+        outputs=outputs,
+        markers={shard: marker(shard, 1, offset=last.digest()) for shard in range(2)},
+    )
+
+    assert refused(judge(found)) is Reason.TOPIC_OF_AN_OLDER_OUTPUT
+    run = msgspec.structs.replace(edited, start=msgspec.structs.replace(last, edits=1))
+    assert refused(judge(replace(found, birth=run))) is None
+
+
 def test_shards_that_come_back_by_a_rescaling_need_no_marker_of_their_own() -> None:
     """A shard that had been taken away says nothing of the one that is there now."""
     birth = born(epoch=2, first_batch=2)

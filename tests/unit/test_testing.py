@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import ikebana as ik
+from ikebana import Plan
 from ikebana.errors import CheckpointError, RecordError
+from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.planning.plan import OnError
 from ikebana.testing import Run, evaluate
 from support.doc_blocks import ROOT
@@ -305,3 +307,82 @@ def test_a_module_has_pipelines_and_plans(tmp_path: Path, monkeypatch: pytest.Mo
     assert shop.plan() == plan.plan()
     with pytest.raises(ik.ConfigError, match='has no "shops"'):
         ik.load("loaded_shop:shops")
+
+
+SHOWN = """
+pipeline: shop
+kafka: {bootstrap.servers: localhost:9092}
+run: {checkpoint: ./c}
+inputs:
+  orders: {topic: orders, columns: {n: BIGINT}}
+operators:
+  order: {upsert: orders}
+outputs:
+  all: {from: order, topic: all, format: FORMAT}
+"""
+
+
+def shown_as(form: str, text: str = SHOWN) -> Plan:
+    return parse(text.replace("FORMAT", form), "shop.yaml", environ={}).plan
+
+
+@pytest.mark.parametrize("form", ["diff", "cdcv2-json", "cdcv2-avro"])
+def test_a_recovery_takes_back_what_updates_say(form: str) -> None:
+    run = Run(shown_as(form), shards=2)
+    for key in range(3):
+        run.send("orders", key, {"n": key})
+    run.read()
+    had, frontier = run.updates("all"), run.frontier("all")
+    run.recover()
+    run.read(limit=1)
+
+    assert run.updates("all") == had
+    assert run.frontier("all") > frontier
+
+
+@pytest.mark.parametrize("form", ["upsert", "debezium-json"])
+def test_a_recovery_refuses_what_it_cannot_take_back(form: str) -> None:
+    """As `ikebana recover` does; the run goes on as it was."""
+    run = Run(shown_as(form))
+    run.recover()
+    run.send("orders", 1, {"n": 1})
+    run.read()
+    with pytest.raises(CheckpointError, match=r"outputs\.all has the format .* cannot be taken"):
+        run.recover()
+    run.send("orders", 2, {"n": 2})
+    run.read()
+
+    assert len(run.collection("all")) == 2
+
+
+def test_a_recovery_knows_outputs_by_their_topics() -> None:
+    """Whatever names these have had in the lost checkpoint."""
+    run = Run(shown_as("diff"))
+    run.send("orders", 1, {"n": 1})
+    run.read()
+    renamed = SHOWN.replace("  all: {", "  rows: {") + "  all: {from: order, topic: other}\n"
+    run.restart(shown_as("diff", renamed))
+    run.read()
+    frontiers = {run.frontier("rows"), run.frontier("all")}
+    had = run.updates("rows"), run.updates("all")
+    run.recover()
+    assert {run.frontier("rows"), run.frontier("all")} == frontiers
+    run.read()
+
+    assert (run.updates("rows"), run.updates("all")) == had
+
+
+def test_a_recovery_does_not_go_on_with_an_output_that_an_edit_had_dropped() -> None:
+    run = Run(shown_as("diff", SHOWN + "  old: {from: order, topic: old}\n"))
+    run.send("orders", 1, {"n": 1})
+    run.read()
+    run.restart(shown_as("diff"))
+    run.read()
+    run.send("orders", 2, {"n": 2})
+    run.read()
+    with pytest.raises(CheckpointError, match=r"outputs\.old has .* an edit had removed"):
+        run.recover(shown_as("diff", SHOWN + "  old: {from: order, topic: old}\n"))
+    run.recover(shown_as("diff", SHOWN + "  old: {from: order, topic: older}\n"))
+    run.read()
+
+    assert sorted(run.collection("old")) == sorted(run.collection("all"))

@@ -1,0 +1,165 @@
+"""Aggregates of SQL, drawn at random, against what DuckDB answers at every time."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana import evaluate
+from ikebana.processor.linear.bound_query import QueryError
+from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
+from support.strategies import few
+
+TIMES = 3
+TABLES = {
+    "t": {
+        "g": "VARCHAR",
+        "u": "BIGINT",
+        "a": "INTEGER",
+        "b": "DECIMAL(9,2)",
+        "c": "VARCHAR",
+        "d": "DOUBLE",
+        "e": "BOOLEAN",
+        "f": "DATE",
+        "h": "TIMESTAMP",
+    }
+}
+VALUES: dict[str, list[Any]] = {
+    "g": ["x", "x", "y", None],
+    "a": [None, -3, 0, 1, 2],
+    "b": [None, "-1.50", "0.00", "1.25", "2"],
+    "c": [None, "", "a", "B", "{0}", "ä"],
+    "d": [None, -1.5, 0.0, 2.25],
+    "e": [None, True, False],
+    "f": [None, "1969-12-31", "2024-02-29", "infinity"],
+    "h": [None, "2024-01-01 00:00:00", "1950-06-07 08:09:10.123456", "-infinity"],
+}
+NUMBERS, ANY = ("a", "b", "d"), ("a", "b", "c", "d", "e", "f", "h")
+# No two rows are equal in the last of these, so that what comes first does not hang on chance.
+ORDERS = ["", "u", "u DESC", "a, u", "c DESC NULLS FIRST, u DESC", "f DESC, u DESC"]
+ORDERS += ["b NULLS FIRST, u", "e, h, u"]
+FILTERS = ["", "", "a > 0", "c IS NULL", "a > 100", "e"]
+# What double arithmetic comes to depends on the order of rows in DuckDB.
+EXACT = ("a", "b")
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> str:
+    """A call of an aggregate that is supported."""
+
+    def one(columns: tuple[str, ...]) -> str:
+        return draw(st.sampled_from(columns))
+
+    order = draw(st.sampled_from(ORDERS))
+    by = f" ORDER BY {order}" if order else ""
+    told = f" ORDER BY {draw(st.sampled_from([each for each in ORDERS if each]))}"
+    fraction = draw(st.sampled_from(["0", "0.3", "0.5", "1", "[0.25, 0.8]"]))
+    number, way = one(NUMBERS), draw(st.sampled_from(["", " DESC", " DESC NULLS FIRST"]))
+    distinct = draw(st.sampled_from(["", "DISTINCT "]))
+    separator = draw(st.sampled_from(["','", "''", "'{0}'", "NULL", "'a' || '{1}'"]))
+    call = draw(
+        st.sampled_from(
+            [
+                "count(*)",
+                f"count({distinct}{one(ANY)})",
+                f"count_if({one(('e', 'a > 0', 'c IS NULL'))}{by})",
+                f"{one(('sum', 'avg', 'mean'))}({one(NUMBERS)})",
+                f"{one(('var_samp', 'var_pop', 'stddev', 'stddev_pop'))}({one(EXACT)})",
+                f"{one(('min', 'max'))}({distinct}{one(ANY)})",
+                f"{one(('bool_and', 'bool_or'))}({distinct}e)",
+                f"any_value({one(ANY)}{told})",
+                f"{one(('first', 'last', 'arbitrary'))}({one(ANY)}{told})",
+                f"{one(('arg_min', 'max_by'))}({one(ANY)}, {one(ANY)}{told})",
+                f"{one(('list', 'array_agg'))}({one(ANY)}{told})",
+                f"{one(('string_agg', 'listagg'))}({one(('a', 'c', 'e'))}, {separator}{told})",
+                f"median({one(NUMBERS)})",
+                f"quantile_disc({number}, {fraction} ORDER BY {number}{way})",
+                f"quantile_cont({number}, {fraction})",
+                f"percentile_disc({fraction}) WITHIN GROUP (ORDER BY {number}{way})",
+                f"percentile_cont({fraction}) WITHIN GROUP (ORDER BY {number}{way})",
+            ]
+        )
+    )
+    condition = draw(st.sampled_from(FILTERS))
+    return f"{call} FILTER ({condition})" if condition else call
+
+
+def history(choice: Random) -> list[Change]:
+    """Rows that come, change and go; some of them all at once."""
+    found: dict[tuple[int, int], Change] = {}
+    for _ in range(choice.randrange(9)):
+        key, time = choice.randrange(7), choice.randrange(TIMES)
+        row = {"u": key, **{name: choice.choice(each) for name, each in VALUES.items()}}
+        found[key, time] = (key, None if choice.random() < 0.2 else row, time)
+    if choice.random() < 0.2:
+        found |= {(key, TIMES - 1): (key, None, TIMES - 1) for key in range(7)}
+    return sorted(found.values(), key=lambda each: each[2])
+
+
+@few
+@given(
+    st.lists(calls(), min_size=1, max_size=4),
+    st.sampled_from(["{} FROM t", "g, {} FROM t GROUP BY g"]),
+    st.randoms(use_true_random=False),
+)
+def test_aggregates_are_what_duckdb_says(calls: list[str], query: str, choice: Random) -> None:
+    """Of groups and of all rows, also of none; after rows have come, changed and gone."""
+    changes = {"t": history(choice)}
+    listed = ", ".join(f"{call} AS v{at}" for at, call in enumerate(calls))
+    query = f"SELECT {query.format(listed)}"
+
+    found = evaluate(plan_of(TABLES, {"view": query}), records_of(changes), TIMES, shards=2)
+
+    assert found["errors"] == []
+    for time in range(TIMES):
+        names, expected = answer(TABLES, tables_at(changes, time), query)
+        assert shown_at(found["view"], names, time) == expected, (time, query, changes)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "any_value(c ORDER BY u DESC)",
+        "arg_max(c, a ORDER BY u DESC)",
+        "arg_min(c, a ORDER BY u)",
+        "quantile_disc(b, 0.3 ORDER BY b DESC)",
+        "percentile_cont([0.2, 0.4]) WITHIN GROUP (ORDER BY a DESC)",
+        "count_if(a > 5) FILTER (WHERE a > 100)",
+        "count_if(c IS NULL)",
+        "string_agg(c, '{0}' ORDER BY c)",
+        "string_agg(c, NULL)",
+        "last(c ORDER BY a, u)",
+    ],
+)
+def test_what_was_once_something_else(call: str) -> None:
+    """Orders that were dropped, a count of nothing, and separators."""
+    rows = [(1, 2, "x"), (2, 2, "X"), (3, 1, "y"), (4, None, None)]
+    tables = {"t": {"u": "BIGINT", "a": "BIGINT", "b": "DECIMAL(9,2)", "c": "VARCHAR"}}
+    changes = {"t": [(u, {"u": u, "a": a, "b": u, "c": c}, 0) for u, a, c in rows]}
+    query = f"SELECT {call} AS v FROM t"
+
+    found = evaluate(plan_of(tables, {"view": query}), records_of(changes))
+
+    assert found["errors"] == []
+    names, expected = answer(tables, tables_at(changes, 0), query)
+    assert shown_at(found["view"], names, 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("quantile_disc(b, 0.3 ORDER BY a DESC)", "by its argument alone, as in quantile_disc(b"),
+        ("quantile_cont(b, 0.3 ORDER BY b, a)", "ORDER BY in quantile_cont() is supported by"),
+        ("first(c)", "with one argument and an order, as in first(x ORDER BY y)"),
+        ("list(c ORDER BY a, b DESC)", "ORDER BY in two directions in an aggregate"),
+        ("string_agg(DISTINCT c, ',')", "string_agg(DISTINCT …) is not supported"),
+        ("max(a, 2)", "max() is supported with one argument"),
+    ],
+)
+def test_an_aggregate_that_is_not_supported_is_refused(call: str, problem: str) -> None:
+    with pytest.raises(QueryError) as told:
+        plan_of(TABLES, {"view": f"SELECT {call} AS v FROM t"})
+
+    assert problem in str(told.value)
