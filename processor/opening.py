@@ -193,7 +193,7 @@ class _Opening:
             FencedError: a newer instance has taken over meanwhile.
         """
         layout = self._checkpoint.layout(self._present)
-        logged, most = layout.logged(), self._settings.max_records_per_batch
+        logged, most = taken.logged, self._settings.max_records_per_batch
         if logged.offset is None or not is_void(logged, taken.committed):
             return False
         if found.finishes:

@@ -53,8 +53,8 @@ def again_refusal(
 
     `begins` are the offsets at which reading them again begins or goes on, by their names in
     positions, `have` the first ones that are there now, by topic, and `policies` what the brokers
-    do with old records.  A compacted topic has the last record of
-    each key, which is all that an upsert needs, but not a state machine.
+    do with old records.  A compacted topic has the last record of each key, which is all that an
+    upsert needs, but not a state machine.
     """
     for name in plan.backfills:
         source = plan.input(name)

@@ -84,7 +84,8 @@ class Taken:
     """What an instance knows when it may start; `adopted` as `claiming.adopted` says.
 
     `lease` is what it has committed as the one instance, `manifests` are those of all shards, and
-    `committed` is the last batch that any of them has committed.
+    `committed` is the last batch that any of them has committed.  `logged` is the end of the
+    checkpoint's logs, read after the markers.
     """
 
     lease: Lease
@@ -92,6 +93,7 @@ class Taken:
     found: GoOn
     manifests: tuple[Manifest, ...]
     committed: int
+    logged: Logged
 
 
 def take_over(
@@ -121,7 +123,8 @@ def take_over(
     outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
     # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
     # an older instance that still runs can be beyond it.
-    found = judge(History(plan, birth, look(), outputs, markers, finishes))
+    logged = look()
+    found = judge(History(plan, birth, logged, outputs, markers, finishes))
     if isinstance(found, Refusal):
         raise found.error()
     brokers.make_topics(existing)
@@ -140,7 +143,7 @@ def take_over(
     manifests = tuple(claimed.marker.manifest for claimed in claims)
     committed = max(claimed.marker.batch for claimed in claims)
     offsets = [claimed.offset for claimed in claims]
-    return Taken(lease, adopted(offsets), found, manifests, committed)
+    return Taken(lease, adopted(offsets), found, manifests, committed, logged)
 
 
 def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, own: int) -> None:

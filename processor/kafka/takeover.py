@@ -39,6 +39,8 @@ class Takeover(NamedTuple):
     """The state of each shard after the last batch that it has committed."""
     committed: int
     """The last batch that any shard has committed."""
+    logged: Logged
+    """The end of the checkpoint's logs, read after the markers."""
     record: Lease
     """What the lease has committed."""
 
@@ -95,6 +97,7 @@ def take_over(
         found.waiting,
         taken.manifests,
         taken.committed,
+        taken.logged,
         taken.lease,
     )
 

@@ -45,7 +45,7 @@ class Layers:
 
     def __init__(self, given: Scope, *, checked: bool, typed: bool, blaming: bool) -> None:
         self.given, self.checked, self._typed = given, checked, typed
-        self.blaming = blaming
+        self._blaming = blaming
         self.step = 0
         self.fields: dict[str, int] = {}
         """The fields of the value that are read, with their numbers."""
@@ -88,7 +88,7 @@ class Layers:
         name = f"{OURS}c{self._count}"
         self._count += 1
         self._column(name, sql, f"could not evaluate {part} {text}")
-        if self.blaming:
+        if self._blaming:
             try:
                 self.type_of(name)
             except duckdb.Error as error:

@@ -98,7 +98,7 @@ class Allowance:
 
     def minted(self, before: SourceOffset, batch: SourceOffset) -> None:
         """A batch has been minted, and is run now."""
-        records = _count(batch) - _count(before)
+        records = batch.records_since(before)
         hops = sum(batch.hops.values()) - sum(before.hops.values())
         shares = min(1.0, records / self._most), min(1.0, hops / self._most_hops)
         is_start = self._starts and records < self.records
@@ -139,7 +139,3 @@ class Allowance:
         safe = used * self._most_s / took_s + 0.5 / most
         # Other work on the machine makes a batch longer, and never shorter.
         return min(grown, safe, max(fair))
-
-
-def _count(offset: SourceOffset) -> int:
-    return sum(end for by in offset.positions.values() for end in by.values())

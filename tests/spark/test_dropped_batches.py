@@ -1,6 +1,5 @@
 """Logged batches that no shard has committed, through Kafka and Spark: when they are dropped."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +8,8 @@ import pytest
 
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import progress_of
-from support.pipeline_processes import create, delete_before, produce, written
-from support.shops import counted, narrow, shown
+from support.pipeline_processes import create, delete_before, written
+from support.shops import counted, narrow, send_orders, shown
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -22,15 +21,7 @@ def test_an_edit_whose_topic_is_lost_meanwhile_is_withdrawn_by_the_file_of_befor
     servers, name = broker.bootstrap_servers, topic_name("shop")
     create(servers, f"{name}.orders", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
-
-    def send(keys: range) -> None:
-        produce(
-            servers,
-            f"{name}.orders",
-            [(b"%d" % key, json.dumps(orders[key]).encode()) for key in keys],
-        )
-
-    send(range(200))
+    send_orders(servers, name, {key: orders[key] for key in range(200)})
     pipeline = written(tmp_path, servers, name, {}, limit=60)
     first = replace(pipeline, sections=narrow(name, {"a": "amount"}))
     first.drained()
@@ -51,7 +42,7 @@ def test_an_edit_whose_topic_is_lost_meanwhile_is_withdrawn_by_the_file_of_befor
         run.wait(120)
     assert run.once.exists(), run.text
     assert max(first.log("offsets")) == logged
-    send(range(200, 300))
+    send_orders(servers, name, {key: orders[key] for key in range(200, 300)})
     end = first.drained()
 
     assert f"dropping batch {logged} of the plan of before" in end.text
@@ -68,8 +59,7 @@ def test_a_batch_that_was_too_large_is_made_anew_by_a_lower_limit(
     servers, name = broker.bootstrap_servers, topic_name("shop")
     create(servers, f"{name}.orders", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
-    messages = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", messages)
+    send_orders(servers, name, orders)
     large = written(tmp_path, servers, name, {}, limit=1_000)
     large = replace(large, sections=narrow(name, {"a": "amount"}))
     for at in ("first", "second"):

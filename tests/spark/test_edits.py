@@ -13,7 +13,7 @@ import pytest
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import progress_of
 from support.pipeline_processes import Written, create, produce, written
-from support.shops import ORDERS, Collection, counted, narrow, sections, shown
+from support.shops import ORDERS, Collection, counted, narrow, sections, send_orders, shown
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -87,8 +87,7 @@ def died(servers: str, name: str, place: Path) -> tuple[Written, dict[int, dict[
     """A pipeline that died after one shard had committed a batch, and the orders that it read."""
     create(servers, f"{name}.orders", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows)
+    send_orders(servers, name, orders)
     first = sections(name, 10, {"n": "count(*)"}, joined=False)
     pipeline = replace(written(place, servers, name, {}), sections=first)
     with pipeline.start("--once", fault="after_commit:1:1:all") as run:
@@ -129,8 +128,7 @@ def test_much_of_an_edit_is_written_in_portions_and_read_at_once(
     servers, name = broker.bootstrap_servers, topic_name("shop")
     create(servers, f"{name}.orders", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(40_000)}
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows)
+    send_orders(servers, name, orders)
     few = sections(name, 39_000, {"n": "count(*)"}, joined=False)
     pipeline = replace(written(tmp_path, servers, name, {}, limit=40_000), sections=few)
     pipeline.drained()
@@ -195,8 +193,7 @@ def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
     servers, name = broker.bootstrap_servers, topic_name("shop")
     create(servers, f"{name}.orders", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows)
+    send_orders(servers, name, orders)
     pipeline = written(tmp_path, servers, name, {}, limit=60)
     times = {"event_time": {"clock": "kafka", "idle": "1s"}} if dated else {}
     first = replace(pipeline, sections=narrow(name, {"a": "amount"}, **times))
@@ -205,8 +202,7 @@ def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
 
     more = {key: {"customer": 9, "amount": 1000 + key} for key in range(250, 320)}
     orders |= more
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in more.items()]
-    produce(servers, f"{name}.orders", rows)
+    send_orders(servers, name, more)
     wider = replace(pipeline, sections=narrow(name, {"a": "amount", "c": "customer"}, **times))
     batch = max(first.log("offsets")) + 5
     with wider.start("--once", fault=f"after_commit:{batch}:1:all") as run:
@@ -264,8 +260,7 @@ def test_an_output_follows_a_join_that_changes_and_goes(
     for relation in ("orders", "customers"):
         create(servers, f"{name}.{relation}", 2)
     orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows)
+    send_orders(servers, name, orders)
     customers = [(b"%d" % key, json.dumps({"level": 10 * key}).encode()) for key in range(4)]
     produce(servers, f"{name}.customers", customers)
 

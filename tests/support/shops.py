@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from ikebana.codecs import canonical
 from support.output_judge import committed
+from support.pipeline_processes import produce
 
 Collection = Counter[tuple[Any, Any]]
 ORDERS = {"customer": "BIGINT", "amount": "BIGINT"}
@@ -44,6 +46,12 @@ def narrow(name: str, select: dict[str, str], **times: Any) -> str:
             "outputs": {"slim": {"from": "slim", "topic": f"{name}.slim"}},
         }
     )
+
+
+def send_orders(servers: str, name: str, orders: Mapping[int, Mapping[str, int]]) -> None:
+    """Write rows to the topic of orders, in the order in which they are given."""
+    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
+    produce(servers, f"{name}.orders", rows)
 
 
 def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:

@@ -9,19 +9,16 @@ import pytest
 from ikebana import Plan
 from ikebana.processor.checkpoint.finishing import is_void
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.timing.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
+from support import edited_shops
 
 
 def plan_of(least: int, makes: str = "count(*)") -> Plan:
     """A pipeline that keeps only large orders, and counts them by customer in other shards."""
-    text = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
+    return edited_shops.plan_of(f"""
 inputs:
   orders: {{topic: orders, columns: {{customer: BIGINT, quantity: BIGINT}}}}
 operators:
@@ -31,17 +28,13 @@ operators:
 outputs:
   large: {{from: large, topic: large}}
   totals: {{from: totals, topic: totals}}
-"""
-    return parse(text, "shop.yaml", environ={}).plan
+""")
 
 
 def narrow(columns: str) -> Plan:
     """A pipeline that shows these columns of orders, and keeps no others."""
     select = ", ".join(f"{column}: {column}" for column in columns.split(", "))
-    text = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
+    return edited_shops.plan_of(f"""
 inputs:
   orders: {{topic: orders, columns: {{customer: BIGINT, quantity: BIGINT}}}}
 operators:
@@ -49,8 +42,7 @@ operators:
   slim: {{linear: order, select: {{{select}}}}}
 outputs:
   slim: {{from: slim, topic: slim}}
-"""
-    return parse(text, "shop.yaml", environ={}).plan
+""")
 
 
 def order(topics: Topics, number: int) -> None:

@@ -3,17 +3,14 @@
 import json
 
 from ikebana import Plan
-from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.timing.source_offset import is_settled
 from ikebana.testing import Run, Topics
+from support import edited_shops
 
 
 def plan_of(condition: str) -> Plan:
     """A pipeline whose rows meet how many have their value, which hops to other shards."""
-    text = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
+    return edited_shops.plan_of(f"""
 inputs:
   changes: {{topic: changes, columns: {{v: BIGINT}}}}
 operators:
@@ -25,8 +22,7 @@ operators:
     select: {{v: c.v, n: t.n}}
 outputs:
   out: {{from: joined, topic: out}}
-"""
-    return parse(text, "shop.yaml", environ={}).plan
+""")
 
 
 def change(topics: Topics, number: int) -> None:

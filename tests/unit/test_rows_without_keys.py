@@ -5,15 +5,12 @@ from collections import Counter
 import pytest
 
 from ikebana.codecs import canonical
-from ikebana.processor.configuring import pipeline
 from ikebana.testing import Run
+from support import edited_shops
 
 
 def run_of(operator: str) -> Run:
-    text = f"""
-pipeline: p
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
+    plan = edited_shops.plan_of(f"""
 inputs:
   a: {{topic: a, mode: append, columns: {{x: BIGINT}}}}
   b: {{topic: b, mode: append, columns: {{x: BIGINT}}}}
@@ -22,8 +19,8 @@ operators:
   o: {operator}
 outputs:
   o: {{from: o, topic: o}}
-"""
-    return Run(pipeline.parse(text, "p.yaml", environ={}).plan, shards=2)
+""")
+    return Run(plan, shards=2)
 
 
 @pytest.mark.parametrize(
