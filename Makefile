@@ -14,7 +14,7 @@ CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(wildcard compiled/*.pyx compiled/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit("ikebana needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; name another one with make PYTHON=...") if sys.version_info < (3, 11) else None'
 	@echo "making $(VENV): fetching what pyproject.toml names, some 600 MB the first time"
 	$(PYTHON) -m venv $(VENV)

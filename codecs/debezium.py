@@ -35,6 +35,7 @@ from msgspec import UNSET, Raw, UnsetType
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening, PayloadPlan
+from ikebana.codecs.debezium_compiled import Compiled
 from ikebana.codecs.debezium_quick import Quick
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Image, Keys, Row, Rows
 from ikebana.codecs.debezium_whole import Whole
@@ -103,8 +104,8 @@ class Debezium:
             self._planned,
         )
         self._source = canonical.decoder(Source | None)
-        quicker = next((kind for kind in (Quick, Whole) if kind.fits(wanted)), None)
-        self._quick = quicker and quicker(wanted, unavailable, self._keys.needed)
+        kinds = (kind for kind in (Compiled, Quick, Whole) if kind.fits(wanted))
+        self._quicker = [kind(wanted, unavailable, self._keys.needed) for kind in kinds]
 
     def key(self, key: bytes | None) -> bytes | None:
         # Debezium writes a changed key as a delete and a create, so a Kafka key that has the
@@ -115,8 +116,10 @@ class Debezium:
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
         try:
-            if self._quick and value and (found := self._quick.changes(key, value)):
-                return found
+            if value:
+                for quicker in self._quicker:
+                    if found := quicker.changes(key, value):
+                        return found
             return self._changes(key, value)
         except FAULTS as error:
             fault = canonical.refused(VALUE, error)

@@ -21,12 +21,19 @@ from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.codecs.shapes import Learned, Shape
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 
+try:
+    from ikebana.compiled._json_text import Canonical
+except ImportError:
+    Canonical = None  # type: ignore[assignment,misc]
+
 Row = dict[str, Any]
 
 KEY, VALUE = "Debezium key", "Debezium value"
 FAULTS = (DecodeError, *canonical.REFUSALS)
 
 _REMEMBERED = 64
+# A key within a message with its schema.
+_MAY_BE_WRAPPED = re.compile(rb'"(?:schema|payload)"').search
 
 
 def convert_columns(row: Row, plan: PayloadPlan) -> None:
@@ -124,6 +131,7 @@ class Keys:
         self._bare: Callable[[bytes], Any] | None = None
         self._learned = Learned(self._made)
         self._is_plain = not wanted.key and not wanted.encodings
+        self._text = Canonical().text if Canonical is not None else None
 
     def of_kafka(self, key: bytes | None) -> bytes | None:
         """Decode the row's key from the Kafka key; None if that lacks it."""
@@ -147,6 +155,13 @@ class Keys:
 
     def _of_bare(self, key: bytes) -> bytes | None:
         """Decode a key that has the columns of the keys before it; None if it cannot."""
+        if (
+            self._text is not None
+            and (found := self._text(key)) is not None
+            and found[:1] == b"{"
+            and not _MAY_BE_WRAPPED(found)
+        ):
+            return found
         learned = self._learned
         if learned.gives_up:
             return None

@@ -13,6 +13,11 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 
+try:
+    from ikebana.compiled._row_images import Rows
+except ImportError:
+    Rows = None  # type: ignore[assignment,misc]
+
 LONGEST_NAME = 1_000
 """No database has longer names of tables, with their schemas and catalogs."""
 _ESCAPED = re.compile(r'["\\\x00-\x1f]').search
@@ -55,8 +60,11 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
         DecodeError: from the function, for a message that is not JSON.
     """
     pick = _by_struct(columns) if fit_a_struct(columns) else _by_name(columns)
+    row = Rows(columns, ()).row if Rows is not None else _left_to_python
 
     def project(message: bytes) -> bytes:
+        if (found := row(message)) is not None:
+            return found
         try:
             return pick(message)
         except canonical.REFUSALS as error:
@@ -67,6 +75,10 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
             raise canonical.refused("JSON", error) from None
 
     return project
+
+
+def _left_to_python(message: bytes) -> bytes | None:
+    return None
 
 
 def _by_struct(columns: Sequence[str]) -> Callable[[bytes], bytes]:

@@ -19,6 +19,11 @@ from msgspec import Raw
 from ikebana.codecs import canonical
 from ikebana.codecs.fields import fit_a_struct
 
+try:
+    from ikebana.compiled._json_text import Canonical
+except ImportError:
+    Canonical = None  # type: ignore[assignment,misc]
+
 _MOST_FIELDS = 200
 # Checking texts together costs as much as reading this many fractions one by one.
 _FEW_FRACTIONS = 3
@@ -151,12 +156,15 @@ class Objects:
     def __init__(self) -> None:
         self._decode: Callable[[bytes], list[Any]] | None = None
         self._learned = Learned(self._made)
+        self._texts = Canonical().texts if Canonical is not None else None
 
     def canonical(self, messages: Sequence[bytes]) -> list[bytes]:
         """Apply `canonical.canonical` to messages.
 
         Raises: DecodeError, for the first that is not JSON.
         """
+        if self._texts is not None:
+            return self._texts(messages, canonical.canonical)  # type: ignore[return-value]
         if messages and not self._learned.gives_up and (found := self._at_once(messages)):
             return found
         return canonical.canonical_many(messages)

@@ -87,8 +87,27 @@ class _Commands(click.Group):
             formatter.write_dl([(name, told) for name, (_, told) in _COMMANDS.items()])
 
 
+def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 -- as click calls it
+    """Print the version, and whether the compiled code is there."""
+    if not asked:
+        return
+    from ikebana.processor.ground.compiled_parts import absent
+
+    lacks = absent()
+    how = f"without compiled code: {', '.join(lacks)}" if lacks else "with compiled code"
+    click.echo(f"ikebana {__version__}, {how}")
+    ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="ikebana")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version, and whether its compiled code is there.",
+)
 def cli() -> None:
     """Keyed upserts in, differential updates out, exactly once, with a frontier."""
 

@@ -56,8 +56,8 @@ def test_the_wheel_has_the_real_files(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         f"ikebana/{path.relative_to(ROOT)}"
-        for folder in ("processor", "arrangements", "codecs", "serving")
-        for suffix in ("*.py", "*.properties", "page/*")
+        for folder in ("processor", "arrangements", "codecs", "compiled", "serving")
+        for suffix in ("*.py", "*.pyx", "*.properties", "page/*")
         for path in (ROOT / folder).rglob(suffix)
     }
     assert wanted - names == set()

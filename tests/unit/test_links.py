@@ -50,6 +50,7 @@ def test_what_architecture_names_is_there() -> None:
         "arrangements",
         "bench",
         "codecs",
+        "compiled",
         "deploy",
         "docs",
         "examples",

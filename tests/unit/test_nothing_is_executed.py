@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("arrangements", "codecs", "processor", "serving", "deploy", "src/ikebana")
+FOLDERS = ("arrangements", "codecs", "compiled", "processor", "serving", "deploy", "src/ikebana")
 
 # Modules that execute what they read, by importing what it names.
 MODULES = {

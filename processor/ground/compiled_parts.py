@@ -1,0 +1,17 @@
+"""Which of the compiled code cannot be used, so that its form in Python runs."""
+
+from importlib.util import find_spec
+
+PARTS = ("json_text", "row_images")
+
+
+def absent() -> list[str]:
+    """List the parts that were not built, or are switched off."""
+    return [part for part in PARTS if not _is_there(part)]
+
+
+def _is_there(part: str) -> bool:
+    try:
+        return find_spec(f"ikebana.compiled._{part}") is not None
+    except ImportError:
+        return False
