@@ -50,9 +50,10 @@ def _value(key: int, at: int, draw: random.Random) -> bytes:
 
 
 def make_topic(servers: str, topic: str, partitions: int = 4) -> None:
-    """Make a topic."""
+    """Make a topic, whose records stay, however old the times are that they carry."""
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
+    admin.create_topics([new])[topic].result()
 
 
 def fill(servers: str, topic: str, records: Iterator[tuple[bytes, bytes | None]]) -> None:

@@ -1,8 +1,9 @@
-"""Joins, measured, and on request Flink on the same data in the same run.
+"""Joins, measured, and on request Flink and Kafka Streams on the same data in the same run.
 
     python bench/joins.py q3 --flink               full size: about 10 minutes
     python bench/joins.py asof --flink             about 8 minutes
     python bench/joins.py sharing --flink          about 10 minutes
+    python bench/joins.py q3 --kafka-streams       also asof; or with --flink, all three in turns
     python bench/joins.py triangles                in-process, about 1 minute
     python bench/joins.py q3 --flink --customers 1500 --orders 15000 --lines 60000 \\
         --updates 15000
@@ -14,11 +15,12 @@ figure to compare.  Every result is compared with DuckDB's (`exact`).
 
 What differs: ikebana writes updates, -old +new, with their times and progress, Flink's
 sink of a join the new row or a tombstone (`--format upsert` makes ikebana do that), and
-that of an as-of join plain rows.
+that of an as-of join plain rows; Kafka Streams the same.
 """
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -45,6 +47,7 @@ from upsert import machine, table
 from ikebana.processor.kafka import broker
 
 _CONSOLE = Console()
+PEERS = ("flink", "kafka-streams")
 _SOURCES = ("customer", "orders", "lineitem")
 # Conditions between inputs, in which queries that share all arrangements differ.
 _CONDITIONS = ("", "l.disc > o.prio", "l.ship > o.odate + 300", "l.ship - o.odate < 400")
@@ -55,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("what", choices=["q3", "asof", "sharing", "triangles"])
     parser.add_argument("--flink", action="store_true", help="run Flink on the same data too")
+    parser.add_argument("--kafka-streams", action="store_true", help="q3, asof: run it too")
     parser.add_argument("--only-flink", action="store_true", help="run Flink alone")
     parser.add_argument("--customers", type=int, default=15_000)
     parser.add_argument("--orders", type=int, help="150,000; as-of: 500,000")
@@ -73,7 +77,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.orders is None:
         args.orders = 500_000 if args.what == "asof" else 150_000
-    systems = ["flink"] if args.only_flink else ["ikebana", "flink"][: 1 + args.flink]
+    systems = ["flink"] if args.only_flink else ["ikebana"]
+    systems += [peer for peer in PEERS if getattr(args, peer.replace("-", "_"))]
     found: list[dict[str, Any]]
     if args.what == "triangles":
         found = triangles.measured(args.nodes, args.edges)
@@ -134,7 +139,7 @@ def _q3(bench: Bench, job: str, conditions: Sequence[str], updates: int) -> dict
         bench.send(job, {"lineitem": shop.updates(updates)}, worker.begin)
         phases.append(worker.phase(updates))
     state, whole = bench.state_mib(job), worker.stop()
-    form = "upsert" if bench.system == "flink" else args.format
+    form = args.format if bench.system == "ikebana" else "upsert"
     verdicts = [
         shop.judged(bench.rows(job, output, RESULT, form), f"AND {condition}" if condition else "")
         for output, condition in zip(outputs, conditions, strict=True)
@@ -214,7 +219,7 @@ def asof(bench: Bench) -> list[dict[str, Any]]:
     bench.send(job, half(1), worker.begin)
     phases.append(worker.phase(args.orders - args.orders // 2))
     state, whole = bench.state_mib(job), worker.stop()
-    form = "rows" if bench.system == "flink" else "diff"
+    form = "diff" if bench.system == "ikebana" else "rows"
     found = [row for row in bench.rows(job, "priced", PRICED, form) if row[0] >= 0]
     inputs = {"orders": 1, "prices": args.prices / args.orders}
     verdicts = [market.judged(found)]
@@ -296,26 +301,27 @@ def row_of(
 
 
 def ratios(found: Sequence[dict[str, Any]]) -> list[str]:
-    """What ikebana takes of what Flink does, for figures of the same job."""
+    """What ikebana takes of what its peers do, for figures of the same job."""
     by_system: dict[str, dict[str, dict[str, Any]]] = {}
     for row in found:
         job, _, system = row["job"].partition(", ")
         by_system.setdefault(job, {})[system] = row
     told = []
-    for job, both in by_system.items():
-        if both.keys() != {"ikebana", "flink"}:
-            continue
-        theirs = both["flink"]
-        # Flink estimates nothing.
-        for figure in [each for each in both["ikebana"] if each in theirs]:
-            ours, other = both["ikebana"][figure], theirs[figure]
-            if figure.endswith("warm") and figure.startswith("us") and ours:
-                ratio = (sum(ours) / len(ours)) / (sum(other) / len(other))
-            elif figure == "state_mib" or (figure.endswith("cold") and figure.startswith("us")):
-                ratio = ours / other
-            else:
-                continue
-            told.append(f"{job}, {figure}: {ratio:.2f} of Flink's")
+    for job, rows in by_system.items():
+        ours = rows.get("ikebana", {})
+        for peer in [peer for peer in PEERS if peer in rows]:
+            theirs = rows[peer]
+            # Peers estimate nothing.
+            for figure in [each for each in ours if each in theirs]:
+                if figure.startswith("us") and figure.endswith("warm") and ours[figure]:
+                    ratio = statistics.fmean(ours[figure]) / statistics.fmean(theirs[figure])
+                elif figure == "state_mib" or (
+                    figure.startswith("us") and figure.endswith("cold")
+                ):
+                    ratio = ours[figure] / theirs[figure]
+                else:
+                    continue
+                told.append(f"{job}, {figure}: {ratio:.2f} of {peer}'s")
     return told
 
 

@@ -7,6 +7,7 @@ The jars are from Maven Central and are kept in the cache folder, 90 MB.
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import java_peers
@@ -15,7 +16,7 @@ from ikebana.processor.ground.java import find_java
 from ikebana.processor.kafka import broker_jars
 
 VERSION = broker_jars.KAFKA_VERSION
-_SOURCE = Path(__file__).parent / "peers" / "kafka_streams" / "ToDiffs.java"
+_HERE = Path(__file__).parent / "peers" / "kafka_streams"
 _FETCH_S = 900.0
 _IVY_FILE = f"""\
 <ivy-module version="2.0">
@@ -49,11 +50,28 @@ def command(folder: Path, servers: str, source: str, output: str, form: str) -> 
     It is its output's consumer group, has its store in `folder`, and writes updates in a form:
     `headers` or `envelope`.
     """
-    classes = java_peers.compiled(_SOURCE, jars(), folder)
+    threads = str(os.cpu_count() or 1)
+    return _java(folder, "ToDiffs", servers, source, output, str(folder / "store"), threads, form)
+
+
+def joins(
+    folder: Path, job: str, servers: str, group: str, output: str, inputs: Sequence[str]
+) -> list[str]:
+    """The command that joins topics into another one, until it is ended: `q3` or `asof`.
+
+    It has its stores in `folder`.
+    """
+    threads = str(os.cpu_count() or 1)
+    return _java(
+        folder, "Joins", job, servers, group, str(folder / "store"), threads, output, *inputs
+    )
+
+
+def _java(folder: Path, program: str, *arguments: str) -> list[str]:
+    classes = java_peers.compiled(_HERE / f"{program}.java", jars(), folder)
     return [
         *(str(find_java(os.environ)), "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-        *("-cp", f"{classes}:{jars()}/*", "ToDiffs"),
-        *(servers, source, output, str(folder / "store"), str(os.cpu_count() or 1), form),
+        *("-cp", f"{classes}:{jars()}/*", program, *arguments),
     ]
 
 

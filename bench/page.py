@@ -79,7 +79,7 @@ def main() -> None:
 
 def _joins(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
     """Figures of `joins.py` and `tpch.py`: a job of each system in one file."""
-    runs: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    runs: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
     for name, told in found:
         if not name.startswith(("joins-", "tpch-")):
             continue
@@ -88,13 +88,14 @@ def _joins(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
             job, _, system = row["job"].rpartition(", ")
             by_job[job][system] = row
         for job, rows in by_job.items():
-            if {"ikebana", "flink"} <= rows.keys():
-                for figure in _JOINED.keys() & rows["ikebana"].keys() & rows["flink"].keys():
-                    pair = tuple(_mean(rows[system][figure]) for system in ("ikebana", "flink"))
-                    runs[name.split("-")[0] + " " + job, figure].append((pair[0], pair[1]))
-    for (job, figure), pairs in sorted(runs.items()):
+            for peer in [peer for peer in _PEERS if {"ikebana", peer} <= rows.keys()]:
+                for figure in _JOINED.keys() & rows["ikebana"].keys() & rows[peer].keys():
+                    pair = tuple(_mean(rows[system][figure]) for system in ("ikebana", peer))
+                    of = name.split("-")[0] + " " + job
+                    runs[of, figure, peer].append((pair[0], pair[1]))
+    for (job, figure, peer), pairs in sorted(runs.items()):
         ours, theirs = (list(each) for each in zip(*pairs, strict=True))
-        yield Compared(job, _JOINED[figure], "ikebana", ours, "flink", theirs)
+        yield Compared(job, _JOINED[figure], "ikebana", ours, peer, theirs)
 
 
 def _estimated(found: Iterable[tuple[str, Any]]) -> str:
@@ -175,7 +176,7 @@ def _compared(found: Sequence[Compared]) -> str:
     _bars(
         "beside-peers",
         [
-            (f"{each.job}\n{each.system.removeprefix('ikebana, ')}", each.ratios)
+            (f"{each.job}\n{each.system.removeprefix('ikebana, ')} / {each.peer}", each.ratios)
             for each in found
             if each.figure.startswith("CPU")
         ],

@@ -9,6 +9,7 @@ from typing import Any
 
 import flink
 import generate
+import kafka_streams
 import msgspec
 import yaml
 from backlogs import Caught, Committed, Ends, Worker, newest, send
@@ -19,6 +20,10 @@ import ikebana
 from ikebana.processor.explain.explanation import explained
 
 _QUIET_S = 2.0
+# A task of Kafka Streams waits a second for its other topic.
+_STREAMS_QUIET_S = 4.0
+# Where in a job's folder its state is; Kafka Streams has a changelog in Kafka besides.
+_STATE = {"ikebana": "checkpoint/shards", "flink": "checkpoints", "kafka-streams": "store"}
 _decode = msgspec.json.Decoder().decode
 
 
@@ -37,7 +42,7 @@ class Bench:
 
     def make(self, job: str, sources: Sequence[str], outputs: Sequence[str]) -> None:
         """Make the topics of a job; ikebana makes those of its outputs itself."""
-        for relation in [*sources, *(outputs if self.system == "flink" else ())]:
+        for relation in [*sources, *(() if self.system == "ikebana" else outputs)]:
             generate.make_topic(self.servers, self.topic(job, relation), PARTITIONS)
 
     def send(
@@ -63,6 +68,14 @@ class Bench:
             # With a checkpoint it commits what it has read, and what came of that.
             committed = Committed(self.servers, f"flink.{job}", sources)
             return Worker(command, log, ends, committed, _QUIET_S)
+        if self.system == "kafka-streams":
+            place = self.folder / f"kafka-streams-{job}"
+            place.mkdir()
+            group = f"kafka-streams.{job}"
+            # Its program knows the inputs of a job by their order.
+            command = kafka_streams.joins(place, job, self.servers, group, topics[0], sources)
+            committed = Committed(self.servers, group, sources)
+            return Worker(command, log, ends, committed, _STREAMS_QUIET_S)
         path = self._written(job, sections)
         command = [*RUN, str(path), "--bootstrap-servers", self.servers]
         checkpoint = self.folder / f"ikebana-{job}" / "checkpoint"
@@ -97,8 +110,7 @@ class Bench:
     def state_mib(self, job: str) -> float:
         """The size of a job's checkpoint."""
         place = self.folder / f"{self.system}-{job}"
-        state = place / ("checkpoints" if self.system == "flink" else "checkpoint/shards")
-        return round(size(state) / 2**20, 1)
+        return round(size(place / _STATE[self.system]) / 2**20, 1)
 
     def rows(self, job: str, output: str, columns: Sequence[str], promise: str) -> list[Row]:
         """What an output comes to: rows, each as often as it is there."""
