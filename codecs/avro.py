@@ -9,7 +9,7 @@ it.
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import fastavro
@@ -20,6 +20,7 @@ from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException
 
 from ikebana.codecs.avro_compiler import ALL, Compiler, Fields, require_same_meaning
+from ikebana.codecs.avro_program import Parts, Take, program_of
 from ikebana.codecs.avro_schema import Schemas, SchemaUnknown, self_contained
 from ikebana.codecs.avro_source import IRREGULAR, Read, reader_of
 from ikebana.codecs.avro_values import Unfit
@@ -56,9 +57,11 @@ class _Plan(NamedTuple):
     convert: Convert | None
     quick: Read | None = None
     """Does both for the usual messages, and raises `IRREGULAR` at others."""
+    parts: Parts | None = None
+    """Writes what is to be taken of a usual message."""
 
 
-def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
+def _plan(writer: Any, reader: Any | None, wanted: Fields, takes: Sequence[Take | None]) -> _Plan:
     """Plan how messages of a schema are decoded.
 
     Raises:
@@ -79,8 +82,10 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields) -> _Plan:
         raise SchemaUnknown("its schema cannot be read with") from None
     if not compiler.recursive:
         quick = reader_of(writer, compiler, wanted) if reads is None else None
+        parts = program_of(writer, compiler, wanted, takes) if reads is None and takes else None
         return _Plan(
-            lambda body: fastavro.schemaless_reader(body, writes, reads), node.convert, quick
+            lambda body: fastavro.schemaless_reader(body, writes, reads),
+            *(node.convert, quick, parts),
         )
     # Decoded in Python: in C, a recursion that goes too deep would end the process.
     named: dict[str, Any] = {"writer": {}, "reader": {}}
@@ -101,14 +106,17 @@ class AvroDecoder:
         *,
         part: Part = "value",
         wanted: Fields = ALL,
+        takes: Sequence[Take | None] = (),
     ) -> None:
         """Make a decoder, with a pinned reader schema if one is given as JSON.
+
+        `takes` are what `parts` is to return.
 
         Raises:
             ConfigError: the reader schema is no Avro schema.
         """
         self._schemas, self._framing, self._part, self._wanted = schemas, framing, part, wanted
-        self._codec = f"Avro {part}"
+        self._codec, self._takes = f"Avro {part}", takes
         self._plans: dict[int | str, _Plan] = {}
         # The bytes before a body, which the id is read from.
         self._by_prefix: dict[bytes, _Plan] = {}
@@ -123,6 +131,22 @@ class AvroDecoder:
                     f"cannot use the reader schema of the {part}: {error}",
                     hint="Give an Avro schema as JSON, with all types that it names.",
                 ) from None
+
+    def parts(self, message: bytes, headers: Headers = None) -> tuple[bytes | None, ...] | None:
+        """The canonical bytes of what is to be taken of a message, each None if it is null.
+
+        It is None if the message has to be decoded: if it is not as usual, or the first of its
+        schema, or damaged.
+        """
+        start = self._prefix
+        plan = None if headers else self._by_prefix.get(message[:start])
+        if plan is None:
+            try:
+                schema, start = locate(self._framing, self._part, message, headers)
+            except DecodeError:
+                return None
+            plan = self._plans.get(schema)
+        return None if plan is None or plan.parts is None else plan.parts(message, start)
 
     def decode(self, message: bytes, headers: Headers = None) -> Any:
         """Decode a message into JSON data with canonical numbers.
@@ -159,7 +183,7 @@ class AvroDecoder:
 
     def _planned(self, schema: int | str) -> _Plan:
         try:
-            plan = _plan(self._schemas.parsed(schema), self._reader, self._wanted)
+            plan = _plan(self._schemas.parsed(schema), self._reader, self._wanted, self._takes)
         except SchemaUnknown as error:
             raise DecodeError(self._codec, error.reason) from None
         self._plans[schema] = plan

@@ -96,7 +96,7 @@ class _Source:
             self._line(depth, f"if not 1e-3 <= {value} < 1e9 or {value}.is_integer():")
             self._line(depth, f" {value} = double({value})")
             return value
-        return self._converted(value, meaning or _usual(kind), depth)
+        return self._converted(value, meaning or usual(kind), depth)
 
     def skip(self, schema: Any, depth: int) -> None:
         """Write what passes over a value."""
@@ -230,7 +230,8 @@ class _Source:
         self.lines.append(" " * depth + text)
 
 
-def _usual(kind: str) -> Convert | None:
+def usual(kind: str) -> Convert | None:
+    """The conversion of a kind of value that has no meaning of its own."""
     return CONVERTS["bytes"] if kind == "fixed" else CONVERTS.get(kind)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast, get_args
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.encodings import encoding
@@ -41,14 +42,21 @@ class AvroUpserts:
             None if self._columns is None else dict.fromkeys((*self._columns, *wanted.key), ALL)
         )
         encodings = {name: encoding(given) for name, given in wanted.encodings.items()}
+        key = Take((), wanted.key, whole=True) if wanted.key else Take()
         self._keys = AvroDecoder(
-            schemas, None, framing, part="key", wanted=Fields(encodings=encodings)
+            schemas,
+            None,
+            framing,
+            part="key",
+            wanted=Fields(encodings=encodings),
+            takes=[key],
         )
         self._values = AvroDecoder(
             schemas,
             wanted.options.get("reader_schema"),
             framing,
             wanted=Fields(names, encodings),
+            takes=[Take((), self._columns), key if wanted.key else None],
         )
         self._told_by_header = framing == "headers" and key_format == "avro"
 
@@ -63,6 +71,8 @@ class AvroUpserts:
         row_key = None if self._key_columns and value is not None else self._of_kafka(key, headers)
         if value is None:
             return [Change("delete", row_key)]
+        if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:
+            return [Change("upsert", parts[1] if self._key_columns else row_key, image)]
         try:
             row = self._values.decode(value, headers)
             if self._columns is not None or self._key_columns:
@@ -85,6 +95,10 @@ class AvroUpserts:
         if self._key_format == "bytes":
             return key
         try:
+            if self._key_format == "avro" and (parts := self._keys.parts(key, headers)):
+                (found,) = parts
+                if found is not None:
+                    return found
             if self._key_format == "json":
                 data = canonical.decoder(Any)(key)
             else:

@@ -21,6 +21,8 @@ from msgspec import UNSET
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
+from ikebana.codecs.avro_events import SOURCE, Events, takes_of
+from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
@@ -32,7 +34,6 @@ from ikebana.codecs.errors import DecodeError
 Row = dict[str, Any]
 
 _FAULTS = (DecodeError, *canonical.REFUSALS)
-_SOURCE = ("db", "schema", "table", "collection")
 # Marks an event whose images may lack columns; no field has this name.
 _MAY_LACK = ""
 _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
@@ -61,6 +62,7 @@ class DebeziumAvro:
             framing=framing,
             part="key",
             wanted=Fields(_only(wanted.key) if wanted.key else None, encodings),
+            takes=[Take((), wanted.key, whole=True) if wanted.key else Take()],
         )
         self._may_lack = wanted.diffs
         unavailable = unavailable_of(wanted)
@@ -70,18 +72,21 @@ class DebeziumAvro:
         old = columns if wanted.before else _only(wanted.key)
         reader_schema = wanted.options.get("reader_schema")
 
-        def values(after: Fields, before: Fields) -> AvroDecoder:
+        def values(
+            after: Fields, before: Fields, takes: Sequence[Take | None] = ()
+        ) -> AvroDecoder:
             fields = {
                 **_only(("op", *_OTHERS)),
                 "after": after,
                 "before": before,
                 # That there is a source matters even where its table does not.
-                "source": Fields(_only(_SOURCE) if self._tables else {}),
+                "source": Fields(_only(SOURCE) if self._tables else {}),
             }
-            return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields))
+            return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields), takes=takes)
 
         # Old rows are converted only if they, or their keys, are read.
-        self._values = values(Fields(columns, encodings), Fields(old, encodings))
+        self._values = values(Fields(columns, encodings), Fields(old, encodings), takes_of(wanted))
+        self._events = Events(wanted, self._values, self._needed, self._in_wanted_table)
         # Unread columns are searched for the placeholder too.
         looking = Fields(None, encodings, unavailable.is_one, columns)
         self._careful = values(looking, Fields(None, encodings, unavailable.is_one, old))
@@ -95,8 +100,16 @@ class DebeziumAvro:
     ) -> Sequence[Change] | Ignored:
         headers = list(headers) if headers else None
         event: Row | None = None
+        careful = value is not None and self._may_be_unavailable(value)
+        if value is not None and not careful:
+            try:
+                if (found := self._events.changes(key, value, headers)) is not None:
+                    return found
+            except _FAULTS:
+                # What is wrong, is found again below.
+                pass
         try:
-            event = None if value is None else self._opened(value, headers)
+            event = None if value is None else self._opened(value, headers, careful=careful)
             return (
                 self._tombstone(key, headers) if event is None else self._of(event, key, headers)
             )
@@ -106,8 +119,7 @@ class DebeziumAvro:
             f"Debezium {fault.codec}", fault.reason, key=self._readable_key(event, key, headers)
         )
 
-    def _opened(self, value: bytes, headers: Headers) -> Row | None:
-        careful = self._may_be_unavailable(value)
+    def _opened(self, value: bytes, headers: Headers, *, careful: bool) -> Row | None:
         event = (self._careful if careful else self._values).decode(value, headers)
         if event is None or isinstance(event, dict):
             if careful and event:
@@ -142,7 +154,7 @@ class DebeziumAvro:
     def _in_wanted_table(self, source: Any) -> bool:
         assert self._tables
         found = source if isinstance(source, dict) else {}
-        parts = [found.get(name) for name in _SOURCE]
+        parts = [found.get(name) for name in SOURCE]
         if not all(part is None or isinstance(part, str) for part in parts):
             raise DecodeError("value", 'field "source" has a name that is no text')
         database, schema, table, collection = parts
@@ -200,6 +212,8 @@ class DebeziumAvro:
         if key is None:
             return None
         try:
+            if (parts := self._keys.parts(key, headers)) is not None:
+                return parts[0]
             found = self._keys.decode(key, headers)
             if found is None:
                 return None

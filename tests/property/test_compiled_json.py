@@ -13,10 +13,9 @@ from ikebana.codecs import canonical, fields
 from ikebana.codecs.errors import DecodeError
 from support.strategies import json_data, unhurried, written
 
-json_text = pytest.importorskip(
-    "ikebana.compiled._json_text", reason="the compiled code is not built, or switched off"
-)
-row_images = pytest.importorskip("ikebana.compiled._row_images")
+_WHY = "the compiled code is not built, or switched off"
+json_text = pytest.importorskip("ikebana.compiled._json_text", reason=_WHY, exc_type=ImportError)
+row_images = pytest.importorskip("ikebana.compiled._row_images", reason=_WHY, exc_type=ImportError)
 
 # Parts of texts, from which whole and damaged ones are made.
 PARTS = [
