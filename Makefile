@@ -9,7 +9,7 @@ AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
 # A file of these starts up to six servers.
 CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-cluster docs check lint format types audit bench chaos clean
+.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-cluster docs check sanitized lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -90,6 +90,15 @@ chaos: $(STAMP)  ## Bring about faults of every class, then kill -9 at random in
 	PYTHONPATH=tests $(BIN)/python -m chaos scenarios --seeds 1-2 --report build/chaos.jsonl
 	PYTHONPATH=tests $(BIN)/python -m chaos rounds --rounds 30 --time ingest
 	PYTHONPATH=tests $(BIN)/python -m chaos rounds --rounds 30 --time offset
+
+# Where a loop in C reads or writes what is not its own, this says so.
+sanitized: $(STAMP)  ## Run the tests of the compiled code under GCC's sanitizers of memory and of undefined behaviour
+	rm -rf build/sanitized
+	CFLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target build/sanitized .
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
+	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized:tests \
+	  $(BIN)/python -m pytest -q -p no:cacheprovider tests/property/test_compiled_*.py
 
 clean:  ## Remove what the above made
 	rm -rf $(VENV) build dist docs/reference .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
