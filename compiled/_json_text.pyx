@@ -92,6 +92,10 @@ cdef class Canonical:
         for at in range(_REMEMBERED):
             free_order(&self.orders[at])
 
+    def __reduce__(self):
+        # What it remembers only saves time.
+        return Canonical, ()
+
     cpdef bytes text(self, bytes message):
         """The canonical bytes of a JSON text; None if `codecs.canonical` has to read it."""
         self.begin(message)

@@ -64,6 +64,10 @@ cdef class Rows(Canonical):
         free(self.kept)
         free(self.key_places)
 
+    def __reduce__(self):
+        names = None if self.columns is None else tuple(name.decode() for name in self.columns)
+        return _made, (names, tuple(name.decode() for name in self.key), self.before)
+
     def row(self, bytes message):
         """The canonical bytes of an object's columns; None if it is left to Python."""
         cdef Image image
@@ -227,6 +231,10 @@ cdef class Rows(Canonical):
             put[0] = c','
             put += 1
         return _ended(self.spare, put)
+
+
+def _made(columns, key, before):
+    return Rows(columns, key, before=before)
 
 
 cdef bytes _ended(unsigned char* begin, unsigned char* put):

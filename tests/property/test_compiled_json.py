@@ -1,5 +1,7 @@
 """What the compiled code says of a JSON text is what Python says; of most texts it says it."""
 
+import copy
+import pickle
 import random
 import re
 from typing import Any
@@ -117,3 +119,12 @@ def test_an_array_of_texts_keeps_its_tombstones() -> None:
     assert made == [b"1", None, b"asked 1e3"]
     with pytest.raises(DecodeError, match=re.escape("JSON")):
         json_text.Canonical().texts([b"1", b"{"], canonical.canonical)
+
+
+def test_a_copy_reads_what_the_first_one_does() -> None:
+    """A run that is copied or sent elsewhere takes its rewriters along."""
+    rows = row_images.Rows(("a", "b"), ("b",), before=True)
+    event = b'{"op":"u","before":{"c":0,"b":1,"a":0},"after":{"c":2,"b":1,"a":1.0}}'
+    for one in (copy.deepcopy(rows), pickle.loads(pickle.dumps(rows))):
+        assert one.event(event) == (True, b'{"b":1}', b'{"a":1,"b":1}', b'{"a":0,"b":1}')
+    assert copy.deepcopy(json_text.Canonical()).text(b"1.0") == b"1"
