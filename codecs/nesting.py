@@ -8,6 +8,11 @@ import re
 from collections.abc import Iterable
 from itertools import accumulate
 
+try:
+    from ikebana.compiled._nesting import any_opens_more
+except ImportError:
+    any_opens_more = None  # type: ignore[assignment]
+
 DEEPEST = 200
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
@@ -16,6 +21,9 @@ _STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 def any_too_deep(messages: Iterable[bytes | None]) -> bool:
     """Whether any of many JSON texts is `too_deep`; None is no text."""
+    messages = [*messages]
+    if any_opens_more is not None and not any_opens_more(messages, DEEPEST):
+        return False
     # A text needs a character for each bracket.
     long = [each for each in messages if each is not None and len(each) > DEEPEST]
     return any(map(too_deep, long))

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-PARTS = ("avro_text", "json_text", "row_images")
+PARTS = ("avro_text", "json_text", "nesting", "row_images")
 
 
 def absent() -> list[str]:

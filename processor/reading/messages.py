@@ -172,12 +172,14 @@ class MessageReader:
         ignored: Counter[str],
     ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
         decode = self._read_one
+        # All at once are looked through faster, and hardly ever one is too deep.
+        keys_nest, nests = self._nested(messages)
         for at in which:
             _, key, value, headers, _ = messages[at]
-            if self._keys_nest and key is not None and len(key) > DEEPEST and too_deep(key):
+            if keys_nest and key is not None and too_deep(key):
                 yield at, Bad(None, record_of(_DEEP.format("key"), messages[at], origin))
                 continue
-            if value is not None and self._nests and too_deep(value):
+            if nests and value is not None and too_deep(value):
                 own = self._kafka_key(messages[at])
                 yield at, Bad(own, record_of(_DEEP.format("value"), messages[at], origin))
                 continue
@@ -204,8 +206,13 @@ class MessageReader:
 
     def any_too_deep(self, messages: Sequence[Message]) -> bool:
         """Whether a message nests too deep."""
-        return (self._nests and any_too_deep(m.value for m in messages)) or (
-            self._keys_nest and any_too_deep(m.key for m in messages)
+        return any(self._nested(messages))
+
+    def _nested(self, messages: Sequence[Message]) -> tuple[bool, bool]:
+        """Whether any key nests too deep, and whether any value does."""
+        return (
+            self._keys_nest and any_too_deep([message.key for message in messages]),
+            self._nests and any_too_deep([message.value for message in messages]),
         )
 
     def _kafka_key(self, message: Message) -> bytes | None:

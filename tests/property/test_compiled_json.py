@@ -17,6 +17,7 @@ from support.strategies import json_data, unhurried, written
 
 _WHY = "the compiled code is not built, or switched off"
 json_text = pytest.importorskip("ikebana.compiled._json_text", reason=_WHY, exc_type=ImportError)
+nesting = pytest.importorskip("ikebana.compiled._nesting", reason=_WHY, exc_type=ImportError)
 row_images = pytest.importorskip("ikebana.compiled._row_images", reason=_WHY, exc_type=ImportError)
 
 # Parts of texts, from which whole and damaged ones are made.
@@ -110,6 +111,16 @@ def test_deep_texts_end_no_process(deep: int) -> None:
 
         assert found == (text if deep <= 64 else None)
         assert json_text.Canonical().text(opening * deep) is None
+
+
+@pytest.mark.parametrize("bracket", [b"[", b"{"])
+@pytest.mark.parametrize("size", [0, 1, 199, 254, 255, 256, 700])
+def test_brackets_are_counted_wherever_they_stand(bracket: bytes, size: int) -> None:
+    """Also at the ends of the blocks that are counted at once."""
+    text = b"x" * size + bracket * 3 + b"}]" * size + bracket
+
+    assert nesting.any_opens_more([None, b"", text], 3)
+    assert not nesting.any_opens_more([None, b"", text], 4)
 
 
 def test_an_array_of_texts_keeps_its_tombstones() -> None:

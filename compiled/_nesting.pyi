@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def any_opens_more(messages: Sequence[bytes | None], most: int) -> bool: ...
