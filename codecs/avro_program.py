@@ -85,10 +85,11 @@ def program_of(
     try:
         planning.place(0, "", schema, _Given(wanted))
         taken = [None if take is None else planning.take(take) for take in takes]
-    except (_UncoveredError, *canonical.REFUSALS):
+        irregular = (*IRREGULAR, *canonical.REFUSALS)
+        return Program(planning.steps, taken, canonical.write, irregular).parts
+    except (_UncoveredError, TypeError, *canonical.REFUSALS):
+        # A schema may have names and sizes that fastavro does not mind.
         return None
-    irregular = (*IRREGULAR, *canonical.REFUSALS)
-    return Program(planning.steps, taken, canonical.write, irregular).parts
 
 
 class _Given(NamedTuple):

@@ -106,6 +106,10 @@ cdef class Program:
         free(self.out)
         free(self.spare)
 
+    def __reduce__(self):
+        steps, takes = self.kept
+        return Program, ([*steps], [*takes], self.write, self.irregular)
+
     def parts(self, bytes message not None, Py_ssize_t start):
         """The texts of what is to be taken of a message, each None if it is null.
 

@@ -1,9 +1,24 @@
 # cython: language_level=3
 # Characters of JSON texts: UTF-8, and what is escaped.
 
+from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
 ctypedef const unsigned char* Text
+
+
+cdef inline bint any_special(uint64_t eight) noexcept:
+    """Whether one of eight bytes is a quote, a backslash, a control character, or no ASCII."""
+    cdef uint64_t quotes = eight ^ 0x2222222222222222ULL
+    cdef uint64_t escapes = eight ^ 0x5C5C5C5C5C5C5C5CULL
+    # What a subtraction borrows goes up from a byte that is one.
+    cdef uint64_t found = (
+        eight
+        | (eight - 0x2020202020202020ULL)
+        | (quotes - 0x0101010101010101ULL)
+        | (escapes - 0x0101010101010101ULL)
+    )
+    return (found & 0x8080808080808080ULL) != 0
 
 
 cdef inline bint wide(Text* read, unsigned char** put) noexcept:

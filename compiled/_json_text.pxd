@@ -24,6 +24,7 @@ cdef class Canonical:
     cpdef bytes text(self, bytes message)
     cdef bytes made(self, bytes message, Py_ssize_t size)
     cdef int begin(self, bytes message) except -1
+    cdef int give_back(self) except -1
     cdef bint at_end(self) noexcept
     cdef void pass_space(self) noexcept
     cdef bint value(self, Py_ssize_t depth) except -1

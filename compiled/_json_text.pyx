@@ -15,7 +15,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from ikebana.compiled._characters cimport Text, escaped, wide
+from ikebana.compiled._characters cimport Text, any_special, escaped, wide
 from ikebana.compiled._order cimport Member, Order, compare, free_order, is_of, set_order
 
 cdef enum:
@@ -24,6 +24,7 @@ cdef enum:
     _REMEMBERED = 8
     # A buffer that a longer text has needed is given back.
     _MOST_KEPT = 1 << 22
+    _MOST_MEMBERS = 1 << 12
     # Digits that fit into 64 bits, and those that a double carries with sign and point.
     _WHOLE_DIGITS = 18
     _FRACTION_SIZE = 15
@@ -52,20 +53,6 @@ cdef void _set_tables() noexcept:
 
 
 _set_tables()
-
-
-cdef inline bint _any_special(uint64_t eight) noexcept:
-    """Whether one of eight bytes is a quote, a backslash, a control character, or no ASCII."""
-    cdef uint64_t quotes = eight ^ 0x2222222222222222ULL
-    cdef uint64_t escapes = eight ^ 0x5C5C5C5C5C5C5C5CULL
-    # What a subtraction borrows goes up from a byte that is one.
-    cdef uint64_t found = (
-        eight
-        | (eight - 0x2020202020202020ULL)
-        | (quotes - 0x0101010101010101ULL)
-        | (escapes - 0x0101010101010101ULL)
-    )
-    return (found & 0x8080808080808080ULL) != 0
 
 
 cdef class Canonical:
@@ -105,7 +92,7 @@ cdef class Canonical:
             return None
         return self.made(message, size)
 
-    def texts(self, messages: list, otherwise) -> list:
+    def texts(self, messages, otherwise) -> list:
         """The canonical bytes of JSON texts; None stays None.
 
         What this cannot rewrite `otherwise` is called with; what it raises is raised.
@@ -129,8 +116,12 @@ cdef class Canonical:
         return PyBytes_FromStringAndSize(<char*>self.out, size)
 
     cdef int begin(self, bytes message) except -1:
+        if message is None:
+            raise TypeError("a text is bytes")
         cdef Py_ssize_t size = PyBytes_GET_SIZE(message)
-        if size > self.room or self.room > _MOST_KEPT:
+        if self.members_room > _MOST_MEMBERS or self.room > _MOST_KEPT:
+            self.give_back()
+        if size > self.room:
             free(self.out)
             free(self.spare)
             self.room = size + 256
@@ -144,6 +135,23 @@ cdef class Canonical:
         self.put = self.out
         self.count = 0
         self.checks = False
+        return 0
+
+    cdef int give_back(self) except -1:
+        """Give back what a large text has needed."""
+        cdef Py_ssize_t at
+        free(self.out)
+        free(self.spare)
+        free(self.members)
+        self.out = self.spare = NULL
+        self.room = 0
+        for at in range(_REMEMBERED):
+            free_order(&self.orders[at])
+        self.members_room = 64
+        self.members = <Member*>malloc(self.members_room * sizeof(Member))
+        if self.members == NULL:
+            self.members_room = 0
+            raise MemoryError
         return 0
 
     cdef bint at_end(self) noexcept:
@@ -261,7 +269,7 @@ cdef class Canonical:
             # Eight characters at once, while none of them is of another kind than PLAIN.
             while self.end - at >= 8:
                 memcpy(&eight, at, 8)
-                if _any_special(eight):
+                if any_special(eight):
                     break
                 memcpy(put, &eight, 8)
                 put += 8
@@ -350,11 +358,11 @@ cdef class Canonical:
     cdef Py_ssize_t opened(self) except -1:
         cdef Member* more
         if self.count == self.members_room:
-            more = <Member*>realloc(self.members, 2 * self.members_room * sizeof(Member))
+            more = <Member*>realloc(self.members, 2 * (self.members_room + 1) * sizeof(Member))
             if more == NULL:
                 raise MemoryError
             self.members = more
-            self.members_room *= 2
+            self.members_room = 2 * (self.members_room + 1)
         self.count += 1
         return self.count - 1
 

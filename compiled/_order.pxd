@@ -106,10 +106,11 @@ cdef inline int make_room(Order* order, Py_ssize_t count, Py_ssize_t size) excep
         if order.sizes == NULL or order.ranks == NULL:
             order.room = 0
             raise MemoryError
-    if size > order.names_room:
+    # Also where all names are empty there is a place to point to.
+    if size >= order.names_room:
         free(order.names)
-        order.names_room = size
-        order.names = <unsigned char*>malloc(<size_t>size)
+        order.names_room = size + 1
+        order.names = <unsigned char*>malloc(<size_t>(size + 1))
         if order.names == NULL:
             order.names_room = 0
             raise MemoryError
@@ -117,6 +118,10 @@ cdef inline int make_room(Order* order, Py_ssize_t count, Py_ssize_t size) excep
 
 
 cdef inline void free_order(Order* order) noexcept:
+    """Give back what an order has, and know nothing any more."""
     free(order.sizes)
     free(order.ranks)
     free(order.names)
+    order.sizes = order.ranks = NULL
+    order.names = NULL
+    order.count, order.room, order.names_room = NOTHING_KNOWN, 0, 0

@@ -37,6 +37,7 @@ cdef class Rows(Canonical):
     cdef frozenset columns
     cdef tuple key
     cdef bint before
+    cdef bint busy
     cdef bint reads_old
     cdef Order order
     # By the rank of a member: whether it is read.
@@ -68,21 +69,37 @@ cdef class Rows(Canonical):
         names = None if self.columns is None else tuple(name.decode() for name in self.columns)
         return _made, (names, tuple(name.decode() for name in self.key), self.before)
 
-    def row(self, bytes message):
+    def row(self, bytes message not None):
         """The canonical bytes of an object's columns; None if it is left to Python."""
-        cdef Image image
-        self.begin(message)
-        if not self.image(&image, 0) or not self.at_end() or image.state != ROW:
-            return None
-        return self.written(&image) if self.pick(&image) else None
+        return self.alone(message, False)
 
-    def event(self, bytes value):
+    def event(self, bytes value not None):
         """The operation of an event of Debezium, its key, new image and old image; else None.
 
         It takes creates, updates and rows of snapshots without a schema, whose old image has the
         columns of the new one and the same key.  The key is None if it has no columns here, the
         old image if it is not read, or null.
         """
+        return self.alone(value, True)
+
+    cdef object alone(self, bytes message, bint is_event):
+        """Read a message, unless a finalizer or a thread calls while another one is read."""
+        if self.busy:
+            return None
+        self.busy = True
+        try:
+            return self.read_event(message) if is_event else self.read_row(message)
+        finally:
+            self.busy = False
+
+    cdef object read_row(self, bytes message):
+        cdef Image image
+        self.begin(message)
+        if not self.image(&image, 0) or not self.at_end() or image.state != ROW:
+            return None
+        return self.written(&image) if self.pick(&image) else None
+
+    cdef object read_event(self, bytes value):
         cdef Image old, new
         cdef unsigned char op = 0
         old.state = new.state = MISSING

@@ -1,5 +1,6 @@
 """What compiled programs make of Avro is what Python makes of it, of whatever bytes."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unittest import mock
@@ -358,3 +359,29 @@ def test_what_is_not_covered_is_decoded() -> None:
         schema = {"type": "record", "name": "R", "fields": fields}
         decoder = AvroDecoder(Known(schema), wanted=ALL, takes=[Take()])
         assert primed(decoder, b"\0") is None
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": 5, "type": "long"},
+        {"name": "f", "type": ["null", {"type": "fixed", "name": "F", "size": -1}]},
+        {"name": "f", "type": ["null", {"type": "fixed", "name": "F", "size": 2**63}]},
+    ],
+)
+def test_schemas_that_fastavro_does_not_mind_are_left_to_it(field: Any) -> None:
+    """What such a field says is not asked for."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, field]}
+    codec = AvroUpserts(Known(schema), Wanted(columns=("a",)), "bytes")
+
+    for _ in range(2):
+        (change,) = codec.changes(b"k", PREFIX + b"\2\0", None)
+        assert change.after == b'{"a":1}'
+
+
+def test_a_copy_of_a_decoder_reads_what_the_first_one_does() -> None:
+    """A run that is copied takes its programs along."""
+    decoder = AvroDecoder(Known("long"), takes=[Take()])
+    assert primed(decoder, b"\2") == (b"1",)
+
+    assert copy.deepcopy(decoder).parts(PREFIX + b"\2") == (b"1",)

@@ -1,6 +1,7 @@
 """What the compiled code says of a JSON text is what Python says; of most texts it says it."""
 
 import copy
+import gc
 import pickle
 import random
 import re
@@ -139,3 +140,50 @@ def test_a_copy_reads_what_the_first_one_does() -> None:
     for one in (copy.deepcopy(rows), pickle.loads(pickle.dumps(rows))):
         assert one.event(event) == (True, b'{"b":1}', b'{"a":1,"b":1}', b'{"a":0,"b":1}')
     assert copy.deepcopy(json_text.Canonical()).text(b"1.0") == b"1"
+
+
+def test_columns_without_a_name_are_columns() -> None:
+    """And what is no text is refused, not read."""
+    assert row_images.Rows(None, ()).row(b'{"":1.0}') == b'{"":1}'
+    for read in (json_text.Canonical().text, row_images.Rows(None, ()).event):
+        with pytest.raises(TypeError):
+            read(None)
+
+
+def test_a_large_text_leaves_no_large_buffers() -> None:
+    """The texts after it are read as before."""
+    rewriter = json_text.Canonical()
+    large = b"{" + b",".join(b'"%d":1' % at for at in range(400_000, 0, -1)) + b"}"
+
+    assert rewriter.text(large) == canonical.canonical(large)
+    assert rewriter.text(b'{"b":1,"a":2.0}') == b'{"a":2,"b":1}'
+    assert rewriter.text(large) == canonical.canonical(large)
+
+
+def test_a_finalizer_does_not_read_into_what_is_being_read() -> None:
+    """It may run wherever Python data are made; its message is left to Python."""
+    rows = row_images.Rows(None, ("a",))
+    large = b'{"op":"c","after":{%b,"a":1}}' % b",".join(b'"c%d":1' % at for at in range(500))
+    found = []
+
+    class Finalized:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            found.append(rows.event(large))
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            Finalized()
+        thresholds = gc.get_threshold()
+        gc.set_threshold(1)
+        gc.enable()
+        event = rows.event(b'{"op":"c","after":{"a":1,"b":[2]}}')
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+
+    assert event == (False, b'{"a":1}', b'{"a":1,"b":[2]}', None)
